@@ -1,0 +1,1 @@
+"""Gridfleet: open fleet energy management."""

@@ -1,0 +1,1 @@
+"""The business, one package a domain; a domain imports only domains below it (docs/architecture.md)."""

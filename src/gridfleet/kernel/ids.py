@@ -1,0 +1,18 @@
+"""UUIDv7 identifiers (RFC 9562): time ordered, so that primary keys grow at one end of their index."""
+
+import os
+import time
+from uuid import UUID
+
+__all__ = ["new_id"]
+
+
+def new_id() -> UUID:
+    """A UUIDv7: 48 bits of Unix milliseconds, 74 random bits."""
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (time.time_ns() // 1_000_000) << 80
+    value |= 0x7 << 76
+    value |= (random >> 68 & 0xFFF) << 64
+    value |= 0b10 << 62
+    value |= random & ((1 << 62) - 1)
+    return UUID(int=value)

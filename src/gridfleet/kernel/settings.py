@@ -1,0 +1,92 @@
+"""Every setting of the service, read from `GRIDFLEET_*` environment variables.
+
+`docs/settings.md` is generated from this file. Lists are comma separated.
+"""
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["Settings"]
+
+
+class Settings(BaseSettings):
+    """The process's settings. Secrets left out are made on first start and kept below `home`."""
+
+    model_config = SettingsConfigDict(env_prefix="GRIDFLEET_", frozen=True, extra="ignore")
+
+    home: Path = Field(Path(".gridfleet"), description="Folder of all local state: databases, keys, certificates, logs.")
+    environment: Literal["development", "production"] = Field(
+        "development", description="`production` gates `/health/ready` behind the internal secret."
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest level that is logged.")
+    log_format: Literal["console", "json"] = Field("console", description="`json` for log collectors.")
+
+    http_host: str = Field("127.0.0.1", description="Address the REST API listens on.")
+    http_port: int = Field(8080, description="Port of the REST API.")
+    public_url: str = Field("", description="Base of links and cookies; default `http://localhost:{http_port}`.")
+    internal_host: str = Field("127.0.0.1", description="Address of the internal listener (broker questions). Never public.")
+    internal_port: int = Field(8081, description="Port of the internal listener.")
+    internal_secret: SecretStr | None = Field(
+        None, description="Secret path of the internal listener and value of `x-internal-auth`; made on first start."
+    )
+
+    database_url: SecretStr | None = Field(None, description="PostgreSQL to use instead of the embedded one.")
+    database_pool_size: int = Field(10, ge=2, description="Connections of one process at most.")
+    broker_url: SecretStr | None = Field(
+        None, description="RabbitMQ (`amqp://user:password@host:port`) to use instead of the private node."
+    )
+    broker_management_url: SecretStr | None = Field(
+        None, description="Its management API (`http://user:password@host:port`); needed with `broker_url`."
+    )
+    redis_url: SecretStr | None = Field(None, description="Redis or Valkey for cache and rate limits; in memory without.")
+
+    amqp_port: int = Field(5682, description="Loopback AMQP port of the private broker node.")
+    amqps_port: int = Field(5671, description="AMQPS port for partners.")
+    mqtt_port: int = Field(1883, description="Plain MQTT port (PASSWORD plants on trusted networks).")
+    mqtts_port: int = Field(8883, description="MQTT over TLS port.")
+    management_port: int = Field(15682, description="Loopback management port of the private broker node.")
+    broker_metrics_port: int = Field(15684, description="Loopback Prometheus port of the private broker node.")
+    broker_dist_port: int = Field(25682, description="Loopback Erlang distribution port of the private broker node.")
+    epmd_port: int = Field(4379, description="Loopback port of the private broker node's port mapper.")
+    mqtt_host: str = Field("localhost", description="Host name that plants use to reach the broker; in the server certificate.")
+    mqtt_bind: str = Field("127.0.0.1", description="Address the private node's MQTT and AMQPS listeners bind to.")
+    broker_queue_type: Literal["auto", "classic", "quorum"] = Field(
+        "auto", description="Type of the ingest queues; `auto`: quorum on a cluster of RabbitMQ 3.12 or newer, else classic."
+    )
+
+    keys: SecretStr | None = Field(None, description="Keyring `1:<64 hex>,2:<64 hex>`; the highest encrypts. Made on first start.")
+    admin_email: str | None = Field(None, description="First SuperAdmin; made at start when there is none.")
+    admin_password: SecretStr | None = Field(None, description="Its password; generated and shown once without.")
+    rate_limits: Literal["on", "off"] = Field("on", description="`off` for load tests.")
+    mqtt_token_minutes: int = Field(24 * 60, ge=1, description="Life of a plant's MQTT token.")
+    signature_window_seconds: int = Field(600, ge=1, description="How far a message's `sentAt` may lie from our clock.")
+
+    ingest_shards: int = Field(8, ge=1, le=64, description="Queues the plants' messages are spread over.")
+    ingest_processes: Annotated[int, Field(ge=1)] = Field(
+        default_factory=lambda: max(1, (os.cpu_count() or 1) // 2), description="Ingest processes of `gridfleet up`."
+    )
+    ingest_batch_messages: int = Field(2_000, ge=1, description="Messages of one ingest transaction at most.")
+    ingest_batch_milliseconds: int = Field(50, ge=1, description="How long a batch waits for more messages.")
+
+    @cached_property
+    def base_url(self) -> str:
+        """`public_url`, or the address of a laptop."""
+        return self.public_url.rstrip("/") or f"http://localhost:{self.http_port}"
+
+    def secret(self, name: str) -> SecretStr:
+        """A secret that may not have been set: the setting, else the file `gridfleet up` keeps in `home/secrets`."""
+        value = getattr(self, name)
+        if value is not None:
+            return SecretStr(value.get_secret_value())
+        path = self.home / "secrets" / name
+        try:
+            return SecretStr(path.read_text().strip())
+        except FileNotFoundError:
+            raise LookupError(
+                f"GRIDFLEET_{name.upper()} is not set and {path} does not exist: set it, or run `gridfleet up`"
+            ) from None
