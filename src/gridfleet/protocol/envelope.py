@@ -95,7 +95,7 @@ class Envelope(msgspec.Struct, frozen=True):
     sig: str = ""
 
 
-class DeviceEntry(msgspec.Struct, frozen=True):
+class DeviceEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One sub-device's fields; `time` defaults to the snapshot's."""
 
     id: str
@@ -104,7 +104,7 @@ class DeviceEntry(msgspec.Struct, frozen=True):
     status: DeviceStatus | None = None
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a plant measured at one time: its own fields and its sub-devices'."""
 
     time: Time
