@@ -1,0 +1,104 @@
+"""The keyring: the deployment's root secrets, by version.
+
+The highest version encrypts and signs; every version in the ring still decrypts and verifies, so that a key is replaced
+by adding one, and dropped once nothing refers to it. A root key is used for derivation only (HKDF-SHA256, RFC 5869).
+"""
+
+import os
+import re
+from typing import Final
+from uuid import UUID
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+__all__ = ["DecryptionFailed", "Keyring", "UnknownKeyVersion"]
+
+_ENTRY: Final = re.compile(r"([1-9][0-9]{0,8}):([0-9a-fA-F]{64})")
+_NONCE_BYTES: Final = 12
+_TAG_BYTES: Final = 16
+
+
+class UnknownKeyVersion(LookupError):
+    """A record or token names a key version that is not in the ring."""
+
+
+class DecryptionFailed(ValueError):
+    """The bytes were altered, or belong to another table, column or row."""
+
+
+class Keyring:
+    """Root keys by version."""
+
+    def __init__(self, keys: dict[int, bytes]) -> None:
+        """`keys`: 32 bytes by version from 1; at least one."""
+        if not keys or any(version < 1 or len(key) != 32 for version, key in keys.items()):
+            raise ValueError("a keyring needs at least one key, of 32 bytes, with a version from 1")
+        self._keys = dict(sorted(keys.items()))
+        self.current_version: int = max(keys)
+        """The version that encrypts and signs."""
+        self._ciphers = {version: AESGCM(self.derive("encryption at rest", version)) for version in self._keys}
+
+    @classmethod
+    def parse(cls, text: str) -> "Keyring":
+        """The ring written as `1:<64 hex>,2:<64 hex>`. Raises ValueError that does not repeat the text."""
+        keys: dict[int, bytes] = {}
+        for entry in text.split(","):
+            match = _ENTRY.fullmatch(entry.strip())
+            if match is None or int(match[1]) in keys:
+                raise ValueError("a keyring is written 1:<64 hex digits>,2:<64 hex digits>, each version once")
+            keys[int(match[1])] = bytes.fromhex(match[2])
+        return cls(keys)
+
+    @staticmethod
+    def generate() -> str:
+        """A new ring with one random key, as text."""
+        return f"1:{os.urandom(32).hex()}"
+
+    def __repr__(self) -> str:
+        return f"Keyring(versions={self.versions})"
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """All versions, ascending."""
+        return tuple(self._keys)
+
+    def derive(self, purpose: str, version: int | None = None) -> bytes:
+        """32 bytes for one purpose, the same in every process: by HKDF-SHA256 of the root key, without salt, with
+        `gridfleet {purpose}` as info. Of the current version unless another is named.
+
+        Raises UnknownKeyVersion.
+        """
+        root = self._key(self.current_version if version is None else version)
+        return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"gridfleet {purpose}".encode()).derive(root)
+
+    def encrypt(self, plaintext: bytes, *, table: str, column: str, row_id: UUID | str | int) -> bytes:
+        """AES-256-GCM with the current version, which the row must keep beside the blob: nonce, ciphertext, tag.
+
+        The place is authenticated along, so a blob moved to another row or column does not decrypt.
+        """
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._ciphers[self.current_version].encrypt(nonce, plaintext, _place(table, column, row_id))
+
+    def decrypt(self, blob: bytes, key_version: int, *, table: str, column: str, row_id: UUID | str | int) -> bytes:
+        """The plaintext of a blob made for this place. Raises UnknownKeyVersion, DecryptionFailed."""
+        self._key(key_version)
+        if len(blob) < _NONCE_BYTES + _TAG_BYTES:
+            raise DecryptionFailed(f"{table}.{column}: too short for a ciphertext")
+        nonce, sealed = blob[:_NONCE_BYTES], blob[_NONCE_BYTES:]
+        try:
+            return self._ciphers[key_version].decrypt(nonce, sealed, _place(table, column, row_id))
+        except InvalidTag:
+            raise DecryptionFailed(f"{table}.{column}: not made for this row by key version {key_version}") from None
+
+    def _key(self, version: int) -> bytes:
+        try:
+            return self._keys[version]
+        except KeyError:
+            raise UnknownKeyVersion(f"key version {version} is not in the keyring") from None
+
+
+def _place(table: str, column: str, row_id: UUID | str | int) -> bytes:
+    return f"{table}|{column}|{row_id}".encode()

@@ -1,0 +1,154 @@
+"""Signed tokens: people's access tokens and plants' MQTT tokens.
+
+All keys are derived from the keyring, so every process has them; `kid` is the key version, and every version of the ring
+verifies.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from joserfc import jwt
+from joserfc.errors import JoseError, UnsupportedAlgorithmError
+from joserfc.jwk import GuestProtocol, Key, OctKey, OKPKey
+from joserfc.jws import JWSRegistry
+
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.security.keyring import Keyring
+
+__all__ = ["ACCESS_TOKEN_LIFETIME", "AccessClaims", "AccessTokens", "InvalidToken", "PlantToken", "PlantTokens"]
+
+ACCESS_TOKEN_LIFETIME: Final = timedelta(minutes=15)
+_MAX_TOKEN_CHARACTERS: Final = 2048
+
+
+class InvalidToken(Exception):
+    """The token is malformed, forged, expired, or meant for another audience."""
+
+
+class AccessClaims(NamedTuple):
+    """Whose access token it is. Only the database knows whether the session still lives."""
+
+    user_id: UUID
+    session_id: UUID
+    token_version: int
+
+
+class PlantToken(NamedTuple):
+    """A plant's MQTT password and the moment it stops to be one."""
+
+    token: str
+    expires_at: datetime
+
+
+class _OnlyAlgorithm(JWSRegistry):
+    """Knows a single algorithm, without joserfc's warning that RFC 9864 renamed EdDSA: the wire keeps the old name."""
+
+    def get_alg(self, name: str) -> Any:
+        if self.allowed is None or name not in self.allowed:
+            raise UnsupportedAlgorithmError(f"Algorithm of '{name}' is not allowed")
+        return self.algorithms[name]
+
+
+class _Signer:
+    """JWTs of one audience: one algorithm, one key a key version."""
+
+    def __init__(self, algorithm: str, audience: str, keys: Mapping[int, Key]) -> None:
+        self._algorithm = algorithm
+        self._registry = _OnlyAlgorithm(algorithms=[algorithm])
+        self._audience = audience
+        self._keys = {str(version): key for version, key in keys.items()}
+        self._current = str(max(keys))
+
+    def sign(self, subject: UUID, expires_at: datetime, **claims: Any) -> str:
+        return jwt.encode(
+            {"alg": self._algorithm, "kid": self._current},
+            {
+                "aud": self._audience,
+                "sub": str(subject),
+                "iat": int(utc_now().timestamp()),
+                "exp": int(expires_at.timestamp()),
+                **claims,
+            },
+            self._keys[self._current],
+            registry=self._registry,
+        )
+
+    def verify(self, token: str) -> dict[str, Any]:
+        if len(token) > _MAX_TOKEN_CHARACTERS:
+            raise InvalidToken("too long")
+        registry = jwt.JWTClaimsRegistry(
+            now=int(utc_now().timestamp()),
+            aud={"essential": True, "value": self._audience},
+            sub={"essential": True},
+            exp={"essential": True},
+        )
+        try:
+            claims = jwt.decode(token, self._key_of, registry=self._registry).claims
+            registry.validate(claims)
+        except (JoseError, ValueError) as error:
+            raise InvalidToken(str(error)) from None
+        return claims
+
+    def _key_of(self, token: GuestProtocol) -> Key:
+        key = self._keys.get(str(token.headers().get("kid")))
+        if key is None:
+            raise InvalidToken("unknown key version")
+        return key
+
+
+class AccessTokens:
+    """People's access tokens: JWT, HS256, 15 minutes, naming user, session and tokenVersion."""
+
+    def __init__(self, keyring: Keyring) -> None:
+        self._signer = _Signer(
+            "HS256",
+            "api",
+            {version: OctKey.import_key(keyring.derive("access tokens", version)) for version in keyring.versions},
+        )
+
+    def issue(self, claims: AccessClaims) -> str:
+        """A token valid for ACCESS_TOKEN_LIFETIME from now."""
+        return self._signer.sign(
+            claims.user_id,
+            utc_now() + ACCESS_TOKEN_LIFETIME,
+            sid=str(claims.session_id),
+            tokenVersion=claims.token_version,
+        )
+
+    def read(self, token: str) -> AccessClaims:
+        """What a token signed by us and not expired says. Raises InvalidToken."""
+        claims = self._signer.verify(token)
+        try:
+            return AccessClaims(UUID(claims["sub"]), UUID(claims["sid"]), int(claims["tokenVersion"]))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InvalidToken("claims are missing") from None
+
+
+class PlantTokens:
+    """Plants' MQTT tokens: JWT, EdDSA (Ed25519), audience `mqtt`, subject the plant's id."""
+
+    def __init__(self, keyring: Keyring, lifetime: timedelta) -> None:
+        self._lifetime = lifetime
+        self._signer = _Signer("EdDSA", "mqtt", {version: _ed25519_key(keyring, version) for version in keyring.versions})
+
+    def issue(self, plant_id: UUID) -> PlantToken:
+        """A token for this plant, valid from now for the lifetime."""
+        expires_at = (utc_now() + self._lifetime).replace(microsecond=0)
+        return PlantToken(self._signer.sign(plant_id, expires_at), expires_at)
+
+    def read(self, token: str) -> tuple[UUID, datetime]:
+        """The plant a valid token names and the moment it expires (the broker has no notion of that). Raises InvalidToken."""
+        claims = self._signer.verify(token)
+        try:
+            return UUID(claims["sub"]), datetime.fromtimestamp(claims["exp"], UTC)
+        except ValueError:
+            raise InvalidToken("subject is not a plant id") from None
+
+
+def _ed25519_key(keyring: Keyring, version: int) -> OKPKey:
+    # Any 32 bytes are an Ed25519 seed (RFC 8032, 5.1.5): nothing to store or share beside the ring.
+    private = Ed25519PrivateKey.from_private_bytes(keyring.derive("plant mqtt tokens", version))
+    return OKPKey.import_key(private)
