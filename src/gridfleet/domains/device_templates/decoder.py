@@ -68,6 +68,7 @@ class SignalMap:
 
     def decode(self, fields: FieldValues) -> Values | None:
         """The values of `metrics`, None where the entry has none; None altogether when no field is declared."""
+        values: list[Any]  # None only ever reaches the careful path, which sorts it out
         try:
             values = list(self._numeric(fields)) if self._numeric else [fields[name] for name in self._fields]
             if self._scaled:

@@ -126,6 +126,15 @@ CREATE TABLE plant (
 CREATE INDEX plant_newest ON plant (organization_id, created_at DESC, id DESC);
 CREATE INDEX plant_template ON plant (template_id);
 
+-- The deployment's own authority; one row. In the database so that every api process issues from the same one.
+CREATE TABLE certificate_authority (
+    id boolean PRIMARY KEY DEFAULT true CHECK (id),
+    certificate text NOT NULL,
+    private_key bytea NOT NULL,
+    key_version integer NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
 -- Kept apart from the plant so that a list of plants can never carry a secret along.
 CREATE TABLE plant_secret (
     plant_id uuid PRIMARY KEY REFERENCES plant ON DELETE CASCADE,

@@ -1,0 +1,82 @@
+"""SQL of plants' secrets."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+
+
+class SecretRow(NamedTuple):
+    """A plant's encrypted secrets."""
+
+    plant_id: UUID
+    key_version: int
+    hmac_secret: bytes
+    previous_hmac_secret: bytes | None
+    previous_valid_until: datetime | None
+
+
+async def insert(
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    key_version: int,
+    hmac_secret: bytes,
+    password_hash: str | None,
+    package: bytes | None,
+    package_lifetime: timedelta,
+) -> None:
+    """The secrets of a plant of the organisation that has just become ACTIVE."""
+    await db.execute(
+        "INSERT INTO plant_secret (plant_id, key_version, hmac_secret, password_hash, package, package_valid_until)"
+        " SELECT id, %(version)s, %(secret)s, %(password)s, %(package)s,"
+        " CASE WHEN %(package)s::bytea IS NOT NULL THEN now() + %(lifetime)s END"
+        " FROM plant WHERE id = %(id)s AND organization_id = %(org)s",
+        {
+            "id": plant_id,
+            "org": org.organization_id,
+            "version": key_version,
+            "secret": hmac_secret,
+            "password": password_hash,
+            "package": package,
+            "lifetime": package_lifetime,
+        },
+    )
+
+
+async def take_package(db: Connection, org: OrgScope, plant_id: UUID) -> tuple[bytes, int] | None:
+    """The kept package and its key version, once, while it is still valid."""
+    cursor = await db.execute(
+        "WITH kept AS (SELECT s.plant_id, s.package, s.key_version, s.package_valid_until FROM plant_secret s"
+        " JOIN plant p ON p.id = s.plant_id WHERE p.id = %(id)s AND p.organization_id = %(org)s"
+        " AND p.lifecycle_status = 'ACTIVE' AND s.package IS NOT NULL FOR UPDATE OF s)"
+        " UPDATE plant_secret s SET package = NULL, package_valid_until = NULL FROM kept"
+        " WHERE s.plant_id = kept.plant_id AND kept.package_valid_until > now() RETURNING kept.package, kept.key_version",
+        {"id": plant_id, "org": org.organization_id},
+    )
+    row = await cursor.fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+async def forget_old_packages(db: Connection, system: SystemScope) -> int:
+    """Clears packages that may no longer be downloaded; answers how many."""
+    cursor = await db.execute(
+        "UPDATE plant_secret SET package = NULL, package_valid_until = NULL WHERE package_valid_until < now()"
+    )
+    return cursor.rowcount
+
+
+async def find_many(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> list[SecretRow]:
+    """The encrypted secrets of those plants that have some."""
+    cursor = db.cursor(row_factory=class_row(SecretRow))
+    await cursor.execute(
+        "SELECT plant_id, key_version, hmac_secret, previous_hmac_secret, previous_valid_until"
+        " FROM plant_secret WHERE plant_id = ANY(%s)",
+        (list(plant_ids),),
+    )
+    return await cursor.fetchall()

@@ -1,0 +1,54 @@
+"""Coded errors of plants and their sub-devices."""
+
+from gridfleet.kernel.errors import CodedError
+
+__all__ = [
+    "ExternalIdTaken",
+    "PlantNotFound",
+    "PlantSerialTaken",
+    "PlantStateForbids",
+    "SubDeviceNotFound",
+    "TemplateWrongLevel",
+]
+
+
+class PlantNotFound(CodedError):
+    """Absent, another organisation's, or hidden from the caller."""
+
+    code = "PLANT_NOT_FOUND"
+    message = "There is no such plant."
+
+
+class PlantSerialTaken(CodedError):
+    """Serial numbers are unique in an organisation."""
+
+    code = "PLANT_ALREADY_EXISTS"
+    message = "A plant with this serial number exists in the organisation."
+
+
+class PlantStateForbids(CodedError):
+    """The plant's state, or its link, does not allow it."""
+
+    code = "BAD_REQUEST"
+    message = "The plant's state does not allow this."
+
+
+class TemplateWrongLevel(CodedError):
+    """A plant takes a template of level PLANT only."""
+
+    code = "DEVICE_TEMPLATE_WRONG_LEVEL"
+    message = "A plant needs a template of level PLANT."
+
+
+class SubDeviceNotFound(CodedError):
+    """Absent, or its plant is."""
+
+    code = "SUB_DEVICE_NOT_FOUND"
+    message = "There is no such sub-device."
+
+
+class ExternalIdTaken(CodedError):
+    """External ids are unique in a plant."""
+
+    code = "SUB_DEVICE_EXTERNAL_ID_TAKEN"
+    message = "The plant has a sub-device with this external id."

@@ -1,0 +1,91 @@
+"""SQL of refused messages and sightings."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row, kwargs_row
+
+from gridfleet.domains.plants.installation.models import RefusedMessage, Sighting
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+from gridfleet.protocol.envelope import RefusalReason
+
+_COLUMNS = ", ".join(RefusedMessage.__struct_fields__)
+_OF_PLANT = "plant_id = %(plant)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
+
+
+def _refused(**row: Any) -> RefusedMessage:
+    row["reason"] = RefusalReason(row["reason"])
+    return RefusedMessage(**row)
+
+
+async def insert_refused(db: Connection, system: SystemScope, messages: Iterable[RefusedMessage]) -> None:
+    """Keeps refused messages of plants that exist."""
+    rows = list(messages)
+    await db.execute(
+        f"INSERT INTO refused_message ({_COLUMNS})"
+        " SELECT r.* FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])"
+        f" AS r ({_COLUMNS}) WHERE EXISTS (SELECT FROM plant p WHERE p.id = r.plant_id)",
+        tuple([getattr(row, name) for row in rows] for name in RefusedMessage.__struct_fields__),
+    )
+
+
+async def page_refused(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> list[RefusedMessage]:
+    """One page of a plant's refused messages, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_refused))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM refused_message WHERE {_OF_PLANT}"
+        " ORDER BY received_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {"plant": plant_id, "org": org.organization_id, "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def count_refused(db: Connection, org: OrgScope, plant_id: UUID) -> int:
+    """How many refused messages of the plant are kept."""
+    cursor = await db.execute(
+        f"SELECT count(*) FROM refused_message WHERE {_OF_PLANT}", {"plant": plant_id, "org": org.organization_id}
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def trim_refused(db: Connection, system: SystemScope, max_age: timedelta, max_per_plant: int) -> int:
+    """Drops what is too old or too much; answers how many."""
+    cursor = await db.execute(
+        "DELETE FROM refused_message WHERE received_at < now() - %s OR id IN ("
+        " SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY plant_id ORDER BY received_at DESC, id DESC) AS place"
+        " FROM refused_message) ranked WHERE place > %s)",
+        (max_age, max_per_plant),
+    )
+    return cursor.rowcount
+
+
+async def record_sightings(db: Connection, system: SystemScope, sightings: Iterable[tuple[UUID, str, datetime, int]]) -> None:
+    """(plant, external id, seen at, how often); plants that are gone are left out."""
+    rows = list(sightings)
+    await db.execute(
+        "INSERT INTO unregistered_device (plant_id, external_id, first_seen_at, last_seen_at, count)"
+        " SELECT s.plant, s.external, s.at, s.at, s.times"
+        " FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::bigint[]) AS s (plant, external, at, times)"
+        " WHERE EXISTS (SELECT FROM plant p WHERE p.id = s.plant)"
+        " ON CONFLICT (plant_id, external_id) DO UPDATE"
+        " SET last_seen_at = greatest(unregistered_device.last_seen_at, excluded.last_seen_at),"
+        " count = unregistered_device.count + excluded.count",
+        ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]),
+    )
+
+
+async def list_sightings(db: Connection, org: OrgScope, plant_id: UUID) -> list[Sighting]:
+    """Devices of the plant that are still not registered, last seen first."""
+    cursor = db.cursor(row_factory=class_row(Sighting))
+    await cursor.execute(
+        f"SELECT external_id, first_seen_at, last_seen_at, count FROM unregistered_device u WHERE {_OF_PLANT}"
+        " AND NOT EXISTS (SELECT FROM sub_device d WHERE d.plant_id = u.plant_id AND d.external_id = u.external_id)"
+        " ORDER BY last_seen_at DESC, external_id LIMIT 1000",
+        {"plant": plant_id, "org": org.organization_id},
+    )
+    return await cursor.fetchall()

@@ -1,0 +1,93 @@
+"""Plants as they are stored."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+__all__ = ["AuthMethod", "Lifecycle", "Plant", "PlantChanges", "PlantStatus", "PlantType"]
+
+
+class PlantType(StrEnum):
+    """What a plant's controller is."""
+
+    SENSOR = "SENSOR"
+    ACTUATOR = "ACTUATOR"
+    GATEWAY = "GATEWAY"
+    CONTROLLER = "CONTROLLER"
+
+
+class AuthMethod(StrEnum):
+    """How a plant proves who it is to the broker."""
+
+    MTLS = "MTLS"
+    TOKEN = "TOKEN"
+    PASSWORD = "PASSWORD"
+
+
+class Lifecycle(StrEnum):
+    """PENDING → ACTIVE ⇄ SUSPENDED; DECOMMISSIONED is the end."""
+
+    PENDING = "PENDING"
+    ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
+    DECOMMISSIONED = "DECOMMISSIONED"
+
+
+class PlantStatus(StrEnum):
+    """Connectivity; UNKNOWN until first seen."""
+
+    ONLINE = "ONLINE"
+    OFFLINE = "OFFLINE"
+    UNKNOWN = "UNKNOWN"
+
+
+class Plant(msgspec.Struct, frozen=True):
+    """One plant. Powers in kW(p), energies in kWh; the members from `capacity_kwh` on come from the linked ESM."""
+
+    id: UUID
+    organization_id: UUID
+    name: str
+    serial_number: str
+    type: PlantType
+    auth_method: AuthMethod
+    lifecycle_status: Lifecycle
+    status: PlantStatus
+    template_id: UUID | None
+    external_plant_id: str | None
+    metadata: dict[str, Any]
+    activated_at: datetime | None
+    last_seen_at: datetime | None
+    last_auth_failure_at: datetime | None
+    auth_failure_count: int
+    secret_rotated_at: datetime | None
+    certificate_expires_at: datetime | None
+    certificate_fingerprint: str | None
+    certificate_serial_number: str | None
+    capacity_kwh: float | None
+    config_enabled: bool | None
+    description: str | None
+    esi_state: str | None
+    fve_peak_power_kwp: float | None
+    latitude: float | None
+    longitude: float | None
+    plant_with_load: bool | None
+    tag: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class PlantChanges(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a PATCH asks for; members left out stay as they are."""
+
+    name: str | UnsetType = UNSET
+    serial_number: str | UnsetType = UNSET
+    type: PlantType | UnsetType = UNSET
+    auth_method: AuthMethod | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    external_plant_id: str | None | UnsetType = UNSET
+    template_id: UUID | None | UnsetType = UNSET
+    organization_id: UUID | UnsetType = UNSET

@@ -1,0 +1,150 @@
+"""The broker's four questions about a plant: login, vhost, resource, topic.
+
+A plant's user name is its id, or with a client certificate the certificate's subject
+`SERIALNUMBER=<serial>,CN=<plant id>`. Answers about resources and topics follow from the name alone.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from hmac import compare_digest
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.plants.models import AuthMethod, Lifecycle
+from gridfleet.domains.plants.mqtt_access import store
+from gridfleet.domains.plants.provisioning import hash_password
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.security.tokens import InvalidToken, PlantTokens
+from gridfleet.protocol.topics import Channel, parse_routing_key
+
+__all__ = [
+    "PLANT_VHOST",
+    "LoginRefusal",
+    "PlantName",
+    "login",
+    "may_enter_vhost",
+    "may_use_resource",
+    "may_use_topic",
+    "parse_plant_name",
+]
+
+PLANT_VHOST: Final = "plants"
+_SYSTEM: Final = SystemScope("the broker asks about a plant's login")
+_UP: Final = frozenset({Channel.TELEMETRY, Channel.STATUS, Channel.ACK})
+_SUBJECT: Final = re.compile(r"SERIALNUMBER=([0-9a-f]{1,40}),CN=([0-9a-f-]{36})")
+
+
+@dataclass(frozen=True, slots=True)
+class PlantName:
+    """A broker user name that can be a plant's; `certificate_serial` is None unless a certificate was shown."""
+
+    plant_id: UUID
+    certificate_serial: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRefusal:
+    """Why a login was refused: for logs and metrics, never for the broker's client."""
+
+    reason: str
+
+
+def parse_plant_name(username: str) -> PlantName | None:
+    """The plant a broker user name stands for, or None when it cannot be one."""
+    subject = _SUBJECT.fullmatch(username)
+    serial, text = (subject[1], subject[2]) if subject else (None, username)
+    try:
+        plant_id = UUID(text)
+    except ValueError:
+        return None
+    # UUID() reads several spellings; only the canonical one is a name, or one plant would have many.
+    return PlantName(plant_id, serial) if str(plant_id) == text else None
+
+
+async def login(db: Connection, tokens: PlantTokens, name: PlantName, password: str | None) -> LoginRefusal | None:
+    """Whether the plant may log in; None is yes. `password` is None only when the client sent none, that is with a
+    certificate: present and empty is a password, and wrong."""
+    credentials = await store.find(db, _SYSTEM, name.plant_id)
+    if credentials is None:
+        return LoginRefusal("unknown plant")
+    refusal = _refusal(credentials, tokens, name, password, utc_now())
+    if refusal is not None:
+        await store.count_failure(db, _SYSTEM, name.plant_id)
+    elif credentials.auth_failure_count:
+        await store.forget_failures(db, _SYSTEM, name.plant_id)
+    return refusal
+
+
+async def may_enter_vhost(db: Connection, name: PlantName, vhost: str, client_id: str | None) -> bool:
+    """Only the plants' vhost, only while the plant lives, and only with a client id of its own: with another's, two
+    clients would share one broker session and read each other's commands."""
+    if vhost != PLANT_VHOST or client_id is None:
+        return False
+    credentials = await store.find(db, _SYSTEM, name.plant_id)
+    if credentials is None or credentials.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED):
+        return False
+    if (credentials.auth_method == AuthMethod.MTLS) != (name.certificate_serial is not None):
+        return False
+    own = str(name.plant_id)
+    return client_id == own or (credentials.auth_method == AuthMethod.PASSWORD and client_id.startswith(f"{own}-"))
+
+
+def may_use_resource(name: PlantName, vhost: str, resource: str, resource_name: str, permission: str) -> bool:
+    """The plant's own subscription queues, and publishing and subscribing at the topic exchange (topics decide further)."""
+    if vhost != PLANT_VHOST:
+        return False
+    if resource == "exchange":
+        return resource_name == "amq.topic" and permission in ("read", "write")
+    own_queue = rf"mqtt-subscription-{name.plant_id}(-.*)?qos[01]"
+    return resource == "queue" and re.fullmatch(own_queue, resource_name, re.DOTALL) is not None
+
+
+def may_use_topic(name: PlantName, vhost: str, resource_name: str, permission: str, routing_key: str) -> bool:
+    """Publish to the plant's own telemetry, status and ack; subscribe to its own commands; no wildcards."""
+    if vhost != PLANT_VHOST or resource_name != "amq.topic":
+        return False
+    topic = parse_routing_key(routing_key)
+    if topic is None or topic.plant_id != str(name.plant_id):
+        return False
+    return topic.channel in _UP if permission == "write" else permission == "read" and topic.channel is Channel.COMMANDS
+
+
+def _refusal(
+    credentials: store.Credentials, tokens: PlantTokens, name: PlantName, password: str | None, now: datetime
+) -> LoginRefusal | None:
+    if credentials.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED):
+        return LoginRefusal(f"plant is {credentials.lifecycle_status}")
+    if name.certificate_serial is not None:
+        if password is not None or credentials.auth_method != AuthMethod.MTLS:
+            return LoginRefusal("a certificate is not this plant's method")
+        return _certificate_refusal(credentials, name.certificate_serial, now)
+    if not password:
+        return LoginRefusal("no password")
+    if credentials.auth_method == AuthMethod.TOKEN:
+        return _token_refusal(tokens, name.plant_id, password)
+    if credentials.auth_method == AuthMethod.PASSWORD and credentials.password_hash:
+        matches = compare_digest(hash_password(password), credentials.password_hash)
+        return None if matches else LoginRefusal("wrong password")
+    return LoginRefusal("a password is not this plant's method")
+
+
+def _certificate_refusal(credentials: store.Credentials, serial: str, now: datetime) -> LoginRefusal | None:
+    current, previous = credentials.certificate_serial_number, credentials.previous_certificate_serial_number
+    if current and compare_digest(serial, current):
+        expires = credentials.certificate_expires_at
+        return None if expires is None or now < expires else LoginRefusal("certificate has expired")
+    if previous and compare_digest(serial, previous):
+        until = credentials.previous_certificate_valid_until
+        return None if until is not None and now < until else LoginRefusal("certificate was replaced")
+    return LoginRefusal("certificate is not the plant's current one")
+
+
+def _token_refusal(tokens: PlantTokens, plant_id: UUID, token: str) -> LoginRefusal | None:
+    try:
+        named, _ = tokens.read(token)
+    except InvalidToken as error:
+        return LoginRefusal(f"token: {error}")
+    return None if named == plant_id else LoginRefusal("token of another plant")

@@ -1,0 +1,48 @@
+"""SQL behind the broker's questions about plants."""
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+
+class Credentials(NamedTuple):
+    """What a login is checked against."""
+
+    auth_method: str
+    lifecycle_status: str
+    certificate_serial_number: str | None
+    certificate_expires_at: datetime | None
+    previous_certificate_serial_number: str | None
+    previous_certificate_valid_until: datetime | None
+    password_hash: str | None
+    auth_failure_count: int
+
+
+async def find(db: Connection, system: SystemScope, plant_id: UUID) -> Credentials | None:
+    """The plant's credentials, whatever its organisation: the plant is the one who asks."""
+    cursor = db.cursor(row_factory=class_row(Credentials))
+    await cursor.execute(
+        "SELECT p.auth_method, p.lifecycle_status, p.certificate_serial_number, p.certificate_expires_at,"
+        " p.previous_certificate_serial_number, p.previous_certificate_valid_until, s.password_hash, p.auth_failure_count"
+        " FROM plant p LEFT JOIN plant_secret s ON s.plant_id = p.id WHERE p.id = %s",
+        (plant_id,),
+    )
+    return await cursor.fetchone()
+
+
+async def count_failure(db: Connection, system: SystemScope, plant_id: UUID, failures: int = 1) -> None:
+    """Refused logins and bad signatures of a plant since its last good login."""
+    await db.execute(
+        "UPDATE plant SET auth_failure_count = auth_failure_count + %s, last_auth_failure_at = now() WHERE id = %s",
+        (failures, plant_id),
+    )
+
+
+async def forget_failures(db: Connection, system: SystemScope, plant_id: UUID) -> None:
+    """A good login starts the count anew."""
+    await db.execute("UPDATE plant SET auth_failure_count = 0 WHERE id = %s", (plant_id,))

@@ -1,0 +1,204 @@
+"""Provisioning: a PENDING plant becomes ACTIVE and gets, once, everything it needs to connect."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.plants import store
+from gridfleet.domains.plants.credentials import store as credentials
+from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
+from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.security.certificates import Authority, IssuedCertificate
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.tokens import PlantToken, PlantTokens
+from gridfleet.protocol import envelope
+from gridfleet.protocol.topics import Channel, topic
+
+__all__ = [
+    "BrokerAddress",
+    "Provisioner",
+    "ProvisioningPackage",
+    "download_package",
+    "hash_password",
+    "issue_mqtt_token",
+    "provision",
+]
+
+PACKAGE_LIFETIME: Final = timedelta(minutes=15)
+KEEP_ALIVE_SECONDS: Final = 60
+
+
+class Topics(msgspec.Struct, frozen=True):
+    """The plant's four topics."""
+
+    telemetry: str
+    status: str
+    commands: str
+    ack: str
+
+
+class Mqtt(msgspec.Struct, frozen=True, rename="camel"):
+    """How to reach the broker. `username` is null for MTLS: the certificate says it."""
+
+    broker: str
+    port: int
+    tls: bool
+    username: str | None
+    client_id: str
+    topics: Topics
+
+
+class Protocol(msgspec.Struct, frozen=True, rename="camel"):
+    """How to speak once connected."""
+
+    version: int
+    envelope: str
+    signature: str
+    qos: int
+    keep_alive_seconds: int
+    max_message_bytes: int
+
+
+class Security(msgspec.Struct, frozen=True, rename="camel"):
+    """Secrets, shown once; null for what the method does not use. Certificates and key are PEM."""
+
+    ca_cert: str
+    client_cert: str | None
+    client_key: str | None
+    hmac_secret: str
+    password: str | None
+
+
+class ProvisioningPackage(msgspec.Struct, frozen=True, rename="camel"):
+    """All that a plant needs to connect."""
+
+    plant_id: UUID
+    auth_method: AuthMethod
+    mqtt: Mqtt
+    protocol: Protocol
+    security: Security
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where plants reach the broker over TLS."""
+
+    host: str
+    tls_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioner:
+    """What provisioning needs beyond the database."""
+
+    authority: Authority
+    keyring: Keyring
+    address: BrokerAddress
+
+
+def hash_password(password: str) -> str:
+    """The stored form of a plant's password. It has 256 random bits, so one fast hash is as good as a slow one."""
+    return sha256(password.encode()).hexdigest()
+
+
+async def provision(
+    db: Connection, org: OrgScope, provisioner: Provisioner, plant_id: UUID, *, keep_package: bool = True
+) -> ProvisioningPackage:
+    """PENDING → ACTIVE. With `keep_package` the package can be downloaded once more for a short while.
+
+    Raises `PlantNotFound`, `PlantStateForbids`.
+    """
+    plant = await store.lock(db, org, plant_id)
+    if plant is None:
+        raise PlantNotFound
+    if plant.lifecycle_status is not Lifecycle.PENDING:
+        raise PlantStateForbids(f"Only a PENDING plant can be provisioned; this one is {plant.lifecycle_status}.")
+    certificate = provisioner.authority.issue_client(str(plant_id)) if plant.auth_method is AuthMethod.MTLS else None
+    password = secrets.token_urlsafe(32) if plant.auth_method is AuthMethod.PASSWORD else None
+    secret = secrets.token_bytes(32)
+    package = _package(plant, provisioner, certificate, secret.hex(), password)
+    keyring = provisioner.keyring
+    await store.activate(db, org, plant_id, certificate)
+    await credentials.insert(
+        db,
+        org,
+        plant_id,
+        keyring.current_version,
+        keyring.encrypt(secret, table="plant_secret", column="hmac_secret", row_id=plant_id),
+        password and hash_password(password),
+        keyring.encrypt(msgspec.json.encode(package), table="plant_secret", column="package", row_id=plant_id)
+        if keep_package
+        else None,
+        PACKAGE_LIFETIME,
+    )
+    return package
+
+
+async def download_package(
+    db: Connection, org: OrgScope, provisioner: Provisioner, plant_id: UUID
+) -> tuple[Plant, ProvisioningPackage]:
+    """The package as a download: provisions a PENDING plant, or gives the kept package once more.
+
+    Raises `PlantNotFound`, `PlantStateForbids`.
+    """
+    plant = await store.find(db, org, plant_id)
+    if plant is None:
+        raise PlantNotFound
+    if plant.lifecycle_status is Lifecycle.PENDING:
+        return plant, await provision(db, org, provisioner, plant_id, keep_package=False)
+    kept = await credentials.take_package(db, org, plant_id)
+    if kept is None:
+        raise PlantStateForbids("The package was issued already and can no longer be downloaded.")
+    blob, key_version = kept
+    plain = provisioner.keyring.decrypt(blob, key_version, table="plant_secret", column="package", row_id=plant_id)
+    return plant, msgspec.json.decode(plain, type=ProvisioningPackage)
+
+
+async def issue_mqtt_token(db: Connection, org: OrgScope, tokens: PlantTokens, plant_id: UUID) -> PlantToken:
+    """A fresh MQTT token of an ACTIVE plant of method TOKEN. Raises `PlantNotFound`, `PlantStateForbids`."""
+    plant = await store.find(db, org, plant_id)
+    if plant is None:
+        raise PlantNotFound
+    if plant.auth_method is not AuthMethod.TOKEN or plant.lifecycle_status is not Lifecycle.ACTIVE:
+        raise PlantStateForbids("Only an ACTIVE plant whose authMethod is TOKEN gets MQTT tokens.")
+    return tokens.issue(plant_id)
+
+
+def _package(
+    plant: Plant, provisioner: Provisioner, certificate: IssuedCertificate | None, secret: str, password: str | None
+) -> ProvisioningPackage:
+    plant_id = str(plant.id)
+    return ProvisioningPackage(
+        plant_id=plant.id,
+        auth_method=plant.auth_method,
+        mqtt=Mqtt(
+            broker=provisioner.address.host,
+            port=provisioner.address.tls_port,
+            tls=True,
+            username=None if plant.auth_method is AuthMethod.MTLS else plant_id,
+            client_id=plant_id,
+            topics=Topics(**{channel.value: topic(plant_id, channel) for channel in Channel}),
+        ),
+        protocol=Protocol(
+            version=1,
+            envelope='{"v":1,"id":…,"sentAt":…,"sig":…,"payload":…}',
+            signature="HMAC-SHA256",
+            qos=1,
+            keep_alive_seconds=KEEP_ALIVE_SECONDS,
+            max_message_bytes=envelope.MAX_MESSAGE_BYTES,
+        ),
+        security=Security(
+            ca_cert=provisioner.authority.certificate_pem,
+            client_cert=certificate.certificate_pem if certificate else None,
+            client_key=certificate.key_pem if certificate else None,
+            hmac_secret=secret,
+            password=password,
+        ),
+    )

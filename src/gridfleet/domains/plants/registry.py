@@ -1,0 +1,94 @@
+"""The registry of plants: create, look up, list, change."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+from psycopg import errors as pg
+
+from gridfleet.domains.device_templates.catalogue import get_template
+from gridfleet.domains.device_templates.models import TemplateLevel
+from gridfleet.domains.plants import store
+from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
+from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantChanges, PlantType
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import Forbidden
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = ["create_plant", "get_plant", "list_plants", "update_plant"]
+
+
+async def create_plant(
+    db: Connection,
+    org: OrgScope,
+    *,
+    name: str,
+    serial_number: str,
+    type: PlantType,
+    auth_method: AuthMethod,
+    metadata: dict[str, Any],
+) -> Plant:
+    """A new PENDING plant without credentials; raises `PlantSerialTaken`."""
+    if org.plant_ids is not None:
+        raise Forbidden("A key that is limited to some plants cannot create others.")
+    plant = await store.insert(db, org, new_id(), name, serial_number, type, auth_method, metadata)
+    if plant is None:
+        raise PlantSerialTaken
+    return plant
+
+
+async def get_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
+    """One plant; raises `PlantNotFound`."""
+    plant = await store.find(db, org, plant_id)
+    if plant is None:
+        raise PlantNotFound
+    return plant
+
+
+async def list_plants(db: Connection, org: OrgScope, auth_method: AuthMethod | None, paging: Paging) -> Page[Plant]:
+    """One page of the organisation's plants, newest first."""
+    return Page.of(
+        await store.page(db, org, auth_method, paging),
+        await store.count(db, org, auth_method),
+        paging,
+    )
+
+
+async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: PlantChanges) -> Plant:
+    """The changed plant; an empty change answers it as it is.
+
+    Raises `PlantNotFound`, `PlantSerialTaken`, `TemplateNotFound`, `TemplateWrongLevel`, `PlantStateForbids` (method of a
+    provisioned plant, taken external id, unknown organisation) and `Forbidden` (moving without being SuperAdmin).
+    """
+    if changes.organization_id is not UNSET and not org.actor.is_super_admin:
+        raise Forbidden("Only a SuperAdmin moves a plant to another organisation.")
+    plant = await store.lock(db, org, plant_id)
+    if plant is None:
+        raise PlantNotFound
+    if (
+        changes.auth_method is not UNSET
+        and changes.auth_method is not plant.auth_method
+        and plant.lifecycle_status is not Lifecycle.PENDING
+    ):
+        raise PlantStateForbids("authMethod can be changed only while the plant is PENDING.")
+    if isinstance(changes.template_id, UUID):
+        template = await get_template(db, changes.template_id)
+        if template.level is not TemplateLevel.PLANT:
+            raise TemplateWrongLevel
+    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    if not columns:
+        return plant
+    try:
+        updated = await store.update(db, org, plant_id, columns)
+        if updated.organization_id != plant.organization_id:
+            await store.move_belongings(db, org, plant_id, updated.organization_id)
+        return updated
+    except pg.UniqueViolation as error:
+        if error.diag.constraint_name == "plant_external_key":
+            raise PlantStateForbids(details=["externalPlantId: is linked to another plant of the organisation"]) from None
+        raise PlantSerialTaken from None
+    except pg.ForeignKeyViolation:
+        raise PlantStateForbids(details=["organizationId: there is no such organisation"]) from None

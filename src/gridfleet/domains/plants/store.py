@@ -1,0 +1,158 @@
+"""SQL of plants."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import sql
+from psycopg.rows import kwargs_row
+from psycopg.types.json import Jsonb
+
+from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantType
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+from gridfleet.kernel.security.certificates import IssuedCertificate
+
+_COLUMNS = ", ".join(Plant.__struct_fields__)
+_VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))"
+
+
+def _plant(**row: Any) -> Plant:
+    row["type"] = PlantType(row["type"])
+    row["auth_method"] = AuthMethod(row["auth_method"])
+    row["lifecycle_status"] = Lifecycle(row["lifecycle_status"])
+    row["status"] = PlantStatus(row["status"])
+    return Plant(**row)
+
+
+def _visible(org: OrgScope) -> dict[str, Any]:
+    return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
+
+
+async def insert(
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    name: str,
+    serial_number: str,
+    type: PlantType,
+    auth_method: AuthMethod,
+    metadata: dict[str, Any],
+) -> Plant | None:
+    """The new plant, or None when its serial number is taken."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(
+        "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, metadata)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s)"
+        f" ON CONFLICT ON CONSTRAINT plant_serial_key DO NOTHING RETURNING {_COLUMNS}",
+        (plant_id, org.organization_id, name, serial_number, type, auth_method, Jsonb(metadata)),
+    )
+    return await cursor.fetchone()
+
+
+async def find(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
+    """The plant, if the caller may see it."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(f"SELECT {_COLUMNS} FROM plant WHERE id = %(id)s AND {_VISIBLE}", {"id": plant_id, **_visible(org)})
+    return await cursor.fetchone()
+
+
+async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
+    """The same, held against changes until the transaction ends."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM plant WHERE id = %(id)s AND {_VISIBLE} FOR UPDATE", {"id": plant_id, **_visible(org)}
+    )
+    return await cursor.fetchone()
+
+
+async def page(db: Connection, org: OrgScope, auth_method: AuthMethod | None, paging: Paging) -> list[Plant]:
+    """One page, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM plant WHERE {_VISIBLE} AND (%(method)s::text IS NULL OR auth_method = %(method)s)"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {**_visible(org), "method": auth_method, "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def count(db: Connection, org: OrgScope, auth_method: AuthMethod | None) -> int:
+    """How many plants the list has."""
+    cursor = await db.execute(
+        f"SELECT count(*) FROM plant WHERE {_VISIBLE} AND (%(method)s::text IS NULL OR auth_method = %(method)s)",
+        {**_visible(org), "method": auth_method},
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def update(db: Connection, org: OrgScope, plant_id: UUID, changes: dict[str, Any]) -> Plant:
+    """The plant with `changes` (column → value, at least one) written."""
+    values = {name: Jsonb(value) if name == "metadata" else value for name, value in changes.items()}
+    assignments = sql.SQL(", ").join(
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in values
+    )
+    query = sql.SQL(
+        "UPDATE plant SET {}, updated_at = now() WHERE id = %(id)s AND organization_id = %(org)s RETURNING {}"
+    ).format(assignments, sql.SQL(_COLUMNS))
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(
+        query, {"id": plant_id, "org": org.organization_id, **{f"new_{name}": value for name, value in values.items()}}
+    )
+    plant = await cursor.fetchone()
+    if plant is None:
+        raise LookupError("the locked plant is gone")
+    return plant
+
+
+async def move_belongings(db: Connection, org: OrgScope, plant_id: UUID, organization_id: UUID) -> None:
+    """Sub-devices and telemetry sources follow their plant, which is still in `org`, to another organisation."""
+    await db.execute(
+        "WITH devices AS (UPDATE sub_device SET organization_id = %(to)s, updated_at = now()"
+        " WHERE plant_id = %(id)s AND organization_id = %(org)s)"
+        " UPDATE telemetry_source SET organization_id = %(to)s WHERE plant_id = %(id)s AND organization_id = %(org)s",
+        {"id": plant_id, "org": org.organization_id, "to": organization_id},
+    )
+
+
+async def activate(db: Connection, org: OrgScope, plant_id: UUID, certificate: IssuedCertificate | None) -> bool:
+    """PENDING → ACTIVE; False when the plant was not PENDING (any more)."""
+    cursor = await db.execute(
+        "UPDATE plant SET lifecycle_status = 'ACTIVE', activated_at = now(), updated_at = now(),"
+        " certificate_serial_number = %(serial)s, certificate_fingerprint = %(fingerprint)s, certificate_expires_at = %(expires)s"
+        " WHERE id = %(id)s AND organization_id = %(org)s AND lifecycle_status = 'PENDING'",
+        {
+            "id": plant_id,
+            "org": org.organization_id,
+            "serial": certificate and certificate.serial_number,
+            "fingerprint": certificate and certificate.fingerprint,
+            "expires": certificate and certificate.expires_at,
+        },
+    )
+    return cursor.rowcount == 1
+
+
+async def record_presence(
+    db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, PlantStatus | None, float | None]]
+) -> None:
+    """(plant, last seen, status if it is to change, usual interval in seconds if known); time never moves back."""
+    rows = list(seen)
+    await db.execute(
+        "UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = coalesce(seen.status, plant.status),"
+        " usual_interval_seconds = coalesce(seen.every, plant.usual_interval_seconds)"
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[]) AS seen (id, at, status, every)"
+        " WHERE plant.id = seen.id",
+        ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]),
+    )
+
+
+async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:
+    """Plants that were ONLINE and have been silent for three usual intervals (at least 90 s) become OFFLINE."""
+    cursor = await db.execute(
+        "UPDATE plant SET status = 'OFFLINE' WHERE status = 'ONLINE'"
+        " AND last_seen_at < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' RETURNING id"
+    )
+    return [row[0] for row in await cursor.fetchall()]

@@ -1,0 +1,39 @@
+"""Sub-devices as they are stored."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.device_templates.models import DeviceType
+
+__all__ = ["SubDevice", "SubDeviceStatus"]
+
+
+class SubDeviceStatus(StrEnum):
+    """UNKNOWN until its plant speaks of it, and with its plant."""
+
+    ONLINE = "ONLINE"
+    OFFLINE = "OFFLINE"
+    DEGRADED = "DEGRADED"
+    UNKNOWN = "UNKNOWN"
+
+
+class SubDevice(msgspec.Struct, frozen=True):
+    """One sub-device. `serial_number` is for audit only."""
+
+    id: UUID
+    organization_id: UUID
+    plant_id: UUID
+    external_id: str
+    name: str
+    serial_number: str | None
+    template_id: UUID | None
+    type: DeviceType
+    status: SubDeviceStatus
+    metadata: dict[str, Any]
+    last_seen_at: datetime | None
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,147 @@
+"""SQL of sub-devices."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import kwargs_row
+from psycopg.types.json import Jsonb
+
+from gridfleet.domains.device_templates.models import DeviceType
+from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+_COLUMNS = ", ".join(SubDevice.__struct_fields__)
+_FILTER = (
+    "plant_id = %(plant)s AND organization_id = %(org)s"
+    " AND (%(type)s::text IS NULL OR type = %(type)s) AND (%(status)s::text IS NULL OR status = %(status)s)"
+    " AND (%(search)s::text IS NULL OR external_id ILIKE %(search)s OR name ILIKE %(search)s OR serial_number ILIKE %(search)s)"
+)
+
+
+def _sub_device(**row: Any) -> SubDevice:
+    row["type"] = DeviceType(row["type"])
+    row["status"] = SubDeviceStatus(row["status"])
+    return SubDevice(**row)
+
+
+async def insert(
+    db: Connection,
+    org: OrgScope,
+    sub_device_id: UUID,
+    plant_id: UUID,
+    external_id: str,
+    name: str,
+    type: DeviceType,
+    serial_number: str | None,
+    template_id: UUID | None,
+    metadata: dict[str, Any],
+) -> SubDevice | None:
+    """The new sub-device, or None when the plant has that external id."""
+    cursor = db.cursor(row_factory=kwargs_row(_sub_device))
+    await cursor.execute(
+        "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type, serial_number, template_id, metadata)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        f" ON CONFLICT ON CONSTRAINT sub_device_external_key DO NOTHING RETURNING {_COLUMNS}",
+        (
+            sub_device_id,
+            org.organization_id,
+            plant_id,
+            external_id,
+            name,
+            type,
+            serial_number,
+            template_id,
+            Jsonb(metadata),
+        ),
+    )
+    return await cursor.fetchone()
+
+
+async def find(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice | None:
+    """The sub-device, if the organisation has it."""
+    cursor = db.cursor(row_factory=kwargs_row(_sub_device))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s",
+        (plant_id, external_id, org.organization_id),
+    )
+    return await cursor.fetchone()
+
+
+def _parameters(
+    org: OrgScope, plant_id: UUID, type: DeviceType | None, status: SubDeviceStatus | None, search: str | None
+) -> dict[str, Any]:
+    pattern = None
+    if search is not None:
+        pattern = "%" + search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+    return {"plant": plant_id, "org": org.organization_id, "type": type, "status": status, "search": pattern}
+
+
+async def page(
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    type: DeviceType | None,
+    status: SubDeviceStatus | None,
+    search: str | None,
+    paging: Paging,
+) -> list[SubDevice]:
+    """One page, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_sub_device))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM sub_device WHERE {_FILTER}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {**_parameters(org, plant_id, type, status, search), "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def count(
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    type: DeviceType | None,
+    status: SubDeviceStatus | None,
+    search: str | None,
+) -> int:
+    """How many sub-devices the list has."""
+    cursor = await db.execute(
+        f"SELECT count(*) FROM sub_device WHERE {_FILTER}", _parameters(org, plant_id, type, status, search)
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def record_presence(
+    db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, SubDeviceStatus | None, float | None]]
+) -> None:
+    """(sub-device, last seen, status if it is to change, usual interval in seconds if known); time never moves back."""
+    rows = list(seen)
+    await db.execute(
+        "UPDATE sub_device SET last_seen_at = greatest(sub_device.last_seen_at, seen.at),"
+        " status = coalesce(seen.status, sub_device.status),"
+        " usual_interval_seconds = coalesce(seen.every, sub_device.usual_interval_seconds)"
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[]) AS seen (id, at, status, every)"
+        " WHERE sub_device.id = seen.id",
+        ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]),
+    )
+
+
+async def forget_status(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> None:
+    """Sub-devices of plants that went OFFLINE are UNKNOWN."""
+    await db.execute(
+        "UPDATE sub_device SET status = 'UNKNOWN' WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN'", (list(plant_ids),)
+    )
+
+
+async def mark_silent(db: Connection, system: SystemScope) -> int:
+    """Sub-devices that fell silent while their plant speaks become OFFLINE; answers how many."""
+    cursor = await db.execute(
+        "UPDATE sub_device d SET status = 'OFFLINE' FROM plant p WHERE p.id = d.plant_id AND p.status = 'ONLINE'"
+        " AND d.status IN ('ONLINE', 'DEGRADED')"
+        " AND d.last_seen_at < now() - greatest(90, 3 * coalesce(d.usual_interval_seconds, 0)) * interval '1 second'"
+    )
+    return cursor.rowcount

@@ -1,0 +1,154 @@
+"""X.509: a small certificate authority on EC P-256 (RFC 5280), as pure functions over PEM."""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from gridfleet.kernel.clock import utc_now
+
+__all__ = ["AUTHORITY_LIFETIME", "LEAF_LIFETIME", "Authority", "IssuedCertificate"]
+
+AUTHORITY_LIFETIME = timedelta(days=3650)
+LEAF_LIFETIME = timedelta(days=365)
+_BACKDATE = timedelta(minutes=5)
+"""Tolerates clocks of field equipment that run a little behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    """A leaf with its key. `serial_number` and `fingerprint` (SHA-256) are lowercase hex."""
+
+    certificate_pem: str
+    key_pem: str
+    serial_number: str
+    fingerprint: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate authority: its certificate and its private key, both PEM."""
+
+    certificate_pem: str
+    key_pem: str
+
+    @classmethod
+    def create(cls, name: str = "Gridfleet authority") -> "Authority":
+        """A fresh self-signed authority that may sign leaves only."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        now = utc_now()
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _BACKDATE)
+            .not_valid_after(now + AUTHORITY_LIFETIME)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(sign_certificates=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(_pem(certificate), _key_pem(key))
+
+    def issue_client(self, common_name: str, lifetime: timedelta = LEAF_LIFETIME) -> IssuedCertificate:
+        """A client certificate whose subject carries the name and the certificate's own serial number.
+
+        The broker forwards nothing of a certificate but its subject; the serial in it tells a superseded certificate
+        from its replacement.
+        """
+        serial = x509.random_serial_number()
+        subject = x509.Name(
+            [
+                x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+                x509.NameAttribute(NameOID.SERIAL_NUMBER, f"{serial:x}"),
+            ]
+        )
+        return self._issue(subject, serial, lifetime, ExtendedKeyUsageOID.CLIENT_AUTH, ())
+
+    def issue_server(self, hosts: Iterable[str], lifetime: timedelta = LEAF_LIFETIME) -> IssuedCertificate:
+        """A server certificate for host names and IP addresses; the first is its common name."""
+        names = list(dict.fromkeys(hosts))
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+        return self._issue(
+            subject,
+            x509.random_serial_number(),
+            lifetime,
+            ExtendedKeyUsageOID.SERVER_AUTH,
+            [_general_name(name) for name in names],
+        )
+
+    def _issue(
+        self,
+        subject: x509.Name,
+        serial: int,
+        lifetime: timedelta,
+        usage: x509.ObjectIdentifier,
+        names: Iterable[x509.GeneralName],
+    ) -> IssuedCertificate:
+        issuer = x509.load_pem_x509_certificate(self.certificate_pem.encode())
+        issuer_key = serialization.load_pem_private_key(self.key_pem.encode(), None)
+        if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
+            raise ValueError("the authority's key must be an elliptic-curve key")
+        key = ec.generate_private_key(ec.SECP256R1())
+        now = utc_now()
+        expires_at = min(now + lifetime, issuer.not_valid_after_utc).replace(microsecond=0)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer.subject)
+            .public_key(key.public_key())
+            .serial_number(serial)
+            .not_valid_before(now - _BACKDATE)
+            .not_valid_after(expires_at)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(sign_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        )
+        if names := list(names):
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(issuer_key, hashes.SHA256())
+        return IssuedCertificate(
+            _pem(certificate), _key_pem(key), f"{serial:x}", certificate.fingerprint(hashes.SHA256()).hex(), expires_at
+        )
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
