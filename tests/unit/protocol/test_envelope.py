@@ -21,7 +21,11 @@ from gridfleet.protocol.envelope import (
 
 KEY = bytes(range(32))
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
@@ -84,7 +88,9 @@ def test_commands_and_acks_are_camel_case_on_the_wire() -> None:
     command = msgspec.json.decode(text, type=Command)
 
     assert (command.command_id, command.target, command.params) == ("c1", "BAT1", {"kw": -2.5})
-    ack = msgspec.json.decode(b'{"commandId":"c1","status":"REJECTED","time":1,"reason":{"code":"X","message":"y"}}', type=CommandAck)
+    ack = msgspec.json.decode(
+        b'{"commandId":"c1","status":"REJECTED","time":1,"reason":{"code":"X","message":"y"}}', type=CommandAck
+    )
     assert ack.reason is not None
     assert msgspec.json.decode(msgspec.json.encode(ack), type=CommandAck) == ack
 

@@ -50,7 +50,9 @@ def test_the_telemetry_vector_has_the_published_length() -> None:
 
 @given(st.binary(min_size=32, max_size=32), addresses, message_ids, times, st.binary(max_size=200))
 def test_what_was_signed_verifies(key: bytes, address: str, message_id: str, sent_at: int, payload: bytes) -> None:
-    assert signature.verify(key, signature.sign(key, address, message_id, sent_at, payload), address, message_id, sent_at, payload)
+    assert signature.verify(
+        key, signature.sign(key, address, message_id, sent_at, payload), address, message_id, sent_at, payload
+    )
 
 
 @given(addresses, message_ids, times, st.binary(max_size=80), addresses, message_ids, times, st.binary(max_size=80))

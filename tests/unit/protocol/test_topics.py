@@ -22,7 +22,15 @@ def test_a_topic_and_its_routing_key_come_apart_again(channel: Channel) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "v1/plants", "v1/plants//telemetry", "v2/plants/a/telemetry", "v1/plants/a/other", "v1/plants/a/b/telemetry", "/v1/plants/a/ack"],
+    [
+        "",
+        "v1/plants",
+        "v1/plants//telemetry",
+        "v2/plants/a/telemetry",
+        "v1/plants/a/other",
+        "v1/plants/a/b/telemetry",
+        "/v1/plants/a/ack",
+    ],
 )
 def test_other_topics_are_none(text: str) -> None:
     assert parse_topic(text) is None

@@ -1,0 +1,400 @@
+"""The plant's connection to its service: store, sign, send, and obey signed commands."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import aiomqtt
+import msgspec
+
+from gridfleet.device.commands import open_command
+from gridfleet.device.connection import LoginRefused, open_connection
+from gridfleet.device.errors import (
+    CommandRefused,
+    CommandRejected,
+    ConnectFailed,
+    DeviceError,
+    NotAuthorized,
+    QueueOverflow,
+)
+from gridfleet.device.messages import Batch, MessageIds, encode_snapshot, pack
+from gridfleet.device.package import AuthMethod, Package
+from gridfleet.device.store import Outbox
+from gridfleet.device.token import TokenSource
+from gridfleet.protocol.envelope import (
+    MAX_SNAPSHOTS,
+    AckReason,
+    AckStatus,
+    Command,
+    CommandAck,
+    PlantStatus,
+    Snapshot,
+    StatusMessage,
+    seal,
+)
+from gridfleet.protocol.topics import Channel
+
+__all__ = ["Counters", "Device", "Options"]
+
+CommandHandler = Callable[[Command], Awaitable[None]]
+TokenProvider = Callable[[], Awaitable[str]]
+
+_log = logging.getLogger("gridfleet.device")
+_QOS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a device behaves. The defaults suit a plant that reports every few seconds over a mobile link."""
+
+    window: int = 16
+    """Publishes that may wait for their confirmation at the same time."""
+    batch_snapshots: int = 500
+    """Snapshots of a backlog that travel in one message at most."""
+    max_queue_bytes: int = 256 * 1024 * 1024
+    max_queue_age_seconds: float = 90 * 24 * 3600
+    fsync: bool = True
+    """Whether a stored snapshot survives a power cut, not only the end of the process."""
+    reconnect_min_seconds: float = 1
+    reconnect_max_seconds: float = 60
+    refusals_before_giving_up: int = 10
+    """Refused logins in a row after which the device stops with `NotAuthorized`, unless `on_problem` is set."""
+    confirm_timeout_seconds: float = 60
+    stop_timeout_seconds: float = 5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch_snapshots <= MAX_SNAPSHOTS:
+            raise ValueError(f"batch_snapshots must be 1 to {MAX_SNAPSHOTS}")
+        if self.window < 1:
+            raise ValueError("window must be at least 1")
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a device did since it was started."""
+
+    connects: int = 0
+    messages: int = 0
+    snapshots: int = 0
+    """Snapshots that the broker has confirmed."""
+    commands: int = 0
+    commands_refused: int = 0
+    commands_repeated: int = 0
+
+
+class Device:
+    """A plant's client. Use it as an asynchronous context manager; it connects and reconnects by itself.
+
+    `queue_path` is the file that keeps what is not confirmed yet. `on_command` obeys a command: returning means
+    APPLIED, raising `CommandRejected` REJECTED, any other error FAILED. `token_provider` gives the MQTT token of a
+    TOKEN plant. `on_problem` hears of every problem; with it a refused plant is tried for ever, without it the device
+    stops with `NotAuthorized`, which `send`, `drain`, `wait_connected` and leaving the context raise.
+    `on_delivered` gets the numbers (as `send` gave them) that the broker has confirmed.
+    """
+
+    def __init__(
+        self,
+        package: Package,
+        *,
+        queue_path: str | Path,
+        on_command: CommandHandler | None = None,
+        token_provider: TokenProvider | None = None,
+        on_problem: Callable[[DeviceError], None] | None = None,
+        on_delivered: Callable[[Sequence[int]], None] | None = None,
+        firmware: str | None = None,
+        options: Options = Options(),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if package.auth_method is AuthMethod.TOKEN and token_provider is None:
+            raise ValueError("a TOKEN plant needs a token_provider")
+        self.package = package
+        self.counters = Counters()
+        self._queue_path = Path(queue_path)
+        self._on_command = on_command
+        self._token = TokenSource(token_provider, clock) if token_provider else None
+        self._on_problem = on_problem
+        self._on_delivered = on_delivered
+        self._firmware = firmware
+        self._options = options
+        self._clock = clock
+        self._key = package.signing_key
+        self._tls = package.tls_context()
+        self._ids = MessageIds()
+        self._topics = package.mqtt.topics
+        self._client: aiomqtt.Client | None = None
+        self._connected = asyncio.Event()
+        self._stored = {Channel.ACK: asyncio.Event(), Channel.TELEMETRY: asyncio.Event()}
+        self._emptied = asyncio.Event()
+        self._commands: asyncio.Queue[Command] = asyncio.Queue()
+        self._confirming: set[asyncio.Task[None]] = set()
+        self._refusals = 0
+
+    async def __aenter__(self) -> Self:
+        self._outbox = Outbox(
+            self._queue_path,
+            max_bytes=self._options.max_queue_bytes,
+            max_age_seconds=self._options.max_queue_age_seconds,
+            fsync=self._options.fsync,
+        )
+        for command_id in await self._outbox.unfinished_commands():
+            reason = AckReason("INTERRUPTED", "the plant's software ended while it obeyed this command")
+            await self._finish(command_id, AckStatus.FAILED, reason)
+        self._connection = asyncio.create_task(self._stay_connected(), name=f"device {self.package.plant_id}")
+        self._obeying = asyncio.create_task(self._obey_commands(), name=f"commands {self.package.plant_id}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._options.stop_timeout_seconds):
+                await self._commands.join()
+        if self.connected:
+            with contextlib.suppress(DeviceError, TimeoutError):
+                await self.drain(timeout_seconds=self._options.stop_timeout_seconds)
+        failure = self._failure()
+        for task in (self._obeying, self._connection):
+            task.cancel()
+        await asyncio.gather(self._obeying, self._connection, return_exceptions=True)
+        await asyncio.gather(*self._confirming, return_exceptions=True)
+        await self._outbox.close()
+        if failure is not None and error is None:
+            raise failure
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker has accepted this plant and the connection stands."""
+        return self._connected.is_set()
+
+    @property
+    def waiting(self) -> int:
+        """Messages in the queue: snapshots and acknowledgements that are not confirmed."""
+        return self._outbox.waiting
+
+    @property
+    def dropped(self) -> int:
+        """Messages that the queue's limits cost, since the file was made."""
+        return self._outbox.dropped
+
+    async def send(self, snapshot: Snapshot) -> int:
+        """Store a snapshot to be sent as soon as possible; its number in the queue. See `send_all`."""
+        return (await self.send_all([snapshot]))[0]
+
+    async def send_all(self, snapshots: Sequence[Snapshot]) -> list[int]:
+        """Store snapshots, in order, in one transaction; their numbers in the queue.
+
+        They are on disk when this returns. `SnapshotRefused` for one that the service would refuse (nothing is stored),
+        `QueueError` when the file fails, and after the snapshots were stored `NotAuthorized` when the device has given up.
+        """
+        payloads = [encode_snapshot(snapshot, self.package.protocol.max_message_bytes) for snapshot in snapshots]
+        numbers, dropped = await self._outbox.put(Channel.TELEMETRY, payloads)
+        if dropped:
+            self._report(QueueOverflow(dropped))
+        self._stored[Channel.TELEMETRY].set()
+        self._raise_failure()
+        return numbers
+
+    async def publish_sealed(self, channel: Channel, message: bytes) -> None:
+        """Publish an envelope that somebody else has signed; returns when the broker has confirmed it.
+
+        It passes the queue by: `ConnectFailed` when there is no connection or it breaks meanwhile.
+        """
+        if self._client is None:
+            raise ConnectFailed("not connected")
+        try:
+            await self._client.publish(
+                getattr(self._topics, channel.value), message, qos=_QOS, timeout=self._options.confirm_timeout_seconds
+            )
+        except aiomqtt.MqttError as error:
+            raise ConnectFailed(str(error)) from error
+
+    async def wait_connected(self, timeout_seconds: float | None = None) -> None:
+        """Return once connected; `TimeoutError` or `NotAuthorized` otherwise."""
+        async with asyncio.timeout(timeout_seconds):
+            await self._unless_failed(self._connected)
+
+    async def drain(self, below: int = 1, timeout_seconds: float | None = None) -> None:
+        """Return once fewer than `below` messages wait; `TimeoutError` or `NotAuthorized` otherwise."""
+        async with asyncio.timeout(timeout_seconds):
+            while self.waiting >= below:
+                self._emptied.clear()
+                await self._unless_failed(self._emptied)
+
+    async def _stay_connected(self) -> None:
+        attempt = 0
+        while True:
+            messages = self.counters.messages
+            try:
+                await self._session()
+            except ConnectFailed as error:
+                self._report(error)
+                if isinstance(error, NotAuthorized) and self._gives_up(error):
+                    raise
+            # Only a session that moved something starts the waits anew: one cut off at once must not spin.
+            attempt = 0 if self.counters.messages > messages else attempt + 1
+            longest = min(self._options.reconnect_min_seconds * 2.0 ** min(attempt, 30), self._options.reconnect_max_seconds)
+            await asyncio.sleep(random.uniform(longest / 2, longest))
+
+    def _gives_up(self, error: NotAuthorized) -> bool:
+        return self._on_problem is None and error.refusals >= self._options.refusals_before_giving_up
+
+    async def _session(self) -> None:
+        """One connection from login to loss; raises `ConnectFailed` at its end."""
+        password = await self._token.get() if self._token else self.package.security.password
+        try:
+            async with open_connection(self.package, self._tls, password, 2 * self._options.window + 2) as client:
+                self._refusals = 0
+                self.counters.connects += 1
+                await self._serve(client)
+        except LoginRefused as error:
+            self._refusals += 1
+            if self._token:
+                self._token.forget()
+            raise NotAuthorized(str(error), self._refusals) from error
+
+    async def _serve(self, client: aiomqtt.Client) -> None:
+        await self._publish_status(client, PlantStatus.ONLINE)
+        await client.subscribe(self._topics.commands, qos=_QOS)
+        await asyncio.gather(*self._confirming)
+        self._client = client
+        self._connected.set()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._receive(client))
+                tasks.create_task(self._send_stored(client, Channel.ACK))
+                tasks.create_task(self._send_stored(client, Channel.TELEMETRY))
+        except asyncio.CancelledError:
+            with contextlib.suppress(aiomqtt.MqttError):
+                await self._publish_status(client, PlantStatus.OFFLINE, "stopped")
+            raise
+        finally:
+            self._client = None
+            self._connected.clear()
+
+    async def _publish_status(self, client: aiomqtt.Client, status: PlantStatus, reason: str | None = None) -> None:
+        message = StatusMessage(status, time=self._now(), reason=reason, firmware=self._firmware)
+        await client.publish(
+            self._topics.status, msgspec.json.encode(message), qos=_QOS, retain=True, timeout=self._options.stop_timeout_seconds
+        )
+
+    async def _send_stored(self, client: aiomqtt.Client, channel: Channel) -> None:
+        """Publish what waits, oldest first, and whatever is stored while this runs."""
+        window = asyncio.Semaphore(self._options.window)
+        size = self._options.batch_snapshots if channel is Channel.TELEMETRY else 1
+        after = 0
+        async with asyncio.TaskGroup() as publishes:
+            while True:
+                self._stored[channel].clear()
+                stored = await self._outbox.read(channel, after, self._options.batch_snapshots)
+                if not stored:
+                    await self._stored[channel].wait()
+                for batch in pack(stored, max_snapshots=size, max_message_bytes=self.package.protocol.max_message_bytes):
+                    await window.acquire()
+                    publishes.create_task(self._publish(client, channel, batch, window))
+                    after = batch.numbers[-1]
+
+    async def _publish(self, client: aiomqtt.Client, channel: Channel, batch: Batch, window: asyncio.Semaphore) -> None:
+        topic: str = getattr(self._topics, channel.value)
+        message = seal(self._key, topic, self._ids.next(), int(self._clock() * 1000), batch.payload)
+        await client.publish(topic, message, qos=_QOS, timeout=self._options.confirm_timeout_seconds)
+        # Shielded: a message that was confirmed is forgotten and reported even if the connection breaks now.
+        confirming = asyncio.create_task(self._confirm(channel, batch))
+        self._confirming.add(confirming)
+        confirming.add_done_callback(self._confirming.discard)
+        await asyncio.shield(confirming)
+        window.release()
+
+    async def _confirm(self, channel: Channel, batch: Batch) -> None:
+        await self._outbox.remove(batch.numbers)
+        self.counters.messages += 1
+        if channel is Channel.TELEMETRY:
+            self.counters.snapshots += len(batch.numbers)
+            if self._on_delivered is not None:
+                self._on_delivered(batch.numbers)
+        self._emptied.set()
+
+    # Commands
+
+    async def _receive(self, client: aiomqtt.Client) -> None:
+        async for message in client.messages:
+            assert isinstance(message.payload, bytes)
+            try:
+                command = open_command(
+                    message.payload, key=self._key, address=self._topics.commands, now_milliseconds=int(self._clock() * 1000)
+                )
+            except CommandRefused as error:
+                self.counters.commands_refused += 1
+                self._report(error)
+                continue
+            if not await self._outbox.begin_command(command.command_id, self._ack(command.command_id, AckStatus.RECEIVED)):
+                self.counters.commands_repeated += 1
+                continue
+            self._stored[Channel.ACK].set()
+            self._commands.put_nowait(command)
+
+    async def _obey_commands(self) -> None:
+        """One command after the other, whatever the connection does meanwhile."""
+        while True:
+            command = await self._commands.get()
+            status, reason = await self._obey(command)
+            await self._finish(command.command_id, status, reason)
+            self.counters.commands += 1
+            self._commands.task_done()
+
+    async def _obey(self, command: Command) -> tuple[AckStatus, AckReason | None]:
+        if command.expires_at.timestamp() <= self._clock():
+            return AckStatus.REJECTED, AckReason("EXPIRED", "the command came after its time")
+        if self._on_command is None:
+            return AckStatus.REJECTED, AckReason("UNSUPPORTED", "this plant obeys no commands")
+        try:
+            await self._on_command(command)
+        except CommandRejected as error:
+            return AckStatus.REJECTED, AckReason(error.code, error.message)
+        except Exception as error:
+            _log.exception("plant %s: command %s failed", self.package.plant_id, command.command_id)
+            return AckStatus.FAILED, AckReason("HANDLER_ERROR", type(error).__name__)
+        return AckStatus.APPLIED, None
+
+    async def _finish(self, command_id: str, status: AckStatus, reason: AckReason | None) -> None:
+        await self._outbox.finish_command(command_id, self._ack(command_id, status, reason))
+        self._stored[Channel.ACK].set()
+
+    def _ack(self, command_id: str, status: AckStatus, reason: AckReason | None = None) -> bytes:
+        return msgspec.json.encode(CommandAck(command_id, status, self._now(), reason))
+
+    def _now(self) -> datetime:
+        milliseconds = int(self._clock() * 1000)
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+    # Failures
+
+    def _report(self, error: DeviceError) -> None:
+        _log.warning("plant %s: %s", self.package.plant_id, error)
+        if self._on_problem is not None:
+            self._on_problem(error)
+
+    def _failure(self) -> BaseException | None:
+        for task in (self._connection, self._obeying):
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                return error
+        return None
+
+    def _raise_failure(self) -> None:
+        if (failure := self._failure()) is not None:
+            raise failure
+
+    async def _unless_failed(self, event: asyncio.Event) -> None:
+        waiting = asyncio.create_task(event.wait())
+        try:
+            await asyncio.wait({waiting, self._connection, self._obeying}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        self._raise_failure()

@@ -1,0 +1,36 @@
+"""Which messages on the commands topic are trusted."""
+
+import msgspec
+
+from gridfleet.device.errors import CommandRefusal, CommandRefused
+from gridfleet.protocol import signature
+from gridfleet.protocol.envelope import Command, Envelope
+
+__all__ = ["open_command"]
+
+
+def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: int) -> Command:
+    """The command in a signed message that came on the topic `address`.
+
+    `CommandRefused` when it is malformed, not signed with `key`, or when its `sentAt` lies more than ten minutes from
+    `now_milliseconds`. Whether the command has expired or was seen before is for the caller to ask.
+    """
+    try:
+        envelope = msgspec.json.decode(message, type=Envelope)
+    except msgspec.DecodeError as error:
+        raise CommandRefused(CommandRefusal.MALFORMED, str(error)) from error
+    payload = bytes(envelope.payload)
+    if envelope.v != 1 or not signature.verify(key, envelope.sig, address, envelope.id, envelope.sent_at, payload):
+        raise CommandRefused(CommandRefusal.SIGNATURE_INVALID, f"message {envelope.id}")
+    if abs(now_milliseconds - envelope.sent_at) > signature.WINDOW_MILLISECONDS:
+        raise CommandRefused(
+            CommandRefusal.TIMESTAMP_OUT_OF_WINDOW,
+            f"message {envelope.id} was sent at {envelope.sent_at}, it is {now_milliseconds}",
+        )
+    try:
+        command = msgspec.json.decode(payload, type=Command)
+    except msgspec.DecodeError as error:
+        raise CommandRefused(CommandRefusal.MALFORMED, str(error)) from error
+    if command.expires_at.tzinfo is None or command.issued_at.tzinfo is None:
+        raise CommandRefused(CommandRefusal.MALFORMED, "a time needs its zone, such as Z")
+    return command

@@ -1,0 +1,90 @@
+"""One MQTT connection, from login to loss, with the broker's answers as this package's errors."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from typing import Final
+
+import aiomqtt
+import msgspec
+from paho.mqtt.reasoncodes import ReasonCode
+
+from gridfleet.device.errors import ConnectFailed
+from gridfleet.device.package import Package
+from gridfleet.protocol.envelope import PlantStatus, StatusMessage
+
+__all__ = ["LoginRefused", "open_connection"]
+
+_REFUSED_CODES: Final = frozenset({133, 134, 135})  # paho's names for CONNACK 2, 4 and 5: identifier, password, not authorised
+_ABANDON_SECONDS: Final = 5
+
+
+class LoginRefused(ConnectFailed):
+    """The broker answered and said no."""
+
+
+@contextlib.asynccontextmanager
+async def open_connection(
+    package: Package, tls: ssl.SSLContext | None, password: str | None, window: int
+) -> AsyncIterator[aiomqtt.Client]:
+    """A connection that the broker has accepted, with the Last Will set and a session that outlives it.
+
+    `LoginRefused` when the broker refuses the credentials, `ConnectFailed` when it is not reached and when the
+    connection breaks inside the context.
+    """
+    client = aiomqtt.Client(
+        package.mqtt.broker,
+        package.mqtt.port,
+        username=package.user_name,
+        password=password,
+        identifier=package.mqtt.client_id,
+        clean_session=False,  # commands sent while a plant is away for a moment still reach it
+        keepalive=package.protocol.keep_alive_seconds,
+        tls_context=tls,
+        max_inflight_messages=window,
+        will=aiomqtt.Will(
+            package.mqtt.topics.status,
+            msgspec.json.encode(StatusMessage(PlantStatus.OFFLINE, reason="connection lost")),
+            qos=1,
+            retain=True,
+        ),
+    )
+    client.pending_calls_threshold = window
+    await _enter(client)
+    try:
+        yield client
+    except (aiomqtt.MqttError, ExceptionGroup) as error:
+        cause = _first(error)
+        if not isinstance(cause, aiomqtt.MqttError):
+            raise cause from error
+        raise ConnectFailed(f"the connection broke: {cause}") from error
+    finally:
+        with contextlib.suppress(aiomqtt.MqttError):
+            await client.__aexit__(None, None, None)
+
+
+async def _enter(client: aiomqtt.Client) -> None:
+    entering = asyncio.ensure_future(client.__aenter__())
+    try:
+        await asyncio.shield(entering)
+    except aiomqtt.MqttCodeError as error:
+        code = error.rc.value if isinstance(error.rc, ReasonCode) else error.rc
+        kind = LoginRefused if code in _REFUSED_CODES else ConnectFailed
+        raise kind(str(error)) from error
+    except (aiomqtt.MqttError, OSError, ValueError) as error:
+        raise ConnectFailed(str(error) or type(error).__name__) from error
+    except asyncio.CancelledError:
+        # paho connects in a thread that cannot be interrupted: let it finish, then close what it opened.
+        await asyncio.wait({entering}, timeout=_ABANDON_SECONDS)
+        if entering.done() and entering.exception() is None:
+            with contextlib.suppress(aiomqtt.MqttError):
+                await client.__aexit__(None, None, None)
+        raise
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error inside nested groups that came first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

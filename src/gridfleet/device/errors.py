@@ -1,0 +1,82 @@
+"""What can go wrong on the plant's side, as types that a program can tell apart."""
+
+from enum import StrEnum
+
+__all__ = [
+    "CommandRefusal",
+    "CommandRefused",
+    "CommandRejected",
+    "ConnectFailed",
+    "DeviceError",
+    "NotAuthorized",
+    "PackageError",
+    "QueueError",
+    "QueueOverflow",
+    "SnapshotRefused",
+    "TokenUnavailable",
+]
+
+
+class DeviceError(Exception):
+    """Base of every error that this package raises or reports."""
+
+
+class PackageError(DeviceError):
+    """The provisioning package cannot be read or lacks what its authentication method needs."""
+
+
+class QueueError(DeviceError):
+    """The queue file cannot be used: another process has it open, it is no queue, or the disk is full."""
+
+
+class QueueOverflow(DeviceError):
+    """The queue reached its limit: the `dropped` oldest messages were given up for newer ones."""
+
+    def __init__(self, dropped: int) -> None:
+        super().__init__(f"the queue is full: gave up the {dropped} oldest messages")
+        self.dropped = dropped
+
+
+class SnapshotRefused(DeviceError):
+    """A snapshot that the service would refuse, so it was not stored: too large, too many devices or fields."""
+
+
+class ConnectFailed(DeviceError):
+    """The broker was not reached, or the connection broke. It is tried again."""
+
+
+class NotAuthorized(ConnectFailed):
+    """The broker refused this plant's credentials, `refusals` times in a row."""
+
+    def __init__(self, reason: str, refusals: int) -> None:
+        super().__init__(f"the broker refused the credentials {refusals} times in a row: {reason}")
+        self.refusals = refusals
+
+
+class TokenUnavailable(ConnectFailed):
+    """The token provider failed; its own error is the cause."""
+
+
+class CommandRefusal(StrEnum):
+    """Why a message on the commands topic was not obeyed."""
+
+    MALFORMED = "MALFORMED"
+    SIGNATURE_INVALID = "SIGNATURE_INVALID"
+    TIMESTAMP_OUT_OF_WINDOW = "TIMESTAMP_OUT_OF_WINDOW"
+
+
+class CommandRefused(DeviceError):
+    """A message on the commands topic that is not trusted; nothing was done and nothing acknowledged."""
+
+    def __init__(self, reason: CommandRefusal, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+
+
+class CommandRejected(DeviceError):
+    """Raised by a command handler that will not do what was asked; the service gets code and message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message

@@ -1,0 +1,72 @@
+"""From snapshots to messages: checks before storing, arrays of a backlog, ids that are never used twice."""
+
+import itertools
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from gridfleet.device.errors import SnapshotRefused
+from gridfleet.device.store import Stored
+from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, Snapshot
+
+__all__ = ["ENVELOPE_BYTES", "Batch", "MessageIds", "encode_snapshot", "pack"]
+
+ENVELOPE_BYTES: Final = 256
+"""More than an envelope of this client adds to its payload: names, id, time and signature."""
+
+_encoder = msgspec.json.Encoder()
+
+
+class MessageIds:
+    """Ids for envelopes. Each publish gets a fresh one, a repeated publish of the same snapshots too."""
+
+    def __init__(self) -> None:
+        self._prefix = secrets.token_hex(8)
+        self._numbers = itertools.count(1)
+
+    def next(self) -> str:
+        """An id that no message had before, in this run or another."""
+        return f"{self._prefix}-{next(self._numbers)}"
+
+
+class Batch(NamedTuple):
+    """One payload and the numbers of the stored messages that it holds."""
+
+    numbers: list[int]
+    payload: bytes
+
+
+def encode_snapshot(snapshot: Snapshot, max_message_bytes: int) -> bytes:
+    """A snapshot's JSON; `SnapshotRefused` when the service would not take it."""
+    if len(snapshot.devices) > MAX_DEVICES:
+        raise SnapshotRefused(f"{len(snapshot.devices)} devices; at most {MAX_DEVICES}")
+    widest = max((len(entry.fields) for entry in snapshot.devices), default=0)
+    if max(widest, len(snapshot.fields)) > MAX_FIELDS:
+        raise SnapshotRefused(f"more than {MAX_FIELDS} fields in one device")
+    payload = _encoder.encode(snapshot)
+    if len(payload) + ENVELOPE_BYTES > max_message_bytes:
+        raise SnapshotRefused(f"{len(payload)} bytes; a message has at most {max_message_bytes}")
+    return payload
+
+
+def pack(stored: Sequence[Stored], *, max_snapshots: int, max_message_bytes: int) -> Iterator[Batch]:
+    """Snapshots as payloads in their order: one alone as an object, several as an array below the size limit."""
+    room = max_message_bytes - ENVELOPE_BYTES
+    numbers: list[int] = []
+    parts: list[bytes] = []
+    size = 0
+    for number, payload in stored:
+        if parts and (len(parts) == max_snapshots or size + len(payload) + len(parts) + 2 > room):
+            yield _batch(numbers, parts)
+            numbers, parts, size = [], [], 0
+        numbers.append(number)
+        parts.append(payload)
+        size += len(payload)
+    if parts:
+        yield _batch(numbers, parts)
+
+
+def _batch(numbers: list[int], parts: list[bytes]) -> Batch:
+    return Batch(numbers, parts[0] if len(parts) == 1 else b"[" + b",".join(parts) + b"]")

@@ -1,0 +1,147 @@
+"""The provisioning package: all that a plant needs to talk to its service, in one JSON file."""
+
+import os
+import ssl
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from gridfleet.device.errors import PackageError
+from gridfleet.protocol import signature
+from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
+
+__all__ = ["AuthMethod", "MqttAccess", "Package", "ProtocolTerms", "Security", "Topics"]
+
+
+class AuthMethod(StrEnum):
+    """How a plant proves who it is to the broker."""
+
+    MTLS = "MTLS"
+    TOKEN = "TOKEN"  # noqa: S105 - the method's name
+    PASSWORD = "PASSWORD"  # noqa: S105 - the method's name
+
+
+class Topics(msgspec.Struct, frozen=True):
+    """The plant's four MQTT topics."""
+
+    telemetry: str
+    status: str
+    commands: str
+    ack: str
+
+
+class MqttAccess(msgspec.Struct, frozen=True, rename="camel"):
+    """Where the broker is and as whom to connect."""
+
+    broker: str
+    port: int
+    tls: bool
+    client_id: str
+    topics: Topics
+    username: str | None = None
+
+
+class ProtocolTerms(msgspec.Struct, frozen=True, rename="camel"):
+    """Terms of the conversation. `qos` and the envelope are fixed by this client's version of the protocol."""
+
+    keep_alive_seconds: int = 60
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+
+
+class Security(msgspec.Struct, frozen=True, rename="camel"):
+    """Certificates as PEM text, the signing secret as 64 hex digits; None for what the method has not."""
+
+    hmac_secret: str
+    ca_cert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return "Security(…)"  # secrets stay out of logs and tracebacks
+
+
+class Package(msgspec.Struct, frozen=True, rename="camel"):
+    """A plant's credentials and addresses, as `POST /plants/{id}/provision` answers them."""
+
+    plant_id: str
+    auth_method: AuthMethod
+    mqtt: MqttAccess
+    security: Security
+    protocol: ProtocolTerms = ProtocolTerms()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The package in a file; `PackageError` when it cannot be read or is incomplete."""
+        try:
+            return cls.parse(Path(path).read_bytes())
+        except OSError as error:
+            raise PackageError(f"{path}: {error.strerror}") from error
+        except PackageError as error:
+            raise PackageError(f"{path}: {error}") from error
+
+    @classmethod
+    def parse(cls, text: bytes | str) -> Self:
+        """The package in a JSON text; `PackageError` when it is none or incomplete."""
+        try:
+            package = msgspec.json.decode(text, type=cls)
+        except msgspec.DecodeError as error:
+            raise PackageError(f"not a provisioning package: {error}") from error
+        package._check()
+        return package
+
+    def _check(self) -> None:
+        try:
+            signature.key_from_hex(self.security.hmac_secret)
+        except ValueError:
+            raise PackageError("security.hmacSecret must be 64 hexadecimal digits") from None
+        match self.auth_method:
+            case AuthMethod.MTLS:
+                if not (self.security.client_cert and self.security.client_key and self.mqtt.tls):
+                    raise PackageError("an MTLS package needs security.clientCert, security.clientKey and mqtt.tls")
+            case AuthMethod.TOKEN:
+                if not self.mqtt.tls:
+                    raise PackageError("a TOKEN package needs mqtt.tls: the token must not travel in the clear")
+            case AuthMethod.PASSWORD:
+                if not self.security.password:
+                    raise PackageError("a PASSWORD package needs security.password")
+
+    @property
+    def signing_key(self) -> bytes:
+        """The 32 bytes that sign and verify."""
+        return signature.key_from_hex(self.security.hmac_secret)
+
+    @property
+    def user_name(self) -> str | None:
+        """Who logs in; None where the certificate says it."""
+        return None if self.auth_method is AuthMethod.MTLS else self.mqtt.username or self.plant_id
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """TLS with the package's own CA and, for MTLS, its certificate; None on a plain listener.
+
+        `PackageError` when a certificate or the key is unreadable. The key touches the disk only in a file that its
+        owner alone may read and that is gone when this returns: OpenSSL takes a key from a path only.
+        """
+        if not self.mqtt.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cadata=self.security.ca_cert)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.auth_method is AuthMethod.MTLS:
+                _load_certificate(context, f"{self.security.client_cert}\n{self.security.client_key}\n")
+        except (ssl.SSLError, ValueError) as error:
+            raise PackageError(f"a certificate or key of the package is unusable: {error}") from error
+        return context
+
+
+def _load_certificate(context: ssl.SSLContext, pem: str) -> None:
+    handle, path = tempfile.mkstemp(prefix="gridfleet-", suffix=".pem")  # mkstemp creates it with mode 0600
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(pem)
+        context.load_cert_chain(path)
+    finally:
+        os.unlink(path)
