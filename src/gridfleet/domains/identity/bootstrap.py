@@ -1,0 +1,63 @@
+"""The first SuperAdmin, without whom nobody could create anybody."""
+
+import secrets
+import string
+from typing import Final
+
+import msgspec
+
+from gridfleet.domains.identity import store
+from gridfleet.domains.identity.emails import is_address, normalized
+from gridfleet.domains.identity.login import LOGIN_PASSWORD_CHARACTERS
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.security.passwords import MAX_PASSWORD_CHARACTERS, Passwords
+
+__all__ = ["DEFAULT_EMAIL", "FirstAdmin", "ensure_first_super_admin", "generate_password"]
+
+DEFAULT_EMAIL: Final = "admin@gridfleet.local"
+# Told from a terminal by eye and hand: nothing that looks like something else, nothing a shell would touch.
+_CLASSES: Final = ("abcdefghijkmnpqrstuvwxyz", "ABCDEFGHJKLMNPQRSTUVWXYZ", "23456789", "-_.+=")
+_GENERATED_CHARACTERS: Final = 20
+
+
+class FirstAdmin(msgspec.Struct, frozen=True):
+    """The SuperAdmin that was just made. `generated_password` is None when the caller chose one; never log it."""
+
+    email: str
+    generated_password: str | None
+
+    def __repr__(self) -> str:
+        return f"FirstAdmin(email={self.email!r})"
+
+
+async def ensure_first_super_admin(db: Connection, email: str | None, password: str | None) -> FirstAdmin | None:
+    """Makes the SuperAdmin while there is none; None when there is one already.
+
+    An ordinary account with that e-mail is raised to SuperAdmin and gets this password.
+    Raises ValueError for an e-mail or password that could not log in.
+    """
+    address = normalized(email or DEFAULT_EMAIL)
+    if not is_address(address):
+        raise ValueError(f"the SuperAdmin's e-mail {address!r} is not an e-mail address")
+    shortest = LOGIN_PASSWORD_CHARACTERS[0]
+    if password is not None and not shortest <= len(password) <= MAX_PASSWORD_CHARACTERS:
+        raise ValueError(f"the SuperAdmin's password must have {shortest} to {MAX_PASSWORD_CHARACTERS} characters")
+    if await store.lock_first_admin(db):
+        return None
+    chosen = password or generate_password()
+    passwords = Passwords(threads=1)
+    try:
+        await store.save_super_admin(db, new_id(), address, "Administrator", await passwords.hash(chosen))
+    finally:
+        passwords.close()
+    return FirstAdmin(address, None if password else chosen)
+
+
+def generate_password() -> str:
+    """20 random characters with a lowercase letter, an uppercase letter, a digit and a special character at least."""
+    alphabet = "".join(_CLASSES)
+    while True:
+        password = "".join(secrets.choice(alphabet) for _ in range(_GENERATED_CHARACTERS))
+        if all(set(password) & set(characters) for characters in _CLASSES) and password[0] in string.ascii_letters:
+            return password

@@ -1,0 +1,60 @@
+"""Login: e-mail and password against account and lockout, the same work whatever is wrong."""
+
+from gridfleet.domains.identity import lockout, sessions, store
+from gridfleet.domains.identity.emails import normalized
+from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials
+from gridfleet.domains.identity.models import Client, OpenedSession
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.errors import CodedError, ValidationFailed
+from gridfleet.kernel.security.passwords import Passwords
+from gridfleet.kernel.security.tokens import AccessTokens
+
+__all__ = ["LOGIN_PASSWORD_CHARACTERS", "log_in"]
+
+LOGIN_PASSWORD_CHARACTERS = (8, 72)
+"""What login asks of a password's length. A changed password may be longer, and logs in."""
+
+
+async def log_in(
+    database: Database, passwords: Passwords, tokens: AccessTokens, email: str, password: str, client: Client
+) -> OpenedSession:
+    """A session for the account's owner.
+
+    Takes the database rather than a connection: a failure must be counted although the request fails, and no connection
+    waits while the password is hashed. Raises InvalidCredentials, AccountLocked, and ValidationFailed for a wrong
+    password that is longer than login allows.
+    """
+    email = normalized(email)
+    async with database.transaction() as db:
+        found = await store.find_credentials(db, email)
+    # Also for an address that is unknown or locked: the time an answer takes must not tell which it is.
+    right = await passwords.matches(password, found.password_hash if found else None)
+    async with database.transaction() as db:
+        if found is not None and right:
+            outcome = await _accept(db, tokens, found, client)
+        else:
+            outcome = await _refuse(db, email, password)
+    if isinstance(outcome, CodedError):
+        raise outcome
+    if found is not None and passwords.is_outdated(found.password_hash):
+        renewed = await passwords.hash(password)
+        async with database.transaction() as db:
+            await store.replace_hash(db, found.account.id, found.password_hash, renewed)
+    return outcome
+
+
+async def _accept(db: Connection, tokens: AccessTokens, found: store.Credentials, client: Client) -> OpenedSession | CodedError:
+    if await lockout.clear(db, found.account.email, utc_now()):
+        return AccountLocked()
+    opened = await sessions.open_session(db, tokens, found.account, found.password_hash, client)
+    return opened or InvalidCredentials()
+
+
+async def _refuse(db: Connection, email: str, password: str) -> CodedError:
+    if await lockout.record_failure(db, email, utc_now()):
+        return AccountLocked()
+    shortest, longest = LOGIN_PASSWORD_CHARACTERS
+    if len(password) > longest:
+        return ValidationFailed(details=[f"password: must have {shortest} to {longest} characters"])
+    return InvalidCredentials()

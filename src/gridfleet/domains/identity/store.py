@@ -1,0 +1,190 @@
+"""SQL of accounts, failed logins and sessions."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.rows import args_row, class_row, kwargs_row
+
+from gridfleet.domains.identity.models import Account, Client
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.db import Connection
+
+_ACCOUNT = "u.id, u.email, u.name, u.is_super_admin, u.default_organization_id, u.token_version"
+
+# Two processes starting at once must not both find that there is no SuperAdmin.
+_FIRST_ADMIN_LOCK = 0x6772_6964_0001
+
+
+class Credentials(NamedTuple):
+    """An account with the hash its password must match."""
+
+    account: Account
+    password_hash: str
+
+
+class LoginFailures(NamedTuple):
+    """What is held against an e-mail address."""
+
+    failed_at: list[datetime]
+    locked_until: datetime | None
+
+
+class UsedRefreshToken(NamedTuple):
+    """Whose refresh token it was, and when it was first used."""
+
+    session_id: UUID
+    rotated_at: datetime
+
+
+def _credentials(**row: Any) -> Credentials:
+    password_hash = row.pop("password_hash")
+    return Credentials(Account(**row), password_hash)
+
+
+async def find_credentials(db: Connection, email: str) -> Credentials | None:
+    """The account of a normalised e-mail."""
+    cursor = db.cursor(row_factory=kwargs_row(_credentials))
+    await cursor.execute(f"SELECT {_ACCOUNT}, u.password_hash FROM user_account u WHERE u.email = %s", (email,))
+    return await cursor.fetchone()
+
+
+async def find_account(db: Connection, user_id: UUID) -> Account | None:
+    """The account with this id."""
+    cursor = db.cursor(row_factory=class_row(Account))
+    await cursor.execute(f"SELECT {_ACCOUNT} FROM user_account u WHERE u.id = %s", (user_id,))
+    return await cursor.fetchone()
+
+
+async def replace_hash(db: Connection, user_id: UUID, old_hash: str, new_hash: str) -> None:
+    """Stores the same password hashed anew, unless the password changed meanwhile."""
+    await db.execute(
+        "UPDATE user_account SET password_hash = %s WHERE id = %s AND password_hash = %s", (new_hash, user_id, old_hash)
+    )
+
+
+async def lock_first_admin(db: Connection) -> bool:
+    """Waits for its turn to create the first SuperAdmin, until the transaction ends; whether there is one already."""
+    await db.execute("SELECT pg_advisory_xact_lock(%s)", (_FIRST_ADMIN_LOCK,))
+    cursor = await db.execute("SELECT EXISTS (SELECT FROM user_account WHERE is_super_admin)")
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def save_super_admin(db: Connection, user_id: UUID, email: str, name: str, password_hash: str) -> None:
+    """A new SuperAdmin, or the account with that e-mail raised to one, with this password and no session left."""
+    await db.execute(
+        "INSERT INTO user_account AS u (id, email, name, password_hash, is_super_admin) VALUES (%s, %s, %s, %s, true)"
+        " ON CONFLICT (email) DO UPDATE SET is_super_admin = true, password_hash = excluded.password_hash,"
+        " token_version = u.token_version + 1, updated_at = now()",
+        (user_id, email, name, password_hash),
+    )
+
+
+async def lock_failures(db: Connection, email_hash: bytes) -> LoginFailures:
+    """What is held against an address, with its row locked until the transaction ends; made when there is none."""
+    cursor = db.cursor(row_factory=args_row(LoginFailures))
+    await cursor.execute(
+        "INSERT INTO login_failure AS f (email_hash) VALUES (%s)"
+        " ON CONFLICT (email_hash) DO UPDATE SET failed_at = f.failed_at RETURNING f.failed_at, f.locked_until",
+        (email_hash,),
+    )
+    return (await cursor.fetchall())[0]
+
+
+async def save_failures(db: Connection, email_hash: bytes, failures: LoginFailures) -> None:
+    """Replaces what is held against an address."""
+    await db.execute(
+        "UPDATE login_failure SET failed_at = %s, locked_until = %s WHERE email_hash = %s",
+        (failures.failed_at, failures.locked_until, email_hash),
+    )
+
+
+async def delete_failures(db: Connection, email_hash: bytes) -> None:
+    """Forgives an address."""
+    await db.execute("DELETE FROM login_failure WHERE email_hash = %s", (email_hash,))
+
+
+async def delete_failures_before(db: Connection, moment: datetime) -> None:
+    """Forgets addresses whose every failure, and so every lock, lies before the moment."""
+    await db.execute("DELETE FROM login_failure WHERE %s > ALL (failed_at)", (moment,))
+
+
+async def insert_session(
+    db: Connection, session_id: UUID, user_id: UUID, password_hash: str, client: Client, now: datetime, expires_at: datetime
+) -> bool:
+    """Opens a session for somebody whose password matched that hash; False when the hash is not the account's any more."""
+    cursor = await db.execute(
+        "INSERT INTO user_session (id, user_id, token_version, ip, user_agent, created_at, last_used_at, expires_at)"
+        " SELECT %(id)s, u.id, u.token_version, %(ip)s, %(user_agent)s, %(now)s, %(now)s, %(expires_at)s"
+        " FROM user_account u WHERE u.id = %(user_id)s AND u.password_hash = %(password_hash)s FOR SHARE",
+        {
+            "id": session_id,
+            "user_id": user_id,
+            "password_hash": password_hash,
+            "ip": client.ip,
+            "user_agent": client.user_agent,
+            "now": now,
+            "expires_at": expires_at,
+        },
+    )
+    return cursor.rowcount == 1
+
+
+async def insert_refresh_token(db: Connection, token_hash: bytes, session_id: UUID, expires_at: datetime) -> None:
+    """A further token of a session."""
+    await db.execute(
+        "INSERT INTO refresh_token (token_hash, session_id, expires_at) VALUES (%s, %s, %s)",
+        (token_hash, session_id, expires_at),
+    )
+
+
+async def use_refresh_token(db: Connection, token_hash: bytes, now: datetime) -> UsedRefreshToken | None:
+    """Marks an unexpired token as rotated, if it is not already; two callers at once get the same moment."""
+    cursor = db.cursor(row_factory=args_row(UsedRefreshToken))
+    await cursor.execute(
+        "UPDATE refresh_token SET rotated_at = coalesce(rotated_at, %(now)s)"
+        " WHERE token_hash = %(hash)s AND expires_at > %(now)s RETURNING session_id, rotated_at",
+        {"hash": token_hash, "now": now},
+    )
+    return await cursor.fetchone()
+
+
+async def extend_session(db: Connection, session_id: UUID, now: datetime, expires_at: datetime) -> Account | None:
+    """Prolongs a session that still lives and gives its owner."""
+    cursor = db.cursor(row_factory=class_row(Account))
+    await cursor.execute(
+        "UPDATE user_session s SET last_used_at = %(now)s, expires_at = %(expires_at)s FROM user_account u"
+        " WHERE s.id = %(id)s AND u.id = s.user_id AND s.revoked_at IS NULL AND s.expires_at > %(now)s"
+        f" AND s.token_version = u.token_version RETURNING {_ACCOUNT}",
+        {"id": session_id, "now": now, "expires_at": expires_at},
+    )
+    return await cursor.fetchone()
+
+
+async def revoke_session(db: Connection, session_id: UUID, now: datetime) -> None:
+    """Ends a session, its access tokens included."""
+    await db.execute("UPDATE user_session SET revoked_at = %s WHERE id = %s AND revoked_at IS NULL", (now, session_id))
+
+
+async def find_caller(db: Connection, session_id: UUID, user_id: UUID, token_version: int, now: datetime) -> UserCaller | None:
+    """The person behind a session that still lives."""
+    cursor = db.cursor(row_factory=class_row(UserCaller))
+    await cursor.execute(
+        "SELECT u.id AS user_id, s.id AS session_id, u.email, u.name, u.is_super_admin, u.default_organization_id"
+        " FROM user_session s JOIN user_account u ON u.id = s.user_id"
+        " WHERE s.id = %(session_id)s AND u.id = %(user_id)s AND s.revoked_at IS NULL AND s.expires_at > %(now)s"
+        " AND s.token_version = %(token_version)s AND u.token_version = %(token_version)s",
+        {"session_id": session_id, "user_id": user_id, "token_version": token_version, "now": now},
+    )
+    return await cursor.fetchone()
+
+
+async def delete_sessions_ended_before(db: Connection, moment: datetime) -> None:
+    """Removes sessions that ended before the moment, with their tokens."""
+    await db.execute("DELETE FROM user_session WHERE least(revoked_at, expires_at) < %s", (moment,))
+
+
+async def delete_refresh_tokens_expired_before(db: Connection, moment: datetime) -> None:
+    """Removes tokens that nobody can use any more, of sessions that go on."""
+    await db.execute("DELETE FROM refresh_token WHERE expires_at < %s", (moment,))
