@@ -1,0 +1,38 @@
+"""What a handler module needs to publish endpoints: the decorator, the callers, the call, and the kinds of answer.
+
+    @endpoint("GET", "/api/v1/plants/{id}", caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+              codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S), bad_path_id="INVALID_UUID")
+    async def get_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
+        "One plant with its alerts and groups."
+
+Handlers name what they need: `call`, `caller` (UserCaller), `org` (OrgScope), `db` (Connection of the request's
+transaction), `query`, `body` (msgspec structs), and their path parameters in snake_case (UUID or str).
+"""
+
+from gridfleet.api._http.answers import FileDownload, Stream
+from gridfleet.api._http.call import Call
+from gridfleet.api._http.callers import internal, org_member, public, session, super_admin
+from gridfleet.api._http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
+from gridfleet.api._http.records import Email, Message, PageQuery
+from gridfleet.api._http.state import AppState, open_state
+
+__all__ = [
+    "SA",
+    "AppState",
+    "Call",
+    "Email",
+    "Endpoint",
+    "FileDownload",
+    "Message",
+    "PageQuery",
+    "S",
+    "Stream",
+    "endpoint",
+    "internal",
+    "internal_endpoint",
+    "open_state",
+    "org_member",
+    "public",
+    "session",
+    "super_admin",
+]

@@ -1,0 +1,148 @@
+"""The two ASGI applications: the public one on Litestar, and the internal listener's."""
+
+import hmac
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import structlog
+from litestar import Litestar, Request, Response
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, Receive, Send
+
+from gridfleet.api._http.answers import Answer
+from gridfleet.api._http.call import Call
+from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, Endpoint
+from gridfleet.api._http.json_in import read_body
+from gridfleet.api._http.pipeline import Pipeline, error_answer, security_headers
+from gridfleet.api._http.registry import import_handlers
+from gridfleet.api._http.state import AppState
+from gridfleet.api._http.validation import parse_uuid
+from gridfleet.kernel.errors import NotFound, ValidationFailed
+from gridfleet.kernel.ids import new_id
+
+__all__ = ["Application", "create_app", "create_internal_app"]
+
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+
+access_log = structlog.get_logger("gridfleet.access")
+
+
+class Application(Litestar):
+    """Litestar with our own first and last step: a request id, our envelope for what no route takes, one log line."""
+
+    def __init__(self, state: AppState, handlers: list[HTTPRouteHandler]) -> None:
+        super().__init__(
+            route_handlers=handlers,
+            openapi_config=None,
+            exception_handlers={Exception: _router_error},
+            logging_config=None,
+        )
+        self.app_state = state
+        self.base_headers = security_headers(state.settings.base_url)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serves one request."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        started = time.perf_counter()
+        call = Call(scope, self.app_state, _request_id(scope["headers"]))
+        scope["gridfleet_call"] = call
+        structlog.contextvars.bind_contextvars(request_id=call.request_id)
+        status = 0
+
+        async def watch(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            if scope["method"] in _METHODS:
+                await super().__call__(scope, receive, watch)
+            else:
+                await error_answer(call, self.base_headers, NotFound())(scope, receive, watch)
+        finally:
+            access_log.info(
+                "request",
+                method=scope["method"],
+                route=scope.get("path_template", "-"),
+                status=status,
+                ms=round((time.perf_counter() - started) * 1000, 1),
+            )
+            structlog.contextvars.unbind_contextvars("request_id")
+        if call.bug is not None:
+            raise call.bug
+
+
+def create_app(state: AppState) -> Litestar:
+    """The public application with every registered endpoint."""
+    import_handlers()
+    return Application(state, [_route(endpoint, Pipeline(endpoint, state)) for endpoint in ENDPOINTS.values()])
+
+
+def _route(endpoint: Endpoint, pipeline: Pipeline) -> HTTPRouteHandler:
+    async def run(request: Request[Any, Any, Any]) -> ASGIApp:
+        scope = request.scope
+        return await pipeline(scope["gridfleet_call"], scope, request.receive)  # type: ignore[typeddict-item]
+
+    path = endpoint.path.replace("}", ":str}")
+    # 200 to Litestar whatever ours is: the pipeline makes the whole answer.
+    return HTTPRouteHandler(path, http_method=endpoint.method, status_code=200, name=f"{endpoint.method} {endpoint.path}")(run)
+
+
+def _router_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """What Litestar's router refuses, in our envelope."""
+    app: Application = request.app  # type: ignore[assignment]
+    call: Call = request.scope["gridfleet_call"]  # type: ignore[typeddict-item]
+    if isinstance(error, HTTPException) and error.status_code in (404, 405):
+        answer = error_answer(call, app.base_headers, NotFound())
+    elif isinstance(error, HTTPException) and error.status_code < 500:
+        answer = error_answer(call, app.base_headers, ValidationFailed(), "BAD_REQUEST")
+    else:
+        access_log.error("router failed", exc_info=error)
+        answer = error_answer(call, app.base_headers, None)
+    headers = {name.decode(): value.decode() for name, value in answer.headers}
+    return Response(answer.body, status_code=answer.status, headers=headers, media_type=headers["content-type"])
+
+
+def _request_id(headers: Any) -> str:
+    for name, value in headers:
+        if name == b"x-request-id":
+            given = parse_uuid(value.decode("latin-1"))
+            return str(given) if given is not None else str(new_id())
+    return str(new_id())
+
+
+def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Awaitable[None]]:
+    """The internal listener: registered handlers below the secret path, nothing else."""
+    import_handlers()
+    secret = state.settings.secret("internal_secret").get_secret_value().encode()
+    headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
+
+    async def serve(scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        given, _, path = scope["path"].lstrip("/").partition("/")
+        handler = INTERNAL_ENDPOINTS.get((scope["method"], f"/{path}"))
+        if not hmac.compare_digest(given.encode(), secret) or handler is None:
+            await Answer(404, headers, b"not found")(scope, receive, send)
+            return
+        call = Call(scope, state, str(new_id()))
+        structlog.contextvars.bind_contextvars(request_id=call.request_id)
+        try:
+            body = await read_body(receive, None, 64 * 1024)
+            # Blank fields are kept: the broker's empty `password=` must not look like a login by certificate.
+            form = dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict"))
+            text = await handler(call, form)
+            await Answer(200, headers, text.encode())(scope, receive, send)
+        except Exception:
+            access_log.exception("internal request failed", path=path)
+            await Answer(500, headers, b"failed")(scope, receive, send)
+        finally:
+            structlog.contextvars.unbind_contextvars("request_id")
+
+    return serve

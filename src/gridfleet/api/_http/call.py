@@ -1,0 +1,89 @@
+"""One call as a handler sees it: where it comes from, and what to add to its answer."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Literal
+
+from gridfleet.api._http.answers import Header
+from gridfleet.api._http.state import AppState
+
+__all__ = ["Call"]
+
+
+class Call:
+    """A request's outer facts. Header names are lower-case."""
+
+    def __init__(self, scope: Any, state: AppState, request_id: str) -> None:
+        self._scope = scope
+        self.state = state
+        self.request_id = request_id
+        """UUIDv7, or the caller's own well-formed one."""
+        self.status: int | None = None
+        """Set to answer with another status than the endpoint's usual one."""
+        self.added_headers: list[Header] = []
+        self.bug: Exception | None = None
+        """A declaration that the handler broke, raised after the answer when the state is strict."""
+
+    @property
+    def method(self) -> str:
+        """`GET`, `POST`, …"""
+        return str(self._scope["method"])
+
+    @property
+    def path(self) -> str:
+        """The path as called, decoded."""
+        return str(self._scope["path"])
+
+    @cached_property
+    def client_ip(self) -> str:
+        """Address the connection comes from."""
+        client = self._scope.get("client")
+        return client[0] if client else ""
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """Request headers; of a repeated one the first counts."""
+        found: dict[str, str] = {}
+        for name, value in self._scope["headers"]:
+            found.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+        return found
+
+    @property
+    def user_agent(self) -> str | None:
+        """What the client calls itself, cut at 500 characters."""
+        agent = self.headers.get("user-agent")
+        return agent[:500] if agent else None
+
+    @cached_property
+    def cookies(self) -> Mapping[str, str]:
+        """Request cookies; none when the header cannot be read."""
+        try:
+            return {name: morsel.value for name, morsel in SimpleCookie(self.headers.get("cookie", "")).items()}
+        except CookieError:
+            return {}
+
+    def set_header(self, name: str, value: str) -> None:
+        """Adds a header to the answer, if the call succeeds."""
+        self.added_headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+
+    def no_store(self) -> None:
+        """Forbids every cache to keep the answer: for secrets."""
+        self.set_header("cache-control", "no-store")
+
+    def set_cookie(
+        self,
+        name: str,
+        value: str,
+        *,
+        path: str,
+        max_age: int,
+        same_site: Literal["Strict", "Lax"] = "Strict",
+    ) -> None:
+        """Adds an HttpOnly cookie to the answer, Secure when the public URL is https. `max_age` in seconds."""
+        secure = "; Secure" if self.state.settings.base_url.startswith("https://") else ""
+        self.set_header("set-cookie", f"{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite={same_site}{secure}")
+
+    def clear_cookie(self, name: str, *, path: str) -> None:
+        """Makes the browser forget a cookie that was set with `path`."""
+        self.set_cookie(name, "", path=path, max_age=0)

@@ -1,0 +1,183 @@
+"""Endpoints: what the contract says of a route, declared beside its handler and kept in one registry.
+
+The OpenAPI document, the access matrix, the contract test and `gridfleet routes` all read the registry; nothing is
+said twice.
+"""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, get_type_hints
+from uuid import UUID
+
+from gridfleet.api._http.call import Call
+from gridfleet.api._http.callers import CallerKind, CallerRule
+from gridfleet.kernel.caller import OrgScope, UserCaller
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import CATALOGUE
+
+__all__ = ["ENDPOINTS", "INTERNAL_ENDPOINTS", "SA", "Endpoint", "PathParameter", "S", "endpoint", "internal_endpoint"]
+
+S: Final = ("UNAUTHORIZED", "FORBIDDEN", "INTERNAL_SERVER_ERROR")
+SA: Final = ("UNAUTHORIZED", "SUPER_ADMIN_REQUIRED", "INTERNAL_SERVER_ERROR")
+
+Method = Literal["GET", "POST", "PATCH", "PUT", "DELETE"]
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+
+ENDPOINTS: Final[dict[tuple[str, str], "Endpoint"]] = {}
+"""Every public endpoint by method and path."""
+
+INTERNAL_ENDPOINTS: Final[dict[tuple[str, str], Callable[..., Awaitable[str]]]] = {}
+"""Handlers of the internal listener by method and path below the secret."""
+
+_INJECTED: Final = {"call", "caller", "org", "db", "query", "body"}
+_PATH_PARAMETER: Final = re.compile(r"\{([A-Za-z]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class PathParameter:
+    """A part of the path: its name in the contract, the handler's argument, and whether it is a UUID."""
+
+    name: str
+    argument: str
+    is_uuid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method and path with everything that is promised about it."""
+
+    method: Method
+    path: str
+    caller: CallerRule
+    codes: tuple[str, ...]
+    handler: Callable[..., Awaitable[Any]]
+    success: int
+    bad_path_id: str | None
+    bad_input: str
+    query_type: Any
+    body_type: Any
+    answer_type: Any
+    path_parameters: tuple[PathParameter, ...]
+    arguments: frozenset[str]
+    summary: str
+    description: str
+    addition: bool
+    content_types: tuple[str, ...]
+    max_body_bytes: int
+    source_file: Path = field(repr=False)
+    source_line: int = field(repr=False)
+
+    @property
+    def creates(self) -> bool:
+        """Whether `Idempotency-Key` is understood."""
+        return self.method == "POST" and self.success == 201
+
+
+def endpoint(
+    method: Method,
+    path: str,
+    *,
+    caller: CallerRule,
+    codes: tuple[str, ...],
+    success: int = 200,
+    bad_path_id: str | None = None,
+    bad_input: str | None = None,
+    answer: Any = None,
+    addition: bool = False,
+    content_types: tuple[str, ...] = ("application/json",),
+    max_body_bytes: int = 1024 * 1024,
+) -> Callable[[Handler], Handler]:
+    """Publishes the handler at `method` and `path`.
+
+    `codes`: every error code the row lists. `bad_path_id`: its code for a path id that is no UUID. `bad_input`: its code
+    for a bad query or body (VALIDATION_ERROR where listed, else BAD_REQUEST, else `bad_path_id`). `answer`: the type of
+    the answer where the handler returns a `FileDownload` or `Stream`. `addition`: the route is not in the contract.
+
+    Raises TypeError at import for a declaration that contradicts itself.
+    """
+
+    def register(handler: Handler) -> Handler:
+        where = f"{method} {path} ({handler.__module__}.{handler.__qualname__})"
+        hints = get_type_hints(handler, include_extras=True)
+        arguments = frozenset(inspect.signature(handler).parameters)
+        parameters = tuple(_path_parameter(name, hints, where) for name in _PATH_PARAMETER.findall(path))
+        unknown = arguments - _INJECTED - {parameter.argument for parameter in parameters}
+        if unknown:
+            raise TypeError(f"{where}: nothing provides {', '.join(sorted(unknown))}")
+        _check_injected(hints, arguments, caller, where)
+        if missing := [code for code in (*codes, bad_path_id, bad_input) if code is not None and code not in CATALOGUE]:
+            raise TypeError(f"{where}: unknown codes {missing}")
+        if any(parameter.is_uuid for parameter in parameters) and bad_path_id is None:
+            raise TypeError(f"{where}: needs bad_path_id")
+        if "return" not in hints:
+            raise TypeError(f"{where}: the answer's type is missing")
+        if (method, path) in ENDPOINTS:
+            raise TypeError(f"{where}: registered twice")
+        documentation = inspect.getdoc(handler) or ""
+        summary, _, description = documentation.partition("\n")
+        ENDPOINTS[method, path] = Endpoint(
+            method=method,
+            path=path,
+            caller=caller,
+            codes=codes,
+            handler=handler,
+            success=success,
+            bad_path_id=bad_path_id,
+            bad_input=bad_input or _bad_input(codes, bad_path_id),
+            query_type=hints.get("query"),
+            body_type=hints.get("body"),
+            answer_type=hints["return"] if answer is None else answer,
+            path_parameters=parameters,
+            arguments=arguments,
+            summary=summary,
+            description=description.strip(),
+            addition=addition,
+            content_types=content_types,
+            max_body_bytes=max_body_bytes,
+            source_file=Path(handler.__code__.co_filename),
+            source_line=handler.__code__.co_firstlineno,
+        )
+        return handler
+
+    return register
+
+
+def internal_endpoint(method: Literal["GET", "POST"], path: str) -> Callable[[Handler], Handler]:
+    """Publishes `async def handler(call: Call, form: Mapping[str, str]) -> str` on the internal listener, below its secret.
+
+    `form` holds the fields of the form body, blank ones too; the answer is plain text. `path` starts with a slash.
+    """
+
+    def register(handler: Handler) -> Handler:
+        if (method, path) in INTERNAL_ENDPOINTS:
+            raise TypeError(f"{method} {path}: registered twice")
+        INTERNAL_ENDPOINTS[method, path] = handler
+        return handler
+
+    return register
+
+
+def _path_parameter(name: str, hints: Mapping[str, Any], where: str) -> PathParameter:
+    argument = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+    kind = hints.get(argument)
+    if kind is not UUID and kind is not str:
+        raise TypeError(f"{where}: {argument} must be a UUID or str argument")
+    return PathParameter(name, argument, kind is UUID)
+
+
+def _check_injected(hints: Mapping[str, Any], arguments: frozenset[str], caller: CallerRule, where: str) -> None:
+    expected = {"call": Call, "caller": UserCaller, "org": OrgScope, "db": Connection}
+    for name, kind in expected.items():
+        if name in arguments and hints.get(name) != kind:
+            raise TypeError(f"{where}: {name} must be annotated {kind}")
+    if "org" in arguments and caller.kind is not CallerKind.ORG_MEMBER:
+        raise TypeError(f"{where}: only org_member endpoints have an organisation")
+    if "caller" in arguments and caller.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL):
+        raise TypeError(f"{where}: nobody is logged in here")
+
+
+def _bad_input(codes: tuple[str, ...], bad_path_id: str | None) -> str:
+    return next((code for code in ("VALIDATION_ERROR", "BAD_REQUEST") if code in codes), bad_path_id or "VALIDATION_ERROR")

@@ -1,0 +1,43 @@
+"""Coded errors become the envelope here, once, for everything."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+import msgspec
+
+from gridfleet.kernel.errors import CATALOGUE, CodedError
+
+__all__ = ["AccessRefused", "PayloadTooLarge", "UndeclaredCode", "envelope"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PayloadTooLarge(CodedError):
+    """The body is larger than the endpoint takes."""
+
+    code = "PAYLOAD_TOO_LARGE"
+    message = "The request body is too large."
+
+
+class AccessRefused(CodedError):
+    """A known caller who may not, with the code that the endpoint's row prints for it."""
+
+    code = "FORBIDDEN"
+    message = "You may not do this."
+
+    def __init__(self, code: str) -> None:
+        super().__init__("Only a SuperAdmin may do this." if code == "SUPER_ADMIN_REQUIRED" else None)
+        self.code = code  # type: ignore[misc]
+
+
+class UndeclaredCode(AssertionError):
+    """A handler raised a code that its endpoint does not declare: a bug, made loud in tests."""
+
+
+def envelope(code: str, message: str, details: Sequence[str] = (), status: int | None = None) -> tuple[int, bytes]:
+    """Status and JSON body of an error answer; all five fields always."""
+    entry = CATALOGUE[code]
+    actual = status if status is not None else entry.status
+    name = entry.name if actual == entry.status else HTTPStatus(actual).phrase
+    body = {"statusCode": actual, "error": name, "message": message, "code": code, "details": list(details)}
+    return actual, _encode(body)

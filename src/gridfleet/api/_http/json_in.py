@@ -1,0 +1,115 @@
+"""Request bodies: read within limits, decoded strictly."""
+
+import asyncio
+import json
+from typing import Any, Final
+
+from litestar.types import Receive
+
+from gridfleet.api._http.errors import PayloadTooLarge
+from gridfleet.api._http.validation import InvalidInput
+
+__all__ = ["MAX_BODY_BYTES", "ClientGone", "decode_json", "read_body"]
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+_READ_SECONDS: Final = 30
+_DRAIN_BYTES: Final = 16 * 1024 * 1024
+_DRAIN_SECONDS: Final = 5
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+async def read_body(receive: Receive, announced: int | None, limit: int) -> bytes:
+    """The whole body of at most `limit` bytes, announced or chunked.
+
+    Raises `PayloadTooLarge`, `InvalidInput` when it does not arrive in time, and `ClientGone`.
+    """
+    if announced is not None and announced > limit:
+        await _drain(receive)
+        raise PayloadTooLarge
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            return await _read(receive, limit)
+    except TimeoutError:
+        raise InvalidInput([f"body: must arrive within {_READ_SECONDS} seconds"]) from None
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        event = await receive()
+        if event["type"] != "http.request":
+            raise ClientGone
+        chunk = event["body"]
+        if not event["more_body"] and not chunks:
+            if len(chunk) > limit:
+                raise PayloadTooLarge
+            return chunk
+        size += len(chunk)
+        if size > limit:
+            await _drain(receive)
+            raise PayloadTooLarge
+        chunks.append(chunk)
+        if not event["more_body"]:
+            return b"".join(chunks)
+
+
+async def _drain(receive: Receive) -> None:
+    # A client that is still sending sees a broken connection instead of the answer, so its body is read off, up to a point.
+    size = 0
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while size < _DRAIN_BYTES:
+                event = await receive()
+                if event["type"] != "http.request":
+                    raise ClientGone
+                size += len(event["body"])
+                if not event["more_body"]:
+                    return
+    except TimeoutError:
+        return
+
+
+class _Refused(ValueError):
+    """The text is JSON to Python but not to us."""
+
+
+def _no_constant(name: str) -> Any:
+    raise _Refused(f"{name} is not a JSON number")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _Refused(f"the field {name[:64]} stands twice in one object")
+            seen.add(name)
+    return record
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+
+
+def decode_json(body: bytes) -> Any:
+    """The JSON value of a body; `InvalidInput` when it is empty, not UTF-8, not JSON, ambiguous or nested too deep."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(["body: must be UTF-8"]) from None
+    if not text.strip():
+        raise InvalidInput(["body: must not be empty"])
+    try:
+        return _decoder.decode(text)
+    except json.JSONDecodeError as error:
+        raise InvalidInput([f"body: must be JSON ({error.msg} at line {error.lineno} column {error.colno})"]) from None
+    except _Refused as error:
+        raise InvalidInput([f"body: must be unambiguous JSON ({error})"]) from None
+    except RecursionError:
+        raise InvalidInput(["body: must not be nested so deep"]) from None
+    except ValueError:
+        raise InvalidInput(["body: must not contain a number with thousands of digits"]) from None

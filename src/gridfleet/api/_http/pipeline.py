@@ -1,0 +1,267 @@
+"""The way of a request through an endpoint, in the order the checks are promised:
+
+authentication → organisation → role → path ids → query and body → the handler (existence, state) → commit → answer.
+"""
+
+import hmac
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID
+
+import psycopg
+import structlog
+from litestar.types import ASGIApp, Receive
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from gridfleet.api._http.answers import Answer, FileDownload, Header, Stream, StreamedAnswer
+from gridfleet.api._http.call import Call
+from gridfleet.api._http.callers import CallerKind
+from gridfleet.api._http.endpoint import Endpoint
+from gridfleet.api._http.errors import AccessRefused, UndeclaredCode, envelope
+from gridfleet.api._http.json_in import ClientGone, decode_json, read_body
+from gridfleet.api._http.json_out import build_writer
+from gridfleet.api._http.state import AppState
+from gridfleet.api._http.validation import InvalidInput, build_checker, parse_uuid, text_reader
+from gridfleet.domains.identity.sessions import authenticate
+from gridfleet.domains.organizations.membership import enter
+from gridfleet.kernel.caller import OrgScope, UserCaller
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized, ValidationFailed
+
+__all__ = ["SESSION_COOKIE", "Pipeline", "error_answer", "security_headers"]
+
+SESSION_COOKIE = "gridfleet_session"
+
+_ALWAYS_ALLOWED = frozenset({"TOO_MANY_REQUESTS", "PAYLOAD_TOO_LARGE", "INTERNAL_SERVER_ERROR"})
+_UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_JSON: Header = (b"content-type", b"application/json")
+
+log = structlog.get_logger(__name__)
+
+
+def security_headers(base_url: str) -> list[Header]:
+    """Headers of every answer: nothing of it may be framed, sniffed, or run."""
+    headers = [
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-frame-options", b"DENY"),
+        (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+        (b"referrer-policy", b"no-referrer"),
+    ]
+    if base_url.startswith("https://"):
+        headers.append((b"strict-transport-security", b"max-age=31536000"))
+    return headers
+
+
+def error_answer(call: Call, headers: list[Header], error: CodedError | None, code: str | None = None) -> Answer:
+    """The envelope of a coded error, or of an unexpected failure when there is none."""
+    if error is None:
+        status, body = envelope("INTERNAL_SERVER_ERROR", "Something went wrong on our side.")
+        extra: list[Header] = []
+    else:
+        replaced = code is not None and code != error.code
+        status, body = envelope(code or error.code, error.text, error.details, None if replaced else error.status)
+        extra = [(name.lower().encode(), value.encode("latin-1")) for name, value in error.headers.items()]
+    return Answer(status, [_JSON, (b"x-request-id", call.request_id.encode()), *extra, *headers], body)
+
+
+class Pipeline:
+    """An endpoint bound to the process's state, with everything that can be worked out beforehand worked out."""
+
+    def __init__(self, endpoint: Endpoint, state: AppState) -> None:
+        self._endpoint = endpoint
+        self._state = state
+        self._kind = endpoint.caller.kind
+        self._known = self._kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL)
+        self._in_transaction = self._known or "db" in endpoint.arguments
+        self._read_query = text_reader(endpoint.query_type) if endpoint.query_type is not None else None
+        self._check_body = build_checker(endpoint.body_type) if endpoint.body_type is not None else None
+        self._write = build_writer(endpoint.answer_type)
+        self._headers = security_headers(state.settings.base_url)
+        self._allowed = frozenset(endpoint.codes) | _ALWAYS_ALLOWED
+        base = urlsplit(state.settings.base_url)
+        self._origin = f"{base.scheme}://{base.netloc}"
+
+    async def __call__(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:
+        """The answer to one call, whatever happens."""
+        try:
+            return await self._run(call, scope, receive)
+        except InvalidInput as error:
+            return self._refuse(call, ValidationFailed(details=error.complaints))
+        except CodedError as error:
+            return self._refuse(call, error)
+        except ClientGone:
+            return Answer(499, [])
+        except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
+            log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
+            return error_answer(call, self._headers, None)
+        except Exception:
+            log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
+            return error_answer(call, self._headers, None)
+
+    def _refuse(self, call: Call, error: CodedError) -> Answer:
+        code = error.code
+        if code == "VALIDATION_ERROR" and code not in self._endpoint.codes:
+            code = self._endpoint.bad_input
+        elif code not in self._allowed:
+            what = f"{self._endpoint.method} {self._endpoint.path} answers {code}, which it does not declare"
+            log.error("undeclared code", request_id=call.request_id, what=what)
+            if self._state.strict:
+                call.bug = UndeclaredCode(what)
+            return error_answer(call, self._headers, None)
+        return error_answer(call, self._headers, error, code)
+
+    async def _run(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:
+        endpoint = self._endpoint
+        token = self._access_token(call) if self._known else ""
+        if self._kind is CallerKind.INTERNAL:
+            self._require_internal(call)
+        body = b""
+        if self._check_body is not None:
+            # Before the transaction: a slow sender must not hold a connection of the pool.
+            body = await read_body(receive, _content_length(call), endpoint.max_body_bytes)
+        if not self._in_transaction:
+            return await self._finish(call, await endpoint.handler(**self._arguments(call, scope, body)))
+        async with self._state.database.transaction() as db:
+            return await self._in_unit_of_work(call, scope, body, token, db)
+
+    async def _in_unit_of_work(self, call: Call, scope: Any, body: bytes, token: str, db: Connection) -> ASGIApp:
+        caller = org = None
+        if self._known:
+            caller = await authenticate(db, self._state.access_tokens, token)
+            org = await self._authorize(call, db, caller)
+        arguments = self._arguments(call, scope, body)
+        wanted = self._endpoint.arguments
+        for name, value in (("caller", caller), ("org", org), ("db", db)):
+            if name in wanted:
+                arguments[name] = value
+        return await self._finish(call, await self._endpoint.handler(**arguments))
+
+    async def _authorize(self, call: Call, db: Connection, caller: UserCaller) -> OrgScope | None:
+        rule = self._endpoint.caller
+        if rule.kind is CallerKind.SUPER_ADMIN and not caller.is_super_admin:
+            raise AccessRefused(rule.refusal)
+        if rule.min_role is None:
+            return None
+        organization_id = parse_uuid(call.headers.get("x-org-id", "").strip())
+        if organization_id is None:
+            raise Forbidden("Name the organisation to act in with the x-org-id header.")
+        org = await enter(db, caller, organization_id)
+        if org.role < rule.min_role:
+            raise Forbidden
+        return org
+
+    def _access_token(self, call: Call) -> str:
+        authorization = call.headers.get("authorization")
+        if authorization is not None:
+            scheme, _, token = authorization.partition(" ")
+            if scheme.lower() != "bearer" or not token.strip():
+                raise Unauthorized
+            return token.strip()
+        token = call.cookies.get(SESSION_COOKIE, "")
+        if not token:
+            raise Unauthorized
+        if call.method in _UNSAFE and not self._is_same_origin(call):
+            raise Forbidden if "FORBIDDEN" in self._allowed else Unauthorized
+        return token
+
+    def _is_same_origin(self, call: Call) -> bool:
+        fetch_site = call.headers.get("sec-fetch-site")
+        if fetch_site is not None:
+            return fetch_site == "same-origin"
+        origin = call.headers.get("origin", "")
+        return origin == self._origin or (origin != "" and urlsplit(origin).netloc == call.headers.get("host"))
+
+    def _require_internal(self, call: Call) -> None:
+        settings = self._state.settings
+        if settings.environment != "production":
+            return
+        secret = settings.secret("internal_secret").get_secret_value()
+        if not hmac.compare_digest(call.headers.get("x-internal-auth", "").encode(), secret.encode()):
+            raise Forbidden
+
+    def _arguments(self, call: Call, scope: Any, body: bytes) -> dict[str, Any]:
+        endpoint = self._endpoint
+        arguments: dict[str, Any] = {"call": call} if "call" in endpoint.arguments else {}
+        values = scope["path_params"]
+        for parameter in endpoint.path_parameters:
+            text = values[parameter.name]
+            arguments[parameter.argument] = self._path_id(parameter.name, text) if parameter.is_uuid else text
+        complaints: list[str] = []
+        if self._read_query is not None:
+            try:
+                arguments["query"] = self._read_query(_query_pairs(scope["query_string"]))
+            except InvalidInput as error:
+                complaints += error.complaints
+        if self._check_body is not None:
+            try:
+                arguments["body"] = self._body(call, body)
+            except InvalidInput as error:
+                complaints += error.complaints
+        if complaints:
+            raise InvalidInput(complaints)
+        return arguments
+
+    def _path_id(self, name: str, text: str) -> UUID:
+        value = parse_uuid(text)
+        if value is None:
+            raise _BadPathId(self._endpoint.bad_path_id or self._endpoint.bad_input, f"{name}: must be a UUID")
+        return value
+
+    def _body(self, call: Call, body: bytes) -> Any:
+        kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind not in self._endpoint.content_types:
+            raise InvalidInput([f"body: must have content type {' or '.join(self._endpoint.content_types)}"])
+        check: Callable[[Any, str, list[str]], Any] | None = self._check_body
+        complaints: list[str] = []
+        record = check(decode_json(body), "", complaints) if check is not None else None
+        if complaints:
+            raise InvalidInput(complaints)
+        return record
+
+    async def _finish(self, call: Call, result: Any) -> ASGIApp:
+        status = call.status or self._endpoint.success
+        if isinstance(result, Stream):
+            return await self._start_stream(call, status, result)
+        if isinstance(result, FileDownload):
+            call.set_header("content-disposition", result.disposition)
+            content = result.content if isinstance(result.content, bytes) else self._write(result.content)
+            return Answer(status, self._answer_headers(call, result.content_type), content)
+        if result is None and status == 204:
+            return Answer(204, self._answer_headers(call, None))
+        return Answer(status, self._answer_headers(call, "application/json"), self._write(result))
+
+    async def _start_stream(self, call: Call, status: int, stream: Stream) -> ASGIApp:
+        chunks = aiter(stream.chunks)
+        first = await anext(chunks, b"")
+        return StreamedAnswer(status, self._answer_headers(call, stream.content_type), first, chunks)
+
+    def _answer_headers(self, call: Call, content_type: str | None) -> list[Header]:
+        headers = [(b"x-request-id", call.request_id.encode())]
+        if content_type is not None:
+            headers.append((b"content-type", content_type.encode()))
+        if not call.added_headers:
+            return headers + self._headers
+        replaced = {name for name, _ in call.added_headers}
+        return [*headers, *call.added_headers, *(header for header in self._headers if header[0] not in replaced)]
+
+
+class _BadPathId(CodedError):
+    code = "INVALID_UUID"
+    message = "An id in the path is not a UUID."
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(details=[detail])
+        self.code = code  # type: ignore[misc]
+
+
+def _content_length(call: Call) -> int | None:
+    text = call.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _query_pairs(query: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError:
+        raise InvalidInput(["query: must be percent-encoded UTF-8 of at most 100 parameters"]) from None

@@ -1,0 +1,33 @@
+"""Small shapes that many endpoints share."""
+
+from typing import Annotated
+
+import msgspec
+
+from gridfleet.kernel.pagination import Paging
+
+__all__ = ["Email", "Message", "PageQuery"]
+
+Email = Annotated[
+    str,
+    msgspec.Meta(max_length=254, extra={"format": "email"}, extra_json_schema={"format": "email"}),
+]
+"""An e-mail address as typed; domains lower-case it."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """The usual answer of a delete or an action."""
+
+    message: str
+
+
+class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Query of a paged list; subclass it to add filters."""
+
+    page: Annotated[int, msgspec.Meta(ge=1)] = 1
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+
+    @property
+    def paging(self) -> Paging:
+        """The page asked for."""
+        return Paging(self.page, self.limit)

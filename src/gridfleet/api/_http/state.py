@@ -1,0 +1,60 @@
+"""What every handler can reach: settings, the database, keys. Opened once a process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from gridfleet.domains.plants.certificates.authority import ensure_authority
+from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.passwords import Passwords
+from gridfleet.kernel.security.tokens import AccessTokens, PlantTokens
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["AppState", "open_state"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppState:
+    """The process's long-lived parts.
+
+    `strict` makes an error code that the endpoint does not declare blow up instead of becoming a 500: for tests.
+    """
+
+    settings: Settings
+    database: Database
+    keyring: Keyring
+    access_tokens: AccessTokens
+    plant_tokens: PlantTokens
+    passwords: Passwords
+    authority: Authority
+    strict: bool = False
+
+
+@asynccontextmanager
+async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterator[AppState]:
+    """The state of one process, closed at the end of the block; makes the certificate authority when there is none.
+
+    Raises LookupError for a secret that is nowhere, and psycopg errors when the database is away or not migrated.
+    """
+    keyring = Keyring.parse(settings.secret("keys").get_secret_value())
+    url = settings.secret("database_url").get_secret_value()
+    passwords = Passwords()
+    try:
+        async with open_database(url, name="gridfleet-api", size=settings.database_pool_size) as database:
+            async with database.transaction() as db:
+                authority = await ensure_authority(db, keyring)
+            yield AppState(
+                settings=settings,
+                database=database,
+                keyring=keyring,
+                access_tokens=AccessTokens(keyring),
+                plant_tokens=PlantTokens(keyring, timedelta(minutes=settings.mqtt_token_minutes)),
+                passwords=passwords,
+                authority=authority,
+                strict=strict,
+            )
+    finally:
+        passwords.close()
