@@ -1,0 +1,321 @@
+"""A RabbitMQ node of our own: the distribution's server with all its state below `home/broker`, beside any other node.
+
+Nothing of `/etc/rabbitmq` or `/var/lib/rabbitmq` is read or written, and the command-line tools are not needed. Its port
+mapper (epmd) is ours as well and, like the distribution, AMQP, management and metrics ports, on loopback only; the MQTT and
+AMQPS listeners bind to `mqtt_bind`. Every login but our own account's is asked of the service's internal listener.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import psutil
+
+from gridfleet.kernel.security.local_secrets import ensure_private_folder, local_secret, write_private
+from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.supervisor import Program, spawn, stop_process
+
+__all__ = ["ACCOUNT", "PLANTS_VHOST", "PrivateBroker", "PrivateBrokerError", "find_server"]
+
+ACCOUNT: Final = "_gridfleet"
+"""The service's own account; no organisation's slug can begin with an underscore."""
+PLANTS_VHOST: Final = "plants"
+"""The vhost of the MQTT listeners."""
+
+_NODE = "gridfleet@localhost"
+_PLUGINS = (
+    "rabbitmq_auth_backend_cache",
+    "rabbitmq_auth_backend_http",
+    "rabbitmq_consistent_hash_exchange",
+    "rabbitmq_management",
+    "rabbitmq_mqtt",
+    "rabbitmq_prometheus",
+)
+_SERVERS = (
+    # The scripts behind the wrappers in /usr/sbin: those switch to the system's `rabbitmq` user and home.
+    "/usr/lib/rabbitmq/bin/rabbitmq-server",
+    "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server",
+    "/opt/rabbitmq*/sbin/rabbitmq-server",
+    "/opt/homebrew/opt/rabbitmq/sbin/rabbitmq-server",
+    "/usr/local/opt/rabbitmq/sbin/rabbitmq-server",
+    "/usr/local/lib/rabbitmq*/sbin/rabbitmq-server",
+)
+
+
+class PrivateBrokerError(RuntimeError):
+    """The node cannot be prepared or does not start."""
+
+
+def find_server() -> Path:
+    """The `rabbitmq-server` script. Raises PrivateBrokerError, saying what to install, when there is none."""
+    for pattern in _SERVERS:
+        for found in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True):
+            return found
+    raise PrivateBrokerError(
+        "RabbitMQ is not installed: install the package rabbitmq-server (apt-get, dnf) or rabbitmq (brew), "
+        "or point GRIDFLEET_BROKER_URL and GRIDFLEET_BROKER_MANAGEMENT_URL to a running one"
+    )
+
+
+class PrivateBroker:
+    """One node below `home`. `programs()` is for a supervisor, `start()` and `stop()` are for tests and tools.
+
+    Needs the secrets of `ensure_local_secrets` and the files `ca.pem`, `server.pem`, `server.key` in `home/ca`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._home = settings.home.resolve()
+        self._folder = self._home / "broker"
+        self._log = self._home / "logs" / "broker.log"
+        self._running: list[tuple[Program, subprocess.Popen[bytes]]] = []
+
+    @property
+    def url(self) -> str:
+        """AMQP address with the service account, without a vhost."""
+        return f"amqp://{self._credentials()}@127.0.0.1:{self._settings.amqp_port}"
+
+    @property
+    def management_url(self) -> str:
+        """Management API address with the service account."""
+        return f"http://{self._credentials()}@127.0.0.1:{self._settings.management_port}"
+
+    def prepare(self) -> None:
+        """Writes the node's configuration; its data is left as it is."""
+        find_server()
+        ensure_private_folder(self._folder)
+        cookie = self._folder / ".erlang.cookie"
+        if not cookie.exists():
+            write_private(cookie, secrets.token_hex(20), mode=0o400)
+        write_private(self._folder / "enabled_plugins", f"[{','.join(_PLUGINS)}].\n")
+        write_private(self._folder / "rabbitmq.conf", "\n".join(self._configuration()) + "\n")
+        write_private(self._folder / "advanced.config", _ADVANCED)
+        write_private(self._folder / "definitions.json", json.dumps(self._definitions()))
+        write_private(self._folder / "rabbitmq-env.conf", "")
+
+    def programs(self) -> tuple[Program, Program]:
+        """The port mapper and the node as child processes, in the order of their start; `prepare` comes first."""
+        epmd = shutil.which("epmd") or "epmd"
+        mapper = Program(
+            name="epmd",
+            argv=(epmd, "-address", "127.0.0.1", "-port", str(self._settings.epmd_port)),
+            environment={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._folder)},
+            folder=self._folder,
+            stop_seconds=5,
+            before_start=lambda: _stop_leftovers(self._is_our_mapper),
+        )
+        node = Program(
+            name="broker",
+            argv=(str(find_server()),),
+            environment=self._environment(),
+            folder=self._folder,
+            # Takes six seconds: stopping, the management agent waits five for an application controller that waits for it.
+            stop_seconds=30,
+            before_start=self._clear_leftovers,
+        )
+        return mapper, node
+
+    def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 120) -> None:
+        """Waits until every listener accepts. Raises PrivateBrokerError when the node ended or the time is over."""
+        settings = self._settings
+        bound = _reachable(settings.mqtt_bind)
+        listeners = [(bound, port) for port in (settings.mqtt_port, settings.mqtts_port, settings.amqps_port)]
+        listeners += [
+            ("127.0.0.1", port) for port in (settings.amqp_port, settings.management_port, settings.broker_metrics_port)
+        ]
+        deadline = time.monotonic() + seconds
+        for address in listeners:
+            while not _accepts(address):
+                if not alive() or time.monotonic() > deadline:
+                    raise PrivateBrokerError(f"RabbitMQ in {self._folder} did not start: see {self._folder / 'logs'}")
+                time.sleep(0.1)
+
+    def start(self) -> str:
+        """Starts port mapper and node as children of this process and gives the AMQP address. Output: `logs/broker.log`."""
+        self.prepare()
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self._log.open("ab") as output:
+                for program in self.programs():
+                    self._running.append((program, spawn(program, output)))
+            self.wait_until_ready(lambda: all(process.poll() is None for _, process in self._running))
+        except BaseException:
+            self.stop()
+            raise
+        return self.url
+
+    def stop(self) -> None:
+        """Stops what `start` started."""
+        while self._running:
+            stop_process(*self._running.pop())
+
+    def _credentials(self) -> str:
+        return f"{ACCOUNT}:{quote(local_secret(self._home, 'broker_password'), safe='')}"
+
+    def _environment(self) -> dict[str, str]:
+        settings, folder = self._settings, self._folder
+        schedulers = min(os.cpu_count() or 1, 4)
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(settings.epmd_port),
+            "RABBITMQ_NODENAME": _NODE,
+            "RABBITMQ_DIST_PORT": str(settings.broker_dist_port),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_CONFIG_FILES": str(folder / "conf.d" / "*.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+            "RABBITMQ_LOG_BASE": str(folder / "logs"),
+            "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"),
+            "RABBITMQ_LOG": "-color",
+            "RABBITMQ_PID_FILE": str(folder / "node.pid"),
+            # The script then replaces itself by the Erlang machine instead of waiting for it, so signals reach the node.
+            "RABBITMQ_ALLOW_INPUT": "1",
+            "RABBITMQ_SERVER_START_ARGS": "-noinput +B i",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                f"+S {schedulers}:{schedulers} -kernel inet_dist_use_interface {{127,0,0,1}}"
+            ),
+        }
+
+    def _configuration(self) -> Iterator[str]:
+        settings = self._settings
+        certificates = self._home / "ca"
+        secret = settings.secret("internal_secret").get_secret_value()
+        questions = f"http://{_reachable(settings.internal_host)}:{settings.internal_port}/{secret}/broker"
+        bound = _bracketed(settings.mqtt_bind)
+        yield f"listeners.tcp.1 = 127.0.0.1:{settings.amqp_port}"
+        yield f"listeners.ssl.1 = {bound}:{settings.amqps_port}"
+        yield f"mqtt.listeners.tcp.1 = {bound}:{settings.mqtt_port}"
+        yield f"mqtt.listeners.ssl.1 = {bound}:{settings.mqtts_port}"
+        yield "management.tcp.ip = 127.0.0.1"
+        yield f"management.tcp.port = {settings.management_port}"
+        yield "prometheus.tcp.ip = 127.0.0.1"
+        yield f"prometheus.tcp.port = {settings.broker_metrics_port}"
+
+        yield f"ssl_options.cacertfile = {certificates / 'ca.pem'}"
+        yield f"ssl_options.certfile = {certificates / 'server.pem'}"
+        yield f"ssl_options.keyfile = {certificates / 'server.key'}"
+        yield "ssl_options.versions.1 = tlsv1.3"
+        yield "ssl_options.versions.2 = tlsv1.2"
+        # Listeners share these: a certificate is checked when shown, and who must show one is decided at the login question.
+        yield "ssl_options.verify = verify_peer"
+        yield "ssl_options.fail_if_no_peer_cert = false"
+        yield "ssl_cert_login_from = distinguished_name"
+
+        yield "auth_mechanisms.1 = PLAIN"
+        yield "auth_backends.1 = internal"
+        # Logins are asked every time, so that revocation is immediate; what a connection may do is remembered for a minute.
+        yield "auth_backends.2.authn = http"
+        yield "auth_backends.2.authz = cache"
+        yield "auth_cache.cached_backend = http"
+        yield "auth_cache.cache_ttl = 60000"
+        # The default would send passwords in URLs.
+        yield "auth_http.http_method = post"
+        for question in ("user", "vhost", "resource", "topic"):
+            yield f"auth_http.{question}_path = {questions}/{question}"
+
+        yield f"mqtt.vhost = {PLANTS_VHOST}"
+        yield "mqtt.exchange = amq.topic"
+        yield "mqtt.allow_anonymous = false"
+        yield "mqtt.ssl_cert_login = true"
+        yield "mqtt.prefetch = 20"
+
+        yield f"load_definitions = {self._folder / 'definitions.json'}"
+        yield "heartbeat = 30"
+        yield "channel_max = 128"
+        yield "max_message_size = 1048576"
+        yield "vm_memory_high_watermark.relative = 0.4"
+        yield "disk_free_limit.absolute = 200MB"
+        # Connections are listed and closed over the management API; figures come from the Prometheus port instead, which
+        # costs no tables a connection. Queue totals: `/api/queues?disable_stats=true&enable_queue_totals=true`.
+        yield "management_agent.disable_metrics_collector = true"
+        yield "log.console = true"
+        yield "log.console.level = warning"
+        yield "log.file = node.log"
+        yield "log.file.level = info"
+        yield "log.file.rotation.size = 10485760"
+        yield "log.file.rotation.count = 3"
+
+    def _definitions(self) -> dict[str, object]:
+        salt = secrets.token_bytes(4)
+        digest = hashlib.sha256(salt + local_secret(self._home, "broker_password").encode()).digest()
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        vhosts = ("/", PLANTS_VHOST)
+        return {
+            "users": [
+                {
+                    "name": ACCOUNT,
+                    "password_hash": base64.b64encode(salt + digest).decode(),
+                    "hashing_algorithm": "rabbit_password_hashing_sha256",
+                    "tags": ["administrator"],
+                    "limits": {},
+                }
+            ],
+            "vhosts": [{"name": vhost} for vhost in vhosts],
+            "permissions": [{"user": ACCOUNT, "vhost": vhost, **everything} for vhost in vhosts],
+        }
+
+    def _clear_leftovers(self) -> None:
+        _stop_leftovers(self._is_our_node)
+        with contextlib.suppress(FileNotFoundError):
+            (self._folder / "node.pid").unlink()
+
+    def _is_our_node(self, process: psutil.Process) -> bool:
+        return process.name() == "beam.smp" and process.cwd() == str(self._folder)
+
+    def _is_our_mapper(self, process: psutil.Process) -> bool:
+        return process.name() == "epmd" and process.cwd() == str(self._folder)
+
+
+# Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown one there stops the node.
+_ADVANCED: Final = """[
+  {rabbitmq_mqtt, [{subscription_ttl, 86400000}, {max_session_expiry_interval_seconds, 86400}]}
+].
+"""
+
+
+def _stop_leftovers(ours: Callable[[psutil.Process], bool]) -> None:
+    """Ends processes that a killed supervisor left behind: asked first, then killed."""
+    leftovers = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if ours(process):
+                process.terminate()
+                leftovers.append(process)
+    _, alive = psutil.wait_procs(leftovers, timeout=20)
+    for process in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=5)
+
+
+def _reachable(host: str) -> str:
+    """Where to connect to what listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _accepts(address: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(address, timeout=2):
+            return True
+    except OSError:
+        return False

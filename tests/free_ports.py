@@ -1,0 +1,46 @@
+"""Settings whose ports are free, so that several test runs and a real service can share a machine."""
+
+import random
+import socket
+from pathlib import Path
+from typing import Any
+
+from gridfleet.kernel.settings import Settings
+
+PORT_SETTINGS = (
+    "http_port",
+    "internal_port",
+    "amqp_port",
+    "amqps_port",
+    "mqtt_port",
+    "mqtts_port",
+    "management_port",
+    "broker_metrics_port",
+    "broker_dist_port",
+    "epmd_port",
+)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on, below the range from which outgoing connections take theirs."""
+    found: list[int] = []
+    candidates = random.sample(range(12_000, 32_000), 2_000)
+    while len(found) < count:
+        port = candidates.pop()
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+    return found
+
+
+def free_port_settings() -> dict[str, int]:
+    """Every port setting of the service with a free port."""
+    return dict(zip(PORT_SETTINGS, free_ports(len(PORT_SETTINGS)), strict=True))
+
+
+def settings_at(home: Path, **changes: Any) -> Settings:
+    """Settings of a service below `home` on free ports."""
+    return Settings(**{"home": home, **free_port_settings(), **changes})
