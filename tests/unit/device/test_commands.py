@@ -1,0 +1,174 @@
+"""A device obeys commands that are signed, fresh and new, once, and says what became of them."""
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridfleet.device import Command, CommandRefusal, CommandRefused, CommandRejected, Device, DeviceError, Options
+from gridfleet.device.commands import open_command
+from gridfleet.device.store import Outbox
+from gridfleet.protocol.envelope import seal
+from gridfleet.protocol.topics import Channel, topic
+
+KEY = bytes(range(32))
+QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.2)
+NOW = 1795168800123
+
+
+def payload(command_id: str, expires_in: float = 30, action: str = "set_power") -> bytes:
+    now = datetime.now(UTC)
+    return json.dumps(
+        {
+            "commandId": command_id,
+            "type": "DEVICE_COMMAND",
+            "target": "BAT1",
+            "action": action,
+            "params": {"kw": -2.5},
+            "issuedAt": now.isoformat(),
+            "expiresAt": (now + timedelta(seconds=expires_in)).isoformat(),
+        }
+    ).encode()
+
+
+def sealed(plant: Any, body: bytes, key: bytes = KEY, sent_at: float | None = None) -> bytes:
+    moment = int((sent_at or time.time()) * 1000)
+    return seal(key, topic(plant.id, Channel.COMMANDS), f"s-{time.time_ns()}", moment, body)
+
+
+async def acks(broker: Any, plant: Any) -> list[tuple[str, str, str | None]]:
+    found = [json.loads(message.payload()) for message in await broker.received(plant.id, Channel.ACK)]
+    return [(ack["commandId"], ack["status"], ack.get("reason", {}).get("code")) for ack in found]
+
+
+async def settled(device: Device, commands: int) -> None:
+    async with asyncio.timeout(10):
+        while device.counters.commands < commands:
+            await asyncio.sleep(0.02)
+    await device.drain(timeout_seconds=10)
+
+
+async def test_commands_are_obeyed_and_acknowledged(broker: Any, plant: Any, tmp_path: Path) -> None:
+    obeyed: list[Command] = []
+
+    async def obey(command: Command) -> None:
+        obeyed.append(command)
+        if command.action == "refuse":
+            raise CommandRejected("OUT_OF_RANGE", "too much")
+        if command.action == "break":
+            raise ZeroDivisionError
+
+    async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
+        await device.wait_connected(10)
+        for command_id, action in (("c1", "set_power"), ("c2", "refuse"), ("c3", "break"), ("c1", "set_power")):
+            await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload(command_id, action=action)))
+        await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload("c4", expires_in=-1)))
+        await settled(device, 4)
+        assert device.counters.commands_repeated == 1
+
+    assert [command.command_id for command in obeyed] == ["c1", "c2", "c3"]
+    assert obeyed[0].params == {"kw": -2.5}
+    assert sorted(await acks(broker, plant)) == [
+        ("c1", "APPLIED", None),
+        ("c1", "RECEIVED", None),
+        ("c2", "RECEIVED", None),
+        ("c2", "REJECTED", "OUT_OF_RANGE"),
+        ("c3", "FAILED", "HANDLER_ERROR"),
+        ("c3", "RECEIVED", None),
+        ("c4", "RECEIVED", None),
+        ("c4", "REJECTED", "EXPIRED"),
+    ]
+
+
+async def test_untrusted_messages_do_nothing(broker: Any, plant: Any, tmp_path: Path) -> None:
+    problems: list[DeviceError] = []
+
+    async def obey(_: Command) -> None:
+        raise AssertionError("must not be called")
+
+    async with Device(
+        plant.package(), queue_path=tmp_path / "q", on_command=obey, on_problem=problems.append, options=QUICK
+    ) as device:
+        await device.wait_connected(10)
+        for message in (
+            b"no json",
+            sealed(plant, payload("c1"), key=bytes(32)),
+            sealed(plant, payload("c2"), sent_at=time.time() - 11 * 60),
+            sealed(plant, payload("c3"), sent_at=time.time() + 11 * 60),
+            sealed(plant, b'{"commandId":"c4"}'),
+        ):
+            await broker.publish(plant.id, Channel.COMMANDS, message)
+        async with asyncio.timeout(10):
+            while len(problems) < 5:
+                await asyncio.sleep(0.02)
+        assert device.counters.commands_refused == 5
+
+    assert [problem.reason for problem in problems if isinstance(problem, CommandRefused)] == [
+        CommandRefusal.MALFORMED,
+        CommandRefusal.SIGNATURE_INVALID,
+        CommandRefusal.TIMESTAMP_OUT_OF_WINDOW,
+        CommandRefusal.TIMESTAMP_OUT_OF_WINDOW,
+        CommandRefusal.MALFORMED,
+    ]
+    assert await acks(broker, plant) == []
+
+
+async def test_without_a_handler_commands_are_rejected(broker: Any, plant: Any, tmp_path: Path) -> None:
+    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
+        await device.wait_connected(10)
+        await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload("c1")))
+        await settled(device, 1)
+    assert ("c1", "REJECTED", "UNSUPPORTED") in await acks(broker, plant)
+
+
+async def test_a_command_sent_while_the_plant_is_away_reaches_it(broker: Any, plant: Any, tmp_path: Path) -> None:
+    obeyed: list[str] = []
+
+    async def obey(command: Command) -> None:
+        obeyed.append(command.command_id)
+
+    async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
+        await device.wait_connected(10)
+    await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload("c1")))
+    async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
+        await settled(device, 1)
+    assert obeyed == ["c1"]
+
+
+async def test_a_command_that_the_last_process_died_over_has_failed(broker: Any, plant: Any, tmp_path: Path) -> None:
+    queue = Outbox(tmp_path / "q", max_bytes=10**6, max_age_seconds=3600)
+    await queue.begin_command("c1", b'{"commandId":"c1","status":"RECEIVED","time":1}')
+    await queue.close()
+
+    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
+        await device.drain(timeout_seconds=10)
+
+    assert await acks(broker, plant) == [("c1", "RECEIVED", None), ("c1", "FAILED", "INTERRUPTED")]
+
+
+@given(st.binary(max_size=200) | st.text().map(str.encode))
+def test_no_bytes_break_the_reader(message: bytes) -> None:
+    with pytest.raises(CommandRefused):
+        open_command(message, key=KEY, address="a", now_milliseconds=NOW)
+
+
+@given(st.integers(-(2**40), 2**40))
+def test_freshness_is_ten_minutes_either_way(skew: int) -> None:
+    message = seal(KEY, "a", "m", NOW - skew, payload("c1"))
+    if abs(skew) <= 600_000:
+        assert open_command(message, key=KEY, address="a", now_milliseconds=NOW).command_id == "c1"
+    else:
+        with pytest.raises(CommandRefused, match="WINDOW"):
+            open_command(message, key=KEY, address="a", now_milliseconds=NOW)
+
+
+def test_times_need_their_zone() -> None:
+    body = b'{"commandId":"c","type":"T","target":null,"issuedAt":"2026-11-20T10:00:00","expiresAt":"2026-11-20T10:00:30Z"}'
+    with pytest.raises(CommandRefused, match="zone"):
+        open_command(seal(KEY, "a", "m", NOW, body), key=KEY, address="a", now_milliseconds=NOW)

@@ -1,0 +1,188 @@
+"""The queue keeps order, bounds and counts, and survives its process; packing loses nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridfleet.device import DeviceEntry, QueueError, Snapshot, SnapshotRefused
+from gridfleet.device.messages import ENVELOPE_BYTES, MessageIds, encode_snapshot, pack
+from gridfleet.device.store import Outbox, Stored
+from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, seal
+from gridfleet.protocol.topics import Channel
+
+
+def open_queue(path: Path, max_bytes: int = 10_000, max_age_seconds: float = 3600) -> Outbox:
+    return Outbox(path, max_bytes=max_bytes, max_age_seconds=max_age_seconds)
+
+
+@pytest.fixture
+async def queue(tmp_path: Path) -> AsyncIterator[Outbox]:
+    opened = open_queue(tmp_path / "q")
+    yield opened
+    await opened.close()
+
+
+async def test_messages_leave_in_their_order_and_only_when_removed(queue: Outbox) -> None:
+    numbers, dropped = await queue.put(Channel.TELEMETRY, [b"a", b"b", b"c"])
+    await queue.put(Channel.ACK, [b"ack"])
+
+    assert dropped == 0
+    assert queue.waiting == 4
+    assert await queue.read(Channel.TELEMETRY, 0, 2) == [Stored(numbers[0], b"a"), Stored(numbers[1], b"b")]
+    assert [stored.payload for stored in await queue.read(Channel.TELEMETRY, numbers[0], 9)] == [b"b", b"c"]
+
+    await queue.remove(numbers[:2])
+    await queue.remove(numbers[:2])
+
+    assert queue.waiting == 2
+    assert [stored.payload for stored in await queue.read(Channel.TELEMETRY, 0, 9)] == [b"c"]
+    assert [stored.payload for stored in await queue.read(Channel.ACK, 0, 9)] == [b"ack"]
+
+
+async def test_a_full_queue_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
+    queue = open_queue(tmp_path / "q", max_bytes=1000)
+    await queue.put(Channel.TELEMETRY, [b"x" * 100] * 10)
+    _, dropped = await queue.put(Channel.TELEMETRY, [b"y" * 250])
+
+    assert (dropped, queue.dropped, queue.waiting) == (3, 3, 8)
+    assert (await queue.read(Channel.TELEMETRY, 0, 99))[-1].payload == b"y" * 250
+    await queue.close()
+
+    queue = open_queue(tmp_path / "q", max_bytes=1000)
+    assert (queue.dropped, queue.waiting) == (3, 8)
+    await queue.put(Channel.TELEMETRY, [b"z" * 100])
+    assert queue.waiting == 8
+    await queue.close()
+
+
+async def test_a_large_drop_goes_through(tmp_path: Path) -> None:
+    queue = open_queue(tmp_path / "q", max_bytes=1000)
+    await queue.put(Channel.TELEMETRY, [b"x"] * 900)
+    _, dropped = await queue.put(Channel.TELEMETRY, [b"y" * 1000])
+    assert (dropped, queue.waiting) == (900, 1)
+    await queue.close()
+
+
+async def test_old_messages_are_dropped(tmp_path: Path) -> None:
+    queue = open_queue(tmp_path / "q", max_age_seconds=-1)
+    _, dropped = await queue.put(Channel.TELEMETRY, [b"a"])
+    assert (dropped, queue.waiting) == (1, 0)
+    await queue.close()
+
+
+async def test_numbers_are_never_used_again(tmp_path: Path) -> None:
+    queue = open_queue(tmp_path / "q")
+    first, _ = await queue.put(Channel.TELEMETRY, [b"a"])
+    await queue.remove(first)
+    await queue.close()
+    queue = open_queue(tmp_path / "q")
+    second, _ = await queue.put(Channel.TELEMETRY, [b"b"])
+    assert second > first
+    await queue.close()
+
+
+async def test_commands_are_remembered_until_they_end(tmp_path: Path) -> None:
+    queue = open_queue(tmp_path / "q")
+    assert await queue.begin_command("c1", b"received")
+    assert not await queue.begin_command("c1", b"received")
+    assert await queue.unfinished_commands() == ["c1"]
+    await queue.close()
+
+    queue = open_queue(tmp_path / "q")
+    assert not await queue.begin_command("c1", b"received")
+    await queue.finish_command("c1", b"applied")
+    assert await queue.unfinished_commands() == []
+    assert [stored.payload for stored in await queue.read(Channel.ACK, 0, 9)] == [b"received", b"applied"]
+    await queue.close()
+
+
+async def test_a_second_user_of_the_file_is_refused(queue: Outbox, tmp_path: Path) -> None:
+    with pytest.raises(QueueError, match="locked"):
+        open_queue(tmp_path / "q")
+
+
+async def test_a_file_that_is_no_queue_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "q").write_bytes(b"something else entirely" * 100)
+    with pytest.raises(QueueError, match="not a database"):
+        open_queue(tmp_path / "q")
+
+
+def test_only_the_owner_reads_the_file(queue: Outbox, tmp_path: Path) -> None:
+    assert (tmp_path / "q").stat().st_mode & 0o077 == 0
+
+
+async def test_what_was_stored_survives_kill_9(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys
+from pathlib import Path
+from gridfleet.device.store import Outbox
+from gridfleet.protocol.topics import Channel
+
+async def main():
+    queue = Outbox(Path(sys.argv[1]), max_bytes=10**9, max_age_seconds=3600, fsync=False)
+    number = 0
+    while True:
+        await queue.put(Channel.TELEMETRY, [b"%d" % number])
+        print(number, flush=True)
+        number += 1
+
+asyncio.run(main())
+"""
+    child = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "q")], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    stored = [int(child.stdout.readline()) for _ in range(50)]
+    os.kill(child.pid, signal.SIGKILL)
+    stored += [int(line) for line in child.stdout.read().splitlines()]
+    child.wait(10)
+    child.stdout.close()
+
+    queue = open_queue(tmp_path / "q")
+    kept = [int(message.payload) for message in await queue.read(Channel.TELEMETRY, 0, 10**6)]
+    await queue.close()
+    assert kept[: len(stored)] == stored
+    assert len(kept) - len(stored) <= 1
+
+
+@given(st.lists(st.integers(1, 400), max_size=60), st.integers(1, 20), st.integers(400, 1500))
+def test_packing_keeps_order_and_limits(sizes: list[int], max_snapshots: int, room: int) -> None:
+    stored = [Stored(number, b'"%s"' % (b"x" * max(0, size - 2))) for number, size in enumerate(sizes)]
+    limit = room + ENVELOPE_BYTES
+
+    batches = list(pack(stored, max_snapshots=max_snapshots, max_message_bytes=limit))
+
+    assert [number for batch in batches for number in batch.numbers] == [message.number for message in stored]
+    opened = []
+    for batch in batches:
+        assert len(batch.numbers) <= max_snapshots
+        sealed = seal(bytes(32), "v1/plants/a/telemetry", MessageIds().next(), 1795168800123, batch.payload)
+        assert len(sealed) <= limit
+        value = json.loads(batch.payload)
+        opened += value if isinstance(value, list) else [value]
+    assert opened == [json.loads(message.payload) for message in stored]
+
+
+def test_ids_differ_between_runs() -> None:
+    first, second = MessageIds(), MessageIds()
+    assert len({first.next(), first.next(), second.next(), second.next()}) == 4
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        Snapshot(time=1, fields={"x" * 300_000: 1}),
+        Snapshot(time=1, fields={str(number): 1 for number in range(MAX_FIELDS + 1)}),
+        Snapshot(time=1, devices=[DeviceEntry("D", {})] * (MAX_DEVICES + 1)),
+        Snapshot(time=1, devices=[DeviceEntry("D", {str(number): 1 for number in range(MAX_FIELDS + 1)})]),
+    ],
+)
+def test_snapshots_that_the_service_would_refuse_are_refused_here(snapshot: Snapshot) -> None:
+    with pytest.raises(SnapshotRefused):
+        encode_snapshot(snapshot, 262_144)
