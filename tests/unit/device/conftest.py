@@ -156,6 +156,7 @@ class Broker:
     plants: list[Plant]
     ports: dict[str, int]
     process: subprocess.Popen[bytes] | None = None
+    port_mapper: subprocess.Popen[bytes] | None = None
     _environment: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -174,6 +175,8 @@ class Broker:
         return self.plants.pop()
 
     def start(self) -> None:
+        if self.port_mapper is None:  # a child of ours: one that the node starts would outlive the tests
+            self.port_mapper = subprocess.Popen(["epmd", "-port", str(self.ports["epmd"]), "-address", "127.0.0.1"])
         self.process = subprocess.Popen(
             [SERVER],
             env=self._environment,
@@ -199,7 +202,9 @@ class Broker:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.kill()
-        subprocess.run(["epmd", "-port", str(self.ports["epmd"]), "-kill"], capture_output=True, timeout=10, check=False)
+        if self.port_mapper is not None:
+            self.port_mapper.kill()
+            self.port_mapper.wait(10)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     async def received(self, plant_id: str, channel: Channel) -> list[Received]:
