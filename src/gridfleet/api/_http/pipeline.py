@@ -19,6 +19,7 @@ from gridfleet.api._http.call import Call
 from gridfleet.api._http.callers import CallerKind
 from gridfleet.api._http.endpoint import Endpoint
 from gridfleet.api._http.errors import AccessRefused, UndeclaredCode, envelope
+from gridfleet.api._http.idempotency import FirstAnswer
 from gridfleet.api._http.json_in import ClientGone, decode_json, read_body
 from gridfleet.api._http.json_out import build_writer
 from gridfleet.api._http.state import AppState
@@ -135,7 +136,28 @@ class Pipeline:
         for name, value in (("caller", caller), ("org", org), ("db", db)):
             if name in wanted:
                 arguments[name] = value
-        return await self._finish(call, await self._endpoint.handler(**arguments))
+        if caller is None or not self._endpoint.creates:
+            return await self._finish(call, await self._endpoint.handler(**arguments))
+        return await self._create(call, scope["query_string"], body, db, caller, org, arguments)
+
+    async def _create(
+        self,
+        call: Call,
+        query: bytes,
+        body: bytes,
+        db: Connection,
+        caller: UserCaller,
+        org: OrgScope | None,
+        arguments: dict[str, Any],
+    ) -> ASGIApp:
+        first = FirstAnswer.of(call, query, caller, org, body)
+        if first is not None and (earlier := await first.earlier(db)) is not None:
+            call.set_header("idempotency-replayed", "true")
+            return Answer(earlier[0], self._answer_headers(call, "application/json"), earlier[1])
+        answer = await self._finish(call, await self._endpoint.handler(**arguments))
+        if first is not None and isinstance(answer, Answer):
+            await first.keep(db, answer.status, answer.body)
+        return answer
 
     async def _authorize(self, call: Call, db: Connection, caller: UserCaller) -> OrgScope | None:
         rule = self._endpoint.caller

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.passwords import Passwords
@@ -29,6 +30,7 @@ class AppState:
     access_tokens: AccessTokens
     plant_tokens: PlantTokens
     passwords: Passwords
+    rate_limiter: RateLimiter
     authority: Authority
     strict: bool = False
 
@@ -53,6 +55,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 access_tokens=AccessTokens(keyring),
                 plant_tokens=PlantTokens(keyring, timedelta(minutes=settings.mqtt_token_minutes)),
                 passwords=passwords,
+                rate_limiter=RateLimiter(enabled=settings.rate_limits == "on"),
                 authority=authority,
                 strict=strict,
             )

@@ -1,0 +1,64 @@
+"""`Idempotency-Key`: a creating request sent again within 24 hours gets its first answer again.
+
+Keys belong to one user, organisation, method and path. Answers are kept encrypted: some hold secrets that exist nowhere
+else in clear.
+"""
+
+import hashlib
+import re
+from typing import Any, Final
+
+from gridfleet.api._http.call import Call
+from gridfleet.api._http.validation import InvalidInput
+from gridfleet.kernel.caller import OrgScope, UserCaller
+from gridfleet.kernel.db import Connection, idempotency
+from gridfleet.kernel.security.keyring import Keyring
+
+__all__ = ["FirstAnswer"]
+
+_KEY: Final = re.compile(r"[!-~]{1,255}")
+
+
+class FirstAnswer:
+    """The place of one request's answer."""
+
+    def __init__(self, keyring: Keyring, caller: UserCaller, scope: str, key: str, request_hash: bytes) -> None:
+        self._keyring = keyring
+        self._user_id = caller.user_id
+        self._scope = scope
+        self._key = key
+        self._request_hash = request_hash
+        self._place: dict[str, Any] = {
+            "table": "idempotent_answer",
+            "column": "answer",
+            "row_id": f"{caller.user_id}|{scope}|{key}",
+        }
+
+    @classmethod
+    def of(cls, call: Call, query: bytes, caller: UserCaller, org: OrgScope | None, body: bytes) -> "FirstAnswer | None":
+        """The request's place; None without the header. Raises InvalidInput for a key that is empty, long or not plain text."""
+        key = call.headers.get("idempotency-key")
+        if key is None:
+            return None
+        if not _KEY.fullmatch(key):
+            raise InvalidInput(["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])
+        scope = f"{org.organization_id if org else '-'} {call.method} {call.path}"
+        return cls(call.state.keyring, caller, scope, key, hashlib.sha256(query + b"\0" + body).digest())
+
+    async def earlier(self, db: Connection) -> tuple[int, bytes] | None:
+        """Status and body of the first answer; None when this request is the first, which then holds the key.
+
+        Raises InvalidInput when the key was used with another body.
+        """
+        if await idempotency.claim(db, self._user_id, self._scope, self._key, self._request_hash):
+            await idempotency.forget_old(db)
+            return None
+        kept = await idempotency.find(db, self._user_id, self._scope, self._key)
+        if kept.request_hash != self._request_hash:
+            raise InvalidInput(["Idempotency-Key: must not be used again with another body"])
+        return kept.status, self._keyring.decrypt(kept.answer, kept.key_version, **self._place)
+
+    async def keep(self, db: Connection, status: int, body: bytes) -> None:
+        """Keeps the answer to this request."""
+        sealed = self._keyring.encrypt(body, **self._place)
+        await idempotency.keep(db, self._user_id, self._scope, self._key, status, sealed, self._keyring.current_version)

@@ -1,0 +1,121 @@
+"""Whether the service lives, and whether it can do its work."""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from gridfleet.api._http import AppState, Call, endpoint, internal, public
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db.migrate import applied_revision, head_revision
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["HealthStatus", "ReadinessStatus"]
+
+_CHECK_SECONDS = 3
+_newest_revision = functools.cache(head_revision)  # reads every migration's file
+
+log = structlog.get_logger(__name__)
+
+
+class HealthStatus(msgspec.Struct, frozen=True):
+    """The process answers."""
+
+    status: Literal["ok"]
+    timestamp: datetime
+
+
+class ReadinessStatus(msgspec.Struct, frozen=True):
+    """What the process stands on; each check is `ok` or says in a word what is wrong."""
+
+    status: Literal["healthy", "unhealthy"]
+    timestamp: datetime
+    checks: dict[str, str]
+
+
+@endpoint("GET", "/api/v1/health", caller=public(), codes=("INTERNAL_SERVER_ERROR",))
+async def health(call: Call) -> HealthStatus:
+    """Tells that the service answers."""
+    call.no_store()
+    return HealthStatus("ok", utc_now())
+
+
+@endpoint("GET", "/api/v1/health/live", caller=public(), codes=("INTERNAL_SERVER_ERROR",))
+async def live(call: Call) -> HealthStatus:
+    """Tells that the process lives, for a supervisor that would restart it."""
+    call.no_store()
+    return HealthStatus("ok", utc_now())
+
+
+@endpoint("GET", "/api/v1/health/ready", caller=internal(), codes=("FORBIDDEN", "INTERNAL_SERVER_ERROR"))
+async def ready(call: Call) -> ReadinessStatus:
+    """Checks database, broker, cache and migrations; 503 when one fails."""
+    call.no_store()
+    checks: dict[str, Callable[[AppState], Awaitable[None]]] = {
+        "database": _database,
+        "broker": _broker,
+        "cache": _cache,
+        "migrations": _migrations,
+    }
+    results = await asyncio.gather(*(_result(name, check, call.state) for name, check in checks.items()))
+    healthy = all(result == "ok" for result in results)
+    if not healthy:
+        call.status = 503
+    return ReadinessStatus("healthy" if healthy else "unhealthy", utc_now(), dict(zip(checks, results, strict=True)))
+
+
+async def _result(name: str, check: Callable[[AppState], Awaitable[None]], state: AppState) -> str:
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            await check(state)
+    except TimeoutError:
+        return "timeout"
+    except _Behind:
+        return "behind"
+    except Exception as error:
+        # Which host, user or driver failed is for the log, not for the answer.
+        log.warning("readiness check failed", check=name, error=str(error))
+        return "unavailable"
+    return "ok"
+
+
+class _Behind(Exception):
+    """The database's schema is not the one this version needs."""
+
+
+async def _database(state: AppState) -> None:
+    await state.database.ping()
+
+
+async def _migrations(state: AppState) -> None:
+    async with state.database.transaction() as db:
+        if await applied_revision(db) != _newest_revision():
+            raise _Behind
+
+
+async def _broker(state: AppState) -> None:
+    host, port = _broker_address(state.settings)
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        # A broker that is still booting accepts connections; only one that speaks AMQP answers this.
+        writer.write(b"AMQP\x00\x00\x09\x01")
+        if await reader.readexactly(1) != b"\x01":
+            raise ConnectionError("the broker does not speak AMQP 0-9-1")
+    finally:
+        writer.close()
+
+
+def _broker_address(settings: Settings) -> tuple[str, int]:
+    if settings.broker_url is None:
+        return "127.0.0.1", settings.amqp_port
+    url = urlsplit(settings.broker_url.get_secret_value())
+    return url.hostname or "localhost", url.port or (5671 if url.scheme == "amqps" else 5672)
+
+
+async def _cache(state: AppState) -> None:
+    """Held in the process's own memory, so it is there whenever the process is."""
