@@ -1,0 +1,89 @@
+"""Login and refresh: both hand out an access token, set both cookies and show the session user."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from gridfleet.api._http import Call, Email, endpoint, public
+from gridfleet.api._http.pipeline import SESSION_COOKIE
+from gridfleet.api.auth.session_user import SessionUser, session_user
+from gridfleet.domains.identity import login as identity_login
+from gridfleet.domains.identity import sessions
+from gridfleet.domains.identity.emails import normalized
+from gridfleet.domains.identity.models import Client, OpenedSession
+from gridfleet.kernel.security.tokens import ACCESS_TOKEN_LIFETIME
+
+__all__ = ["AuthAnswer", "forget_session_cookies"]
+
+REFRESH_COOKIE: Final = "gridfleet_refresh"
+REFRESH_COOKIE_PATH: Final = "/api/v1/auth"
+SESSION_COOKIE_PATH: Final = "/"
+
+_SHORTEST, _LONGEST = identity_login.LOGIN_PASSWORD_CHARACTERS
+
+
+class LoginBody(msgspec.Struct, frozen=True):
+    """Who wants in. Whether a password over the limit is wrong, and so bad input, only the hash tells."""
+
+    email: Email
+    password: Annotated[
+        str, msgspec.Meta(min_length=_SHORTEST, extra={"trim": False}, extra_json_schema={"maxLength": _LONGEST})
+    ]
+
+
+class AuthAnswer(msgspec.Struct, frozen=True):
+    """A session's new access token, and whose it is."""
+
+    access_token: str
+    user: SessionUser
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/login",
+    caller=public(),
+    codes=("VALIDATION_ERROR", "INVALID_CREDENTIALS", "ACCOUNT_LOCKED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
+)
+async def login(call: Call, body: LoginBody) -> AuthAnswer:
+    """Opens a session."""
+    state = call.state
+    state.rate_limiter.hit("login address", call.client_ip, state.settings.login_per_address_per_minute)
+    state.rate_limiter.hit("login account", normalized(body.email), state.settings.login_per_account_per_minute)
+    opened = await identity_login.log_in(
+        state.database,
+        state.passwords,
+        state.access_tokens,
+        body.email,
+        body.password,
+        Client(call.client_ip, call.user_agent),
+    )
+    return await _welcome(call, opened)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/refresh",
+    caller=public(),
+    codes=("REFRESH_TOKEN_INVALID", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
+)
+async def refresh(call: Call) -> AuthAnswer:
+    """Prolongs the session of the refresh cookie and rotates it."""
+    state = call.state
+    state.rate_limiter.hit("account", call.client_ip, state.settings.account_per_address_per_minute)
+    return await _welcome(call, await sessions.refresh(state.database, state.access_tokens, call.cookies.get(REFRESH_COOKIE)))
+
+
+def forget_session_cookies(call: Call) -> None:
+    """Makes the browser forget both tokens."""
+    call.clear_cookie(REFRESH_COOKIE, path=REFRESH_COOKIE_PATH)
+    call.clear_cookie(SESSION_COOKIE, path=SESSION_COOKIE_PATH)
+
+
+async def _welcome(call: Call, opened: OpenedSession) -> AuthAnswer:
+    async with call.state.database.transaction() as db:
+        user = await session_user(db, opened.account)
+    refresh_seconds, access_seconds = int(sessions.LIFETIME.total_seconds()), int(ACCESS_TOKEN_LIFETIME.total_seconds())
+    call.set_cookie(REFRESH_COOKIE, opened.refresh_token, path=REFRESH_COOKIE_PATH, max_age=refresh_seconds)
+    call.set_cookie(SESSION_COOKIE, opened.access_token, path=SESSION_COOKIE_PATH, max_age=access_seconds)
+    call.no_store()
+    return AuthAnswer(opened.access_token, user)

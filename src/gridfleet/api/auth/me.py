@@ -1,0 +1,22 @@
+"""Who is logged in, and logging out."""
+
+from gridfleet.api._http import Call, Message, endpoint, session
+from gridfleet.api.auth.login import forget_session_cookies
+from gridfleet.api.auth.session_user import SessionUserAnswer, session_user
+from gridfleet.domains.identity import sessions
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.db import Connection
+
+
+@endpoint("GET", "/api/v1/auth/me", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
+async def me(caller: UserCaller, db: Connection) -> SessionUserAnswer:
+    """The session user."""
+    return SessionUserAnswer(await session_user(db, await sessions.account_of(db, caller)))
+
+
+@endpoint("POST", "/api/v1/auth/logout", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
+async def logout(call: Call, caller: UserCaller, db: Connection) -> Message:
+    """Ends the session at once, its access token included."""
+    await sessions.end(db, caller)
+    forget_session_cookies(call)
+    return Message("You are logged out.")

@@ -1,0 +1,74 @@
+"""The session user, put together from account (identity) and organisations, as login, refresh and me answer it."""
+
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.identity.models import Account, UserRole
+from gridfleet.domains.organizations import membership
+from gridfleet.domains.organizations.models import OwnOrganization
+from gridfleet.kernel.db import Connection
+
+__all__ = ["SessionUser", "SessionUserAnswer", "session_user"]
+
+
+class SessionOrganization(msgspec.Struct, frozen=True):
+    """An organisation and the user's role in it."""
+
+    id: UUID
+    name: str
+    role: str
+    slug: str
+
+
+class FeatureFlags(msgspec.Struct, frozen=True, rename="camel"):
+    """What is switched on for the current organisation."""
+
+    svc_esm_enabled: bool
+
+
+class SessionUser(msgspec.Struct, frozen=True, rename="camel"):
+    """The person who is logged in."""
+
+    id: UUID
+    email: str
+    name: str
+    role: UserRole
+    is_super_admin: bool
+    default_organization_id: UUID | None
+    current_organization: SessionOrganization | None
+    organizations: list[SessionOrganization]
+    feature_flags: FeatureFlags
+
+
+class SessionUserAnswer(msgspec.Struct, frozen=True):
+    """`{user}`."""
+
+    user: SessionUser
+
+
+async def session_user(db: Connection, account: Account) -> SessionUser:
+    """The account with its organisations and the flags of the current one."""
+    own = await membership.organizations_of(db, account.id)
+    default_id = account.default_organization_id
+    current = await membership.current_organization(db, own, default_id, is_super_admin=account.is_super_admin)
+    return SessionUser(
+        id=account.id,
+        email=account.email,
+        name=account.name,
+        role=account.role,
+        is_super_admin=account.is_super_admin,
+        default_organization_id=default_id,
+        current_organization=_shown(current) if current else None,
+        organizations=[_shown(organization) for organization in own],
+        feature_flags=feature_flags(current),
+    )
+
+
+def feature_flags(current: OwnOrganization | None) -> FeatureFlags:
+    """The flags of an organisation. None can have a sandbox ESM as long as the service has no sandbox."""
+    return FeatureFlags(svc_esm_enabled=False)
+
+
+def _shown(organization: OwnOrganization) -> SessionOrganization:
+    return SessionOrganization(organization.id, organization.name, organization.role.name, organization.slug)

@@ -1,0 +1,62 @@
+"""Organisations, kept by SuperAdmins."""
+
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import SA, PageQuery, endpoint, super_admin
+from gridfleet.domains.organizations import registry
+from gridfleet.domains.organizations.models import Organization
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+Name = Annotated[str, msgspec.Meta(min_length=2, max_length=100)]
+Slug = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=2,
+        max_length=50,
+        pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$",
+        extra={"rule": "must be lowercase letters and digits in groups joined by single hyphens"},
+    ),
+]
+Description = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class NewOrganization(msgspec.Struct, frozen=True):
+    """A tenant to create."""
+
+    name: Name
+    slug: Slug
+    description: Description | None = None
+
+
+@endpoint(
+    "POST",
+    "/api/v1/organizations",
+    caller=super_admin(),
+    codes=("VALIDATION_ERROR", "CONFLICT", *SA),
+    success=201,
+)
+async def create_organization(db: Connection, body: NewOrganization) -> Organization:
+    """Creates an organisation without members."""
+    return await registry.create(db, body.name, body.slug, body.description)
+
+
+@endpoint("GET", "/api/v1/organizations", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
+async def list_organizations(db: Connection, query: PageQuery) -> Page[Organization]:
+    """All organisations, newest first."""
+    return await registry.list_organizations(db, query.paging)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/organizations/{id}",
+    caller=super_admin(),
+    codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", *SA),
+    bad_path_id="INVALID_UUID",
+)
+async def get_organization(db: Connection, id: UUID) -> Organization:
+    """One organisation."""
+    return await registry.get(db, id)
