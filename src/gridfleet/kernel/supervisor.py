@@ -5,6 +5,7 @@ process groups of their own, so that a Ctrl-C on the terminal reaches the superv
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import random
@@ -18,9 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
 import structlog
 
-__all__ = ["Backoff", "Program", "Supervisor", "run_until_stopped", "spawn", "stop_process", "supervise"]
+__all__ = ["Backoff", "Program", "Supervisor", "end_leftovers", "run_until_stopped", "spawn", "stop_process", "supervise"]
 
 log = structlog.get_logger(__name__)
 
@@ -108,17 +110,35 @@ def stop_process(program: Program, process: "subprocess.Popen[bytes]") -> None:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        return
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
+
+
+def end_leftovers(
+    ours: Callable[[psutil.Process], bool], ask: signal.Signals = signal.SIGTERM, seconds: float = 20
+) -> list[int]:
+    """Ends processes that a killed supervisor left behind, asked with `ask` first and killed after `seconds`.
+
+    Gives their ids. Our own process and its ancestors are never among them.
+    """
+    spared = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
+    leftovers = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid not in spared and ours(process):
+                process.send_signal(ask)
+                leftovers.append(process)
+    _, alive = psutil.wait_procs(leftovers, timeout=seconds)
+    for process in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=5)
+    return [process.pid for process in leftovers]
 
 
 class Supervisor:

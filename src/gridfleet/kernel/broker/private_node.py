@@ -24,7 +24,7 @@ import psutil
 
 from gridfleet.kernel.security.local_secrets import ensure_private_folder, local_secret, write_private
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
 
 __all__ = ["ACCOUNT", "PLANTS_VHOST", "PrivateBroker", "PrivateBrokerError", "find_server"]
 
@@ -113,7 +113,7 @@ class PrivateBroker:
             environment={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._folder)},
             folder=self._folder,
             stop_seconds=5,
-            before_start=lambda: _stop_leftovers(self._is_our_mapper),
+            before_start=self._clear_mappers,
         )
         node = Program(
             name="broker",
@@ -122,7 +122,7 @@ class PrivateBroker:
             folder=self._folder,
             # Takes six seconds: stopping, the management agent waits five for an application controller that waits for it.
             stop_seconds=30,
-            before_start=self._clear_leftovers,
+            before_start=self._clear_nodes,
         )
         return mapper, node
 
@@ -270,16 +270,21 @@ class PrivateBroker:
             "permissions": [{"user": ACCOUNT, "vhost": vhost, **everything} for vhost in vhosts],
         }
 
-    def _clear_leftovers(self) -> None:
-        _stop_leftovers(self._is_our_node)
+    def clear_leftovers(self) -> None:
+        """Ends a node and a port mapper that a killed supervisor left in our folder."""
+        self._clear_nodes()
+        self._clear_mappers()
+
+    def _clear_mappers(self) -> None:
+        end_leftovers(lambda process: self._works_here(process, "epmd"))
+
+    def _clear_nodes(self) -> None:
+        end_leftovers(lambda process: self._works_here(process, "beam.smp"))
         with contextlib.suppress(FileNotFoundError):
             (self._folder / "node.pid").unlink()
 
-    def _is_our_node(self, process: psutil.Process) -> bool:
-        return process.name() == "beam.smp" and process.cwd() == str(self._folder)
-
-    def _is_our_mapper(self, process: psutil.Process) -> bool:
-        return process.name() == "epmd" and process.cwd() == str(self._folder)
+    def _works_here(self, process: psutil.Process, name: str) -> bool:
+        return process.name() == name and process.cwd() == str(self._folder)
 
 
 # Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown one there stops the node.
@@ -287,21 +292,6 @@ _ADVANCED: Final = """[
   {rabbitmq_mqtt, [{subscription_ttl, 86400000}, {max_session_expiry_interval_seconds, 86400}]}
 ].
 """
-
-
-def _stop_leftovers(ours: Callable[[psutil.Process], bool]) -> None:
-    """Ends processes that a killed supervisor left behind: asked first, then killed."""
-    leftovers = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if ours(process):
-                process.terminate()
-                leftovers.append(process)
-    _, alive = psutil.wait_procs(leftovers, timeout=20)
-    for process in alive:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(alive, timeout=5)
 
 
 def _reachable(host: str) -> str:

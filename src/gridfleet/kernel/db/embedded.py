@@ -23,7 +23,7 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
-from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
 
 __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError"]
 
@@ -114,7 +114,7 @@ class EmbeddedPostgres:
             # Fast shutdown: ends open sessions and leaves nothing to recover.
             stop_signal=signal.SIGINT,
             stop_seconds=30,
-            before_start=self._clear_leftovers,
+            before_start=self.clear_leftovers,
         )
 
     def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 300) -> None:
@@ -216,30 +216,14 @@ class EmbeddedPostgres:
             raise EmbeddedPostgresError(f"{folder} must be a folder of mode 0700 owned by user id {owner}: remove it")
         return folder
 
-    def _clear_leftovers(self) -> None:
+    def clear_leftovers(self) -> None:
         """Ends servers that a killed supervisor left in our data folder, and drops a lock file that names a stranger."""
-        leftovers = [process for process in psutil.process_iter() if _works_in(process, self.data)]
-        if leftovers:
-            for process in leftovers:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.send_signal(signal.SIGINT)
-            _, alive = psutil.wait_procs(leftovers, timeout=20)
-            for process in alive:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            psutil.wait_procs(alive, timeout=5)
+        end_leftovers(lambda process: process.name() == "postgres" and process.cwd() == str(self.data), signal.SIGINT)
         lock = self.data / "postmaster.pid"
         with contextlib.suppress(FileNotFoundError, ValueError, IndexError, psutil.Error):
             # PostgreSQL sees for itself that a dead process holds no lock, but not that its number went to another program.
             if psutil.Process(int(lock.read_text().splitlines()[0])).name() != "postgres":
                 lock.unlink()
-
-
-def _works_in(process: psutil.Process, folder: Path) -> bool:
-    try:
-        return process.name() == "postgres" and process.cwd() == str(folder)
-    except psutil.Error:
-        return False
 
 
 def _let_others_pass(path: Path) -> None:

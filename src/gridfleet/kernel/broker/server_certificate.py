@@ -1,0 +1,43 @@
+"""The TLS files of the private broker node, kept fresh below `home/ca`."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.local_secrets import ensure_private_folder, write_private
+
+__all__ = ["write_server_certificate"]
+
+_RENEW_BEFORE = timedelta(days=30)
+
+
+def write_server_certificate(folder: Path, authority: Authority, hosts: list[str]) -> None:
+    """Writes `ca.pem`, `server.pem` and `server.key`; a server certificate that still fits stays.
+
+    It does not fit when it was issued by another authority, names other hosts, or ends within 30 days.
+    """
+    ensure_private_folder(folder)
+    names = list(dict.fromkeys(hosts))
+    fits = _fits(folder, authority, names)
+    write_private(folder / "ca.pem", authority.certificate_pem)
+    if not fits:
+        issued = authority.issue_server(names)
+        write_private(folder / "server.key", issued.key_pem)
+        write_private(folder / "server.pem", issued.certificate_pem)
+        write_private(folder / "server.hosts", "\n".join(names))
+
+
+def _fits(folder: Path, authority: Authority, names: list[str]) -> bool:
+    paths = [folder / name for name in ("server.hosts", "server.pem", "server.key", "ca.pem")]
+    if not all(path.exists() for path in paths):
+        return False
+    hosts, certificate, _, issuer = paths
+    expires_at = x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+    return (
+        hosts.read_text().splitlines() == names
+        and issuer.read_text() == authority.certificate_pem
+        and expires_at > utc_now() + _RENEW_BEFORE
+    )

@@ -1,0 +1,151 @@
+"""The private node: what it asks, whom it lets in, and that it comes back after kill -9."""
+
+import asyncio
+import os
+import signal
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import aiomqtt
+import aiormq
+import psutil
+import pytest
+
+from free_ports import settings_at
+from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.broker.server_certificate import write_server_certificate
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets
+from gridfleet.kernel.settings import Settings
+
+PLANT = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
+
+
+class Answers(ThreadingHTTPServer):
+    """A stand-in for the internal listener: keeps what it is asked, answers by user name."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Question)
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+
+class _Question(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"])).decode()
+        fields = {name: values[0] for name, values in parse_qs(body, keep_blank_values=True).items()}
+        assert isinstance(self.server, Answers)
+        question = self.path.rsplit("/", 1)[-1]
+        self.server.asked.append((question, fields))
+        known = PLANT in fields["username"] and fields.get("password", "right") == "right"
+        answer = b"allow" if known else b"deny"
+        self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(answer), answer))
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, PrivateBroker, Answers, Authority]]:
+    """A running node whose questions a stand-in answers."""
+    home = tmp_path_factory.mktemp("node")
+    settings = settings_at(home)
+    ensure_local_secrets(home)
+    authority = Authority.create()
+    write_server_certificate(home / "ca", authority, ["localhost", "127.0.0.1"])
+    answers = Answers(settings.internal_port)
+    threading.Thread(target=answers.serve_forever, daemon=True).start()
+    broker = PrivateBroker(settings)
+    try:
+        broker.start()
+        yield settings, broker, answers, authority
+    finally:
+        broker.stop()
+        answers.shutdown()
+        answers.server_close()
+
+
+Node = tuple[Settings, PrivateBroker, Answers, Authority]
+
+
+async def test_a_password_login_is_asked_by_post_and_refused_when_denied(node: Node) -> None:
+    settings, _, answers, _ = node
+    answers.asked.clear()
+    async with aiomqtt.Client("127.0.0.1", settings.mqtt_port, identifier=PLANT, username=PLANT, password="right") as client:
+        await client.publish(f"v1/plants/{PLANT}/telemetry", b"{}", qos=1)
+    questions = [question for question, _ in answers.asked]
+    assert list(dict.fromkeys(questions))[:2] == ["user", "vhost"]
+    assert set(questions) == {"user", "vhost", "resource", "topic"}
+    assert answers.asked[0][1] == {"username": PLANT, "password": "right", "vhost": "plants", "client_id": PLANT}
+    with pytest.raises(aiomqtt.MqttError):
+        async with aiomqtt.Client("127.0.0.1", settings.mqtt_port, identifier=PLANT, username=PLANT, password="wrong"):
+            pass
+    with pytest.raises(aiomqtt.MqttError):
+        async with aiomqtt.Client("127.0.0.1", settings.mqtt_port, identifier=PLANT):
+            pass
+
+
+async def test_a_certificate_login_brings_the_subject_and_no_password(node: Node, tmp_path: Path) -> None:
+    settings, _, answers, authority = node
+    issued = authority.issue_client(PLANT)
+    (tmp_path / "client.pem").write_text(issued.certificate_pem + issued.key_pem)
+    context = ssl.create_default_context(cadata=authority.certificate_pem)
+    context.load_cert_chain(tmp_path / "client.pem")
+    answers.asked.clear()
+    async with aiomqtt.Client("localhost", settings.mqtts_port, identifier=PLANT, tls_context=context) as client:
+        await client.publish(f"v1/plants/{PLANT}/telemetry", b"{}", qos=1)
+    asked = answers.asked[0][1]
+    assert asked["username"] == f"SERIALNUMBER={issued.serial_number},CN={PLANT}"
+    assert "password" not in asked
+
+
+async def test_a_certificate_of_another_authority_is_refused(node: Node, tmp_path: Path) -> None:
+    settings, _, _, authority = node
+    issued = Authority.create().issue_client(PLANT)
+    (tmp_path / "client.pem").write_text(issued.certificate_pem + issued.key_pem)
+    context = ssl.create_default_context(cadata=authority.certificate_pem)
+    context.load_cert_chain(tmp_path / "client.pem")
+    with pytest.raises((aiomqtt.MqttError, ssl.SSLError)):
+        async with aiomqtt.Client("localhost", settings.mqtts_port, identifier=PLANT, tls_context=context, timeout=5):
+            pass
+
+
+async def test_only_the_service_account_is_known(node: Node) -> None:
+    settings, broker, _, _ = node
+    connection = await aiormq.connect(f"{broker.url}/plants")
+    await connection.close()
+    with pytest.raises(aiormq.exceptions.AMQPError):
+        await aiormq.connect(f"amqp://guest:guest@127.0.0.1:{settings.amqp_port}/plants")
+    with pytest.raises(aiormq.exceptions.AMQPError):
+        await aiormq.connect(f"amqp://_gridfleet:wrong@127.0.0.1:{settings.amqp_port}/plants")
+
+
+async def test_nothing_listens_beyond_loopback(node: Node) -> None:
+    settings, _, _, _ = node
+    folder = str(settings.home.resolve() / "broker")
+    ours = [p for p in psutil.process_iter() if p.name() in ("beam.smp", "epmd") and p.cwd() == folder]
+    assert {p.name() for p in ours} == {"beam.smp", "epmd"}
+    listening = {c.laddr.ip for p in ours for c in p.net_connections(kind="tcp") if c.status == psutil.CONN_LISTEN}
+    assert listening <= {"127.0.0.1", "::1"}
+
+
+async def test_a_killed_node_comes_back_with_its_durable_messages(node: Node) -> None:
+    _, broker, _, _ = node
+    connection = await aiormq.connect(f"{broker.url}/plants")
+    channel = await connection.channel()
+    await channel.queue_declare("kept", durable=True)
+    sent = await channel.basic_publish(b"1", routing_key="kept", properties=aiormq.spec.Basic.Properties(delivery_mode=2))
+    assert isinstance(sent, aiormq.spec.Basic.Ack)
+    for program, process in broker._running:
+        if program.name == "broker":
+            os.kill(process.pid, signal.SIGKILL)
+    await asyncio.to_thread(broker.stop)
+    broker.start()
+    connection = await aiormq.connect(f"{broker.url}/plants")
+    channel = await connection.channel()
+    message = await channel.basic_get("kept", no_ack=True)
+    assert message.body == b"1"
+    await connection.close()
