@@ -83,6 +83,11 @@ class SignalMap:
             values += [self._bit(fields.get(word), bit, invert) for word, bit, invert in self._bits]
         return values
 
+    @property
+    def declared_count(self) -> int:
+        """How many fields an entry has that carries everything and nothing else."""
+        return len(self._declared)
+
     def undeclared(self, fields: FieldValues) -> int:
         """How many of the entry's fields no signal declares; they are dropped."""
         return len(fields.keys() - self._declared)

@@ -1,6 +1,6 @@
 """SQL of plants."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -156,3 +156,13 @@ async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:
         " AND last_seen_at < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' RETURNING id"
     )
     return [row[0] for row in await cursor.fetchall()]
+
+
+async def identities(
+    db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
+) -> list[tuple[UUID, UUID, str, UUID | None]]:
+    """(plant, organisation, lifecycle status, template) of those plants that exist."""
+    cursor = await db.execute(
+        "SELECT id, organization_id, lifecycle_status, template_id FROM plant WHERE id = ANY(%s)", (list(plant_ids),)
+    )
+    return await cursor.fetchall()

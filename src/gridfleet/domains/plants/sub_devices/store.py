@@ -1,6 +1,6 @@
 """SQL of sub-devices."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -145,3 +145,13 @@ async def mark_silent(db: Connection, system: SystemScope) -> int:
         " AND d.last_seen_at < now() - greatest(90, 3 * coalesce(d.usual_interval_seconds, 0)) * interval '1 second'"
     )
     return cursor.rowcount
+
+
+async def of_plants(
+    db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
+) -> list[tuple[UUID, UUID, str, UUID | None]]:
+    """(plant, sub-device, external id, template) of every sub-device of the plants."""
+    cursor = await db.execute(
+        "SELECT plant_id, id, external_id, template_id FROM sub_device WHERE plant_id = ANY(%s)", (list(plant_ids),)
+    )
+    return await cursor.fetchall()

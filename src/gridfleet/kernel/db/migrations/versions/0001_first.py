@@ -226,13 +226,15 @@ CREATE TABLE telemetry_frame (
     PRIMARY KEY (source_id, time, layout_id)
 ) PARTITION BY RANGE (time);
 
--- The newest value of every metric. `times` is null while all values are of `time`, the usual case; then an update
--- stays a plain overwrite. Its rows also tell which layouts a source has ever used.
+-- The newest value of every metric. `times` is null while all values are of `time`; `absent` lists the places without
+-- a value. Both exist so that the usual update, a newer row with the same places filled, is a plain overwrite. The rows
+-- also tell which layouts a source has ever used.
 CREATE TABLE telemetry_latest (
     source_id integer NOT NULL REFERENCES telemetry_source ON DELETE CASCADE,
     layout_id integer NOT NULL REFERENCES telemetry_layout,
     time timestamptz NOT NULL,
     vals float8[] NOT NULL,
+    absent text NOT NULL DEFAULT '',
     times timestamptz[],
     PRIMARY KEY (source_id, layout_id)
 ) WITH (fillfactor = 50);
@@ -240,6 +242,40 @@ CREATE TABLE telemetry_latest (
 CREATE FUNCTION telemetry_merge(older float8[], newer float8[]) RETURNS float8[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (SELECT array_agg(coalesce(n, o) ORDER BY i) FROM unnest(newer, older) WITH ORDINALITY AS pair (n, o, i));
+
+-- Value by value: the newer time wins, a missing value never does.
+CREATE FUNCTION telemetry_advance(
+    old_time timestamptz, old_vals float8[], old_times timestamptz[],
+    new_time timestamptz, new_vals float8[], new_times timestamptz[],
+    OUT vals float8[], OUT absent text, OUT times timestamptz[]
+) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT array_agg(value ORDER BY i),
+        coalesce(string_agg(CASE WHEN value IS NULL THEN (i - 1)::text END, ',' ORDER BY i), ''),
+        array_agg(at ORDER BY i)
+    FROM (
+        SELECT i,
+            CASE WHEN newer THEN new_value ELSE old_value END AS value,
+            CASE WHEN newer THEN new_at ELSE old_at END AS at
+        FROM (
+            SELECT i, old_value, new_value, coalesce(old_element_time, old_time) AS old_at,
+                coalesce(new_element_time, new_time) AS new_at,
+                new_value IS NOT NULL AND (old_value IS NULL
+                    OR coalesce(new_element_time, new_time) >= coalesce(old_element_time, old_time)) AS newer
+            FROM unnest(old_vals, new_vals, old_times, new_times)
+                WITH ORDINALITY AS pair (old_value, new_value, old_element_time, new_element_time, i)
+        ) AS compared
+    ) AS chosen;
+END;
+"""
+
+INGEST = """
+-- Until when a shard's queue is known to have been empty: what waits in it now arrived later. A message's age is judged
+-- by this and not by the moment it is read, or an outage of ours would make good messages look too old.
+CREATE TABLE ingest_shard (
+    shard integer PRIMARY KEY,
+    drained_at timestamptz NOT NULL
+);
 """
 
 # A process that caches credentials, templates or layouts hears here that they changed.
@@ -266,7 +302,7 @@ CREATE TRIGGER plant_secret_changed
     AFTER INSERT OR UPDATE OF hmac_secret, previous_hmac_secret, previous_valid_until OR DELETE ON plant_secret
     FOR EACH ROW EXECUTE FUNCTION notify_plant_part_changed();
 CREATE TRIGGER sub_device_changed
-    AFTER INSERT OR UPDATE OF organization_id, external_id, template_id, status OR DELETE ON sub_device
+    AFTER INSERT OR UPDATE OF organization_id, external_id, template_id OR DELETE ON sub_device
     FOR EACH ROW EXECUTE FUNCTION notify_plant_part_changed();
 CREATE TRIGGER template_changed
     AFTER UPDATE OF signals ON device_template
@@ -276,7 +312,7 @@ CREATE TRIGGER template_changed
 
 def upgrade() -> None:
     """Creates everything."""
-    for part in (ACCOUNTS, REGISTRY, TELEMETRY, NOTIFICATIONS):
+    for part in (ACCOUNTS, REGISTRY, TELEMETRY, INGEST, NOTIFICATIONS):
         op.execute(part)
 
 

@@ -1,0 +1,52 @@
+"""What comes in, what is refused, and what one transaction writes."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from gridfleet.domains.plants.installation.models import RefusedMessage
+from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
+from gridfleet.domains.telemetry.frames.models import FrameBatch
+from gridfleet.protocol.envelope import RefusalReason
+
+__all__ = ["Batch", "Delivery", "Refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message as the broker hands it over.
+
+    `arrived_after` (epoch milliseconds) is a moment before which it cannot have reached the broker.
+    """
+
+    routing_key: str
+    body: bytes
+    arrived_after: int
+
+
+class Refusal(Exception):
+    """A message, or one snapshot of it, is refused with a reason that an installer can read."""
+
+    def __init__(self, reason: RefusalReason, detail: str, message_id: str | None = None) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+        self.message_id = message_id
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything one transaction writes, and what is counted once it has committed."""
+
+    frames: FrameBatch = field(default_factory=FrameBatch)
+    refused: list[RefusedMessage] = field(default_factory=list)
+    sightings: dict[tuple[UUID, str], int] = field(default_factory=dict)
+    plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
+    devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)
+    bad_signatures: dict[UUID, int] = field(default_factory=dict)
+    results: dict[str, int] = field(default_factory=dict)
+    undeclared_fields: int = 0
+    oldest_sent_at: int | None = None
+
+    def count(self, result: str) -> None:
+        """Counts one message by what became of it."""
+        self.results[result] = self.results.get(result, 0) + 1

@@ -1,0 +1,279 @@
+"""The way of a plant's message: verify → decode → store.
+
+`prepare` does the first two for a batch of messages and never fails because of one of them; `store` writes the outcome
+in one transaction. Both read top to bottom.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
+from gridfleet.domains.ingest.plant_book import KnownDevice, KnownPlant, PlantBook
+from gridfleet.domains.plants.installation.models import RefusedMessage
+from gridfleet.domains.plants.installation.records import record_refused_messages, record_sightings
+from gridfleet.domains.plants.models import Lifecycle, PlantStatus
+from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
+from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
+from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, write_batch
+from gridfleet.kernel import metrics
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.protocol import envelope as wire
+from gridfleet.protocol import signature
+from gridfleet.protocol.envelope import RefusalReason
+from gridfleet.protocol.topics import Channel, parse_routing_key
+
+__all__ = ["Pipeline", "count_committed"]
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_SYSTEM: Final = SystemScope("ingest stores what verified plants reported")
+MAX_AGE: Final = timedelta(days=400)
+MAX_AHEAD: Final = timedelta(minutes=5)
+PRESENCE_EVERY: Final = timedelta(seconds=10)
+"""How far `lastSeenAt` may lag: one write per device and interval instead of one per message."""
+MAX_EXTERNAL_ID: Final = 64
+
+_envelope = msgspec.json.Decoder(wire.Envelope)
+_snapshot = msgspec.json.Decoder(wire.Snapshot)
+_snapshots = msgspec.json.Decoder(list[msgspec.Raw])
+_status = msgspec.json.Decoder(wire.StatusMessage)
+_ack = msgspec.json.Decoder(wire.CommandAck)
+
+
+class Pipeline:
+    """One ingest process's way from bytes to rows. Its plant book is dropped entry by entry as plants change."""
+
+    def __init__(self, database: Database, keyring: Keyring, *, window_seconds: int) -> None:
+        self.book = PlantBook(database, keyring)
+        self.partitions = Partitions(database)
+        self._window = window_seconds * 1000
+
+    async def prepare(self, deliveries: Sequence[Delivery]) -> Batch:
+        """Verifies and decodes; refuses what is bad with its reason and goes on with the next."""
+        batch = Batch()
+        now = utc_now()
+        topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
+        await self.book.load(topic.plant_id for topic in topics if topic)
+        for delivery, topic in zip(deliveries, topics, strict=True):
+            plant = self.book.get(topic.plant_id) if topic else None
+            if plant is None or topic is None:
+                batch.count("unknown_plant")
+            elif plant.lifecycle_status is Lifecycle.SUSPENDED:
+                batch.count("suspended")
+            else:
+                try:
+                    await self._take(batch, plant, topic.channel, delivery, now)
+                    batch.count("accepted")
+                except Refusal as refusal:
+                    _refuse(batch, plant, delivery, now, refusal)
+                except Exception:
+                    # A bug of ours must not stop the plants behind this message; it is kept with its reason and logged.
+                    log.exception("message could not be read", plant_id=topic.plant_id, channel=topic.channel)
+                    _refuse(batch, plant, delivery, now, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
+        await self.partitions.ensure(days_of(batch.frames))
+        return batch
+
+    async def store(self, db: Connection, batch: Batch) -> None:
+        """Writes a prepared batch; the caller's transaction commits it, and only then the messages are acknowledged."""
+        await write_batch(db, batch.frames)
+        if batch.plants_seen or batch.devices_seen:
+            await record_presence(db, _SYSTEM, list(batch.plants_seen.values()), list(batch.devices_seen.values()))
+        if batch.refused:
+            await record_refused_messages(db, _SYSTEM, batch.refused)
+        if batch.sightings:
+            now = utc_now()
+            await record_sightings(db, _SYSTEM, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
+        for plant_id, count in batch.bad_signatures.items():
+            await record_bad_signatures(db, _SYSTEM, plant_id, count)
+
+    async def _take(self, batch: Batch, plant: KnownPlant, channel: Channel, delivery: Delivery, now: datetime) -> None:
+        if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
+            raise Refusal(RefusalReason.TOO_LARGE, f"{len(delivery.body)} bytes; at most {wire.MAX_MESSAGE_BYTES}")
+        if channel is Channel.STATUS:
+            _take_status(batch, plant, delivery, now)
+            return
+        message = self._verify(batch, plant, delivery, now)
+        if channel is Channel.TELEMETRY:
+            await self._take_telemetry(batch, plant, delivery, message, now)
+        else:
+            _parse(_ack, message.payload, "payload", message.id)
+        _see_plant(batch, plant, PlantStatus.ONLINE, now)
+
+    def _verify(self, batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
+        """The envelope, if the plant itself signed it lately."""
+        if plant.lifecycle_status is not Lifecycle.ACTIVE or not plant.keys:
+            raise Refusal(RefusalReason.NOT_PROVISIONED, f"the plant is {plant.lifecycle_status}")
+        message = _parse(_envelope, delivery.body, "message", None)
+        if message.v != 1:
+            raise Refusal(RefusalReason.MALFORMED, "v: must be 1", message.id)
+        if not message.sig:
+            raise Refusal(RefusalReason.SIGNATURE_MISSING, "sig: is missing", message.id)
+        address = delivery.routing_key.replace(".", "/")
+        payload = bytes(message.payload)
+        for key, valid_until in plant.keys:
+            if (valid_until is None or now < valid_until) and signature.verify(
+                key, message.sig, address, message.id, message.sent_at, payload
+            ):
+                break
+        else:
+            batch.bad_signatures[plant.id] = batch.bad_signatures.get(plant.id, 0) + 1
+            raise Refusal(RefusalReason.SIGNATURE_INVALID, "sig: does not match the message and the plant's secret", message.id)
+        now_ms = int(now.timestamp() * 1000)
+        if not delivery.arrived_after - self._window <= message.sent_at <= now_ms + self._window:
+            off = round((message.sent_at - now_ms) / 1000)
+            raise Refusal(
+                RefusalReason.TIMESTAMP_OUT_OF_WINDOW,
+                f"sentAt: is {abs(off)} s {'ahead of' if off > 0 else 'behind'} the service's clock; check the plant's clock",
+                message.id,
+            )
+        if batch.oldest_sent_at is None or message.sent_at < batch.oldest_sent_at:
+            batch.oldest_sent_at = message.sent_at
+        return message
+
+    async def _take_telemetry(
+        self, batch: Batch, plant: KnownPlant, delivery: Delivery, message: wire.Envelope, now: datetime
+    ) -> None:
+        """Every snapshot of the message; each of an array stands alone."""
+        payload = message.payload
+        if bytes(payload)[:1] != b"[":
+            await self._take_snapshot(batch, plant, payload, "payload", message.id, now)
+            return
+        snapshots = _parse(_snapshots, payload, "payload", message.id)
+        if len(snapshots) > wire.MAX_SNAPSHOTS:
+            raise Refusal(RefusalReason.MALFORMED, f"payload: has more than {wire.MAX_SNAPSHOTS} snapshots", message.id)
+        for index, snapshot in enumerate(snapshots):
+            try:
+                await self._take_snapshot(batch, plant, snapshot, f"payload.{index}", message.id, now)
+            except Refusal as refusal:
+                _refuse(batch, plant, delivery, now, refusal)
+
+    async def _take_snapshot(
+        self, batch: Batch, plant: KnownPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime
+    ) -> None:
+        """All of a snapshot or nothing: entries are read first and added together."""
+        snapshot = _parse(_snapshot, raw, path, message_id)
+        if len(snapshot.devices) > wire.MAX_DEVICES:
+            raise Refusal(RefusalReason.TOO_MANY_DEVICES, f"{path}.devices: more than {wire.MAX_DEVICES}", message_id)
+        time = _measurement_time(snapshot.time, f"{path}.time", message_id, now)
+        entries: list[tuple[KnownDevice, int, dict[str, int | float | bool | None]]] = []
+        if snapshot.fields:
+            _check_fields(snapshot.fields, f"{path}.fields", message_id)
+            entries.append((plant.itself, time, snapshot.fields))
+        for index, entry in enumerate(snapshot.devices):
+            device = plant.devices.get(entry.id)
+            if device is None:
+                _sight(batch, plant, entry.id, f"{path}.devices.{index}.id", message_id)
+                continue
+            _check_fields(entry.fields, f"{path}.devices.{index}.fields", message_id)
+            own_time = time
+            if entry.time is not None:
+                own_time = _measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
+            entries.append((device, own_time, entry.fields))
+            _see_device(batch, device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE), now)
+        for device, own_time, fields in entries:
+            if device.reader.lacks(fields):
+                await self.book.make_room(device, fields)
+            frames, dropped = device.reader.read(fields)
+            batch.undeclared_fields += dropped
+            for layout_id, values in frames:
+                batch.frames.add(device.source_id, layout_id, own_time, values)
+
+
+def count_committed(batch: Batch) -> None:
+    """Counts a batch in the metrics, once its transaction has committed."""
+    for result, count in batch.results.items():
+        metrics.INGEST_MESSAGES.labels(result).inc(count)
+    metrics.INGEST_POINTS.inc(sum(map(len, batch.frames.frames.values())))
+    metrics.INGEST_UNDECLARED_FIELDS.inc(batch.undeclared_fields)
+    if batch.oldest_sent_at is not None:
+        metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
+
+
+def _parse(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str, message_id: str | None) -> T:
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise Refusal(RefusalReason.MALFORMED, f"{path}: {error}", message_id) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal(RefusalReason.MALFORMED, f"{path}: is not JSON: {error}", message_id) from None
+
+
+def _measurement_time(value: wire.Time, path: str, message_id: str, now: datetime) -> int:
+    try:
+        moment = wire.parse_time(value)
+    except ValueError as error:
+        raise Refusal(RefusalReason.MALFORMED, f"{path}: {error}", message_id) from None
+    if not now - MAX_AGE <= moment <= now + MAX_AHEAD:
+        raise Refusal(
+            RefusalReason.TIME_OUT_OF_RANGE,
+            f"{path}: {wire.format_time(moment)} is not between 400 days ago and 5 minutes ahead",
+            message_id,
+        )
+    return microseconds(moment)
+
+
+def _check_fields(fields: dict[str, int | float | bool | None], path: str, message_id: str) -> None:
+    if len(fields) > wire.MAX_FIELDS:
+        raise Refusal(RefusalReason.TOO_MANY_FIELDS, f"{path}: more than {wire.MAX_FIELDS}", message_id)
+
+
+def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> None:
+    message = _parse(_status, delivery.body, "message", None)
+    _see_plant(batch, plant, PlantStatus(message.status), now)
+
+
+def _see_plant(batch: Batch, plant: KnownPlant, status: PlantStatus, now: datetime) -> None:
+    seen = plant.seen
+    seen.hear(now)
+    if status is not plant.status or now - seen.written_at >= PRESENCE_EVERY:
+        plant.status = status
+        seen.written_at = now
+        batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, seen.interval_seconds)
+
+
+def _see_device(batch: Batch, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:
+    seen = device.seen
+    seen.hear(now)
+    if status is not device.status or now - seen.written_at >= PRESENCE_EVERY:
+        device.status = status
+        seen.written_at = now
+        batch.devices_seen[device.id] = DeviceSeen(device.id, now, status, seen.interval_seconds)
+
+
+def _sight(batch: Batch, plant: KnownPlant, external_id: str, path: str, message_id: str) -> None:
+    if len(external_id) > MAX_EXTERNAL_ID or "\0" in external_id:
+        raise Refusal(RefusalReason.MALFORMED, f"{path}: must have at most {MAX_EXTERNAL_ID} characters, no NUL", message_id)
+    key = (plant.id, external_id)
+    batch.sightings[key] = batch.sightings.get(key, 0) + 1
+
+
+def _refuse(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime, refusal: Refusal) -> None:
+    batch.count(refusal.reason.lower())
+    batch.refused.append(
+        RefusedMessage(
+            new_id(),
+            plant.id,
+            now,
+            delivery.routing_key.replace(".", "/"),
+            refusal.reason,
+            _storable(refusal.detail)[:500],
+            refusal.message_id and _storable(refusal.message_id),
+            len(delivery.body),
+        )
+    )
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL's text knows neither NUL nor lone surrogates."""
+    return text.replace("\0", "�").encode("utf-8", "replace").decode()

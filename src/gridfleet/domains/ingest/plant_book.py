@@ -1,0 +1,159 @@
+"""The plants this process has met, ready for use: keys, readers, sources. Database notifications strike entries out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.device_templates.catalogue import templates_by_id
+from gridfleet.domains.device_templates.decoder import SignalMap
+from gridfleet.domains.device_templates.models import DeviceTemplate, Signal
+from gridfleet.domains.ingest.readers import OwnNamesReader, Reader, TemplateReader
+from gridfleet.domains.plants.connected import ConnectedPlant, load_connected_plants
+from gridfleet.domains.plants.models import Lifecycle, PlantStatus
+from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
+from gridfleet.domains.telemetry.frames.writing import Layouts, load_sources
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.security.keyring import Keyring
+
+__all__ = ["KnownDevice", "KnownPlant", "PlantBook", "Sightings"]
+
+_SYSTEM: Final = SystemScope("ingest serves every plant the broker let in")
+_SMOOTHING: Final = 0.2
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Sightings:
+    """When something was last heard of, how often it speaks, and what of it the database knows."""
+
+    heard_at: datetime = _NEVER
+    written_at: datetime = _NEVER
+    interval_seconds: float | None = None
+
+    def hear(self, now: datetime) -> None:
+        """Notes a message and smooths the interval between messages."""
+        if self.heard_at is not _NEVER and now > self.heard_at:
+            gap = (now - self.heard_at).total_seconds()
+            usual = self.interval_seconds
+            self.interval_seconds = gap if usual is None else usual + _SMOOTHING * (gap - usual)
+        self.heard_at = now
+
+
+@dataclass(slots=True)
+class KnownDevice:
+    """A source of a plant: one of its sub-devices, or itself."""
+
+    id: UUID
+    source_id: int
+    reader: Reader
+    status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
+    seen: Sightings = field(default_factory=Sightings)
+
+
+@dataclass(slots=True)
+class KnownPlant:
+    """A plant with everything that its messages need. `keys` are those that verify now, the current one first."""
+
+    id: UUID
+    lifecycle_status: Lifecycle
+    keys: tuple[tuple[bytes, datetime | None], ...]
+    itself: KnownDevice
+    devices: dict[str, KnownDevice]
+    status: PlantStatus = PlantStatus.UNKNOWN
+    seen: Sightings = field(default_factory=Sightings)
+
+
+class PlantBook:
+    """Known plants by the id that stands in their topics."""
+
+    def __init__(self, database: Database, keyring: Keyring) -> None:
+        self._database = database
+        self._keyring = keyring
+        self._plants: dict[str, KnownPlant] = {}
+        self._signal_maps: dict[tuple[UUID, int], SignalMap] = {}
+        self.layouts = Layouts()
+
+    def get(self, plant_id: str) -> KnownPlant | None:
+        """The plant, if it exists; `load` must have been asked for it."""
+        return self._plants.get(plant_id)
+
+    async def load(self, plant_ids: Iterable[str]) -> None:
+        """Reads those of the plants that are not in the book yet."""
+        missing = [UUID(plant_id) for plant_id in set(plant_ids) - self._plants.keys() if _is_canonical(plant_id)]
+        if not missing:
+            return
+        async with self._database.transaction() as db:
+            connected = await load_connected_plants(db, _SYSTEM, self._keyring, missing)
+            sources = await load_sources(db, [plant.id for plant in connected])
+            templates = await templates_by_id(
+                db,
+                {plant.template_id for plant in connected if plant.template_id}
+                | {device.template_id for plant in connected for device in plant.devices if device.template_id},
+            )
+            for plant in connected:
+                source_ids = {source.external_id: source.id for source in sources[plant.id]}
+                self._plants[str(plant.id)] = await self._known(db, plant, source_ids, templates)
+
+    async def make_room(self, device: KnownDevice, fields: dict[str, int | float | bool | None]) -> None:
+        """Gives new field names of a device without a template a place. In a transaction of its own: places outlive the
+        batch that asked for them."""
+        async with self._database.transaction() as db:
+            await device.reader.extend(db, self.layouts, fields)
+
+    def forget(self, plant_id: str) -> None:
+        """Strikes one plant out; it is read again when it next speaks."""
+        self._plants.pop(plant_id, None)
+
+    def forget_all(self) -> None:
+        """Strikes everything out."""
+        self._plants.clear()
+        self._signal_maps.clear()
+
+    async def _known(
+        self,
+        db: Connection,
+        plant: ConnectedPlant,
+        source_ids: dict[str | None, int],
+        templates: dict[UUID, DeviceTemplate],
+    ) -> KnownPlant:
+        keys: list[tuple[bytes, datetime | None]] = []
+        if plant.keys is not None:
+            keys.append((plant.keys.current, None))
+            if plant.keys.previous is not None:
+                keys.append((plant.keys.previous, plant.keys.previous_valid_until))
+
+        async def device(device_id: UUID, external_id: str | None, template_id: UUID | None) -> KnownDevice:
+            source_id = source_ids[external_id]
+            template = templates.get(template_id) if template_id else None
+            reader: Reader = (
+                OwnNamesReader(source_id)
+                if template is None
+                else await TemplateReader.of(db, self.layouts, self._signal_map(template))
+            )
+            return KnownDevice(device_id, source_id, reader)
+
+        return KnownPlant(
+            plant.id,
+            plant.lifecycle_status,
+            tuple(keys),
+            await device(plant.id, None, plant.template_id),
+            {d.external_id: await device(d.id, d.external_id, d.template_id) for d in plant.devices},
+        )
+
+    def _signal_map(self, template: DeviceTemplate) -> SignalMap:
+        key = (template.id, template.version)
+        if key not in self._signal_maps:
+            self._signal_maps[key] = SignalMap(msgspec.convert(template.signals, list[Signal]))
+        return self._signal_maps[key]
+
+
+def _is_canonical(plant_id: str) -> bool:
+    try:
+        return str(UUID(plant_id)) == plant_id
+    except ValueError:
+        return False

@@ -1,0 +1,118 @@
+"""From the fields of an entry to the frames of a source: by its template, or by the fields' own names without one."""
+
+import re
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Final
+
+from gridfleet.domains.device_templates.decoder import Metric, SignalMap
+from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, Layout, layouts_of
+from gridfleet.domains.telemetry.frames.writing import Layouts, used_layouts
+from gridfleet.kernel.db import Connection
+from gridfleet.protocol.envelope import MAX_FIELDS
+
+__all__ = ["OwnNamesReader", "Reader", "TemplateReader"]
+
+_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+
+Fields = Mapping[str, int | float | bool | None]
+Frame = tuple[int, Sequence[float | None]]
+"""Layout id and values."""
+
+
+class TemplateReader:
+    """Reads by the signals of a template version."""
+
+    def __init__(self, signals: SignalMap, layout_ids: Sequence[int]) -> None:
+        self._signals = signals
+        self._layout_ids = tuple(layout_ids)
+        self._declared_count = signals.declared_count
+
+    @classmethod
+    async def of(cls, db: Connection, layouts: Layouts, signals: SignalMap) -> "TemplateReader":
+        """The reader, with its layouts made where missing."""
+        return cls(signals, [await layouts.id_of(db, layout) for layout in layouts_of(signals.metrics)])
+
+    def lacks(self, fields: Fields) -> bool:
+        """A template is complete: nothing has to be prepared for any entry."""
+        return False
+
+    async def extend(self, db: Connection, layouts: Layouts, fields: Fields) -> None:
+        """Nothing to do."""
+
+    def read(self, fields: Fields) -> tuple[list[Frame], int]:
+        """The frames of an entry, and how many of its fields were dropped."""
+        values = self._signals.decode(fields)
+        if values is None:
+            return [], len(fields)
+        dropped = 0
+        if len(fields) != self._declared_count or None in values:
+            dropped = self._signals.undeclared(fields)
+        if len(self._layout_ids) == 1:
+            return [(self._layout_ids[0], values)], dropped
+        return [
+            (layout_id, part)
+            for place, layout_id in enumerate(self._layout_ids)
+            if any(v is not None for v in (part := values[place * MAX_LAYOUT_METRICS : (place + 1) * MAX_LAYOUT_METRICS]))
+        ], dropped
+
+
+class OwnNamesReader:
+    """Reads numeric fields under their own names. Names that are new get a further layout; those known keep theirs."""
+
+    def __init__(self, source_id: int) -> None:
+        self._source_id = source_id
+        self._layouts: list[tuple[int, tuple[str, ...]]] = []
+        self._known: frozenset[str] = frozenset()
+        self._loaded = False
+
+    def lacks(self, fields: Fields) -> bool:
+        """Whether `extend` must run before `read`."""
+        if not self._loaded:
+            return True
+        if self._known.issuperset(fields) or len(self._known) >= MAX_FIELDS:
+            return False
+        return not self._known.issuperset(self._wanted(fields))
+
+    async def extend(self, db: Connection, layouts: Layouts, fields: Fields) -> None:
+        """Makes room for the entry's new names, up to `MAX_FIELDS` a source."""
+        if not self._loaded:
+            for layout_id, metrics in reversed(await used_layouts(db, self._source_id)):
+                self._add(layout_id, tuple(metrics))
+            self._loaded = True
+        new = sorted(set(self._wanted(fields)) - self._known)[: max(0, MAX_FIELDS - len(self._known))]
+        for layout in layouts_of([Metric(name, "") for name in new]):
+            self._add(await layouts.id_of(db, layout), tuple(metric.key for metric in layout.metrics))
+
+    def read(self, fields: Fields) -> tuple[list[Frame], int]:
+        """The frames of an entry, and how many of its fields were dropped."""
+        frames: list[Frame] = []
+        stored = 0
+        for layout_id, names in self._layouts:
+            values = [_number(fields.get(name)) for name in names]
+            present = len(values) - values.count(None)
+            if present:
+                frames.append((layout_id, values))
+                stored += present
+        return frames, sum(value is not None for value in fields.values()) - stored
+
+    def _add(self, layout_id: int, names: tuple[str, ...]) -> None:
+        # A device that had a template used layouts that may share names: the newest keeps a name, so it is written once.
+        if self._known.isdisjoint(names):
+            self._layouts.append((layout_id, names))
+            self._known = self._known.union(names)
+
+    @staticmethod
+    def _wanted(fields: Fields) -> list[str]:
+        return [name for name, value in fields.items() if value is not None and _KEY.fullmatch(name)]
+
+
+def _number(value: int | float | bool | None) -> float | None:
+    try:
+        number = None if value is None else float(value)
+    except OverflowError:
+        return None
+    return number if number is not None and isfinite(number) else None
+
+
+Reader = TemplateReader | OwnNamesReader

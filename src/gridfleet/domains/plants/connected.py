@@ -1,0 +1,52 @@
+"""Plants as the ingest sees them: whose they are, whether they may speak, with which keys, about which devices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.plants import store
+from gridfleet.domains.plants.credentials.signing_keys import SigningKeys, load_signing_keys
+from gridfleet.domains.plants.models import Lifecycle
+from gridfleet.domains.plants.sub_devices import store as sub_devices
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.security.keyring import Keyring
+
+__all__ = ["ConnectedDevice", "ConnectedPlant", "load_connected_plants"]
+
+
+class ConnectedDevice(NamedTuple):
+    """A registered sub-device."""
+
+    id: UUID
+    external_id: str
+    template_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedPlant:
+    """One plant; `keys` is None when it was never provisioned."""
+
+    id: UUID
+    organization_id: UUID
+    lifecycle_status: Lifecycle
+    template_id: UUID | None
+    keys: SigningKeys | None
+    devices: tuple[ConnectedDevice, ...]
+
+
+async def load_connected_plants(
+    db: Connection, system: SystemScope, keyring: Keyring, plant_ids: Sequence[UUID]
+) -> list[ConnectedPlant]:
+    """Those of the plants that exist."""
+    keys = await load_signing_keys(db, system, keyring, plant_ids)
+    devices: dict[UUID, list[ConnectedDevice]] = {}
+    for plant_id, device_id, external_id, template_id in await sub_devices.of_plants(db, system, plant_ids):
+        devices.setdefault(plant_id, []).append(ConnectedDevice(device_id, external_id, template_id))
+    return [
+        ConnectedPlant(
+            plant_id, organization_id, Lifecycle(lifecycle), template_id, keys.get(plant_id), tuple(devices.get(plant_id, ()))
+        )
+        for plant_id, organization_id, lifecycle, template_id in await store.identities(db, system, plant_ids)
+    ]

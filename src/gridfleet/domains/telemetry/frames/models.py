@@ -1,0 +1,177 @@
+"""Layouts and frames."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import msgspec
+
+from gridfleet.domains.device_templates.decoder import Metric
+
+__all__ = [
+    "MAX_LAYOUT_METRICS",
+    "FrameBatch",
+    "LatestRow",
+    "Layout",
+    "Source",
+    "Values",
+    "layouts_of",
+    "microseconds",
+    "pack_latest_row",
+    "pack_row",
+    "to_datetime",
+]
+
+MAX_LAYOUT_METRICS: Final = 200
+"""Keeps a row under 2 kB, below which PostgreSQL stores it in line; wider devices take several layouts."""
+
+Values = Sequence[float | None]
+
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds since 2000-01-01 UTC, PostgreSQL's own representation of a timestamp."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def to_datetime(value: int) -> datetime:
+    """The inverse of `microseconds`."""
+    return _EPOCH + value * _MICROSECOND
+
+
+class Source(NamedTuple):
+    """What reports. `external_id` is None for the plant itself."""
+
+    id: int
+    external_id: str | None
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Which metric stands at which place of a frame."""
+
+    metrics: tuple[Metric, ...]
+
+    @property
+    def digest(self) -> bytes:
+        """Identifies the content, so that equal devices share a layout."""
+        content = [(m.key, m.unit, m.counter, m.minimum, m.maximum) for m in self.metrics]
+        return sha256(msgspec.json.encode(content)).digest()
+
+
+def layouts_of(metrics: Sequence[Metric]) -> list[Layout]:
+    """The metrics of a device cut into layouts."""
+    return [Layout(tuple(metrics[start : start + MAX_LAYOUT_METRICS])) for start in range(0, len(metrics), MAX_LAYOUT_METRICS)]
+
+
+@dataclass(slots=True)
+class LatestRow:
+    """The newest values of one source and layout within a batch; `times` is None while all are of `time`."""
+
+    time: int
+    vals: list[float | None]
+    times: list[int] | None
+
+
+class FrameBatch:
+    """Frames of one transaction, one a (source, time, layout): the database may not meet the same row twice in a statement.
+
+    A later frame of the same place wins element by element; a missing value never erases one.
+    """
+
+    def __init__(self) -> None:
+        self.frames: dict[tuple[int, int, int], Values] = {}
+        self.latest: dict[tuple[int, int], LatestRow] = {}
+        self.points = 0
+
+    def add(self, source_id: int, layout_id: int, time: int, vals: Values) -> None:
+        """Adds one frame; `time` in `microseconds`."""
+        key = (source_id, time, layout_id)
+        earlier = self.frames.get(key)
+        self.frames[key] = (
+            vals if earlier is None else [old if new is None else new for new, old in zip(vals, earlier, strict=True)]
+        )
+        place = (source_id, layout_id)
+        row = self.latest.get(place)
+        complete = None not in vals
+        if row is None or (complete and row.times is None and time >= row.time):
+            self.latest[place] = LatestRow(time, list(vals), None)
+        else:
+            _advance(row, time, vals)
+
+
+def _advance(row: LatestRow, time: int, vals: Values) -> None:
+    times = row.times or [row.time] * len(row.vals)
+    for place, value in enumerate(vals):
+        if value is not None and (row.vals[place] is None or time >= times[place]):
+            row.vals[place] = value
+            times[place] = time
+    row.time = max(row.time, time)
+    row.times = None if all(t == row.time for t in times) else times
+
+
+class _RowFormat:
+    """Binary COPY rows of (source_id, layout_id, time, vals) for a number of values, without NULLs."""
+
+    def __init__(self, count: int) -> None:
+        array_bytes = 20 + 12 * count
+        self._struct = struct.Struct(">hiiiiiqiiiiii" + "id" * count)
+        self._row: list[int | float] = [4, 4, 0, 4, 0, 8, 0, array_bytes, 1, 0, _FLOAT8_OID, count, 1, *([8, 0.0] * count)]
+
+    def pack(self, source_id: int, layout_id: int, time: int, vals: Values) -> bytes:
+        row = self._row
+        row[2] = source_id
+        row[4] = layout_id
+        row[6] = time
+        row[14::2] = vals  # type: ignore[assignment]
+        return self._struct.pack(*row)
+
+
+_FLOAT8_OID: Final = 701
+_formats: dict[int, _RowFormat] = {}
+
+
+def pack_row(source_id: int, layout_id: int, time: int, vals: Values) -> bytes:
+    """One row for binary COPY."""
+    count = len(vals)
+    row_format = _formats.get(count)
+    if row_format is None:
+        row_format = _formats[count] = _RowFormat(count)
+    try:
+        return row_format.pack(source_id, layout_id, time, vals)
+    except struct.error:
+        return _pack_sparse(source_id, layout_id, time, vals)
+
+
+def _pack_sparse(source_id: int, layout_id: int, time: int, vals: Values) -> bytes:
+    elements = b"".join(_NULL if value is None else _element(8, value) for value in vals)
+    return (
+        struct.pack(
+            ">hiiiiiqiiiiii",
+            *(4, 4, source_id, 4, layout_id, 8, time, 20 + len(elements), 1, 1, _FLOAT8_OID, len(vals), 1),
+        )
+        + elements
+    )
+
+
+def pack_latest_row(source_id: int, layout_id: int, row: LatestRow) -> bytes:
+    """One row for binary COPY of (source_id, layout_id, time, vals, absent, times)."""
+    absent = ",".join(str(place) for place, value in enumerate(row.vals) if value is None).encode()
+    if row.times is None:
+        times = _NULL
+    else:
+        count = len(row.times)
+        elements = b"".join(_timestamp(8, time) for time in row.times)
+        times = struct.pack(">iiiiii", 20 + 12 * count, 1, 0, _TIMESTAMPTZ_OID, count, 1) + elements
+    frame = pack_row(source_id, layout_id, row.time, row.vals)
+    return b"\0\6" + frame[2:] + struct.pack(">i", len(absent)) + absent + times
+
+
+_TIMESTAMPTZ_OID: Final = 1184
+_timestamp: Final = struct.Struct(">iq").pack
+_NULL: Final = struct.pack(">i", -1)
+_element: Final = struct.Struct(">id").pack

@@ -1,0 +1,154 @@
+"""SQL that writes telemetry. Everything here is the service's own doing: scopes are decided before a frame exists."""
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+from uuid import UUID
+
+from psycopg import sql
+
+from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, Source, pack_latest_row, pack_row
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+_COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_TRAILER = b"\xff\xff"
+_ROWS_PER_CHUNK = 2_000
+
+
+async def ensure_sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> None:
+    """Gives plants and their sub-devices a source each."""
+    await db.execute(
+        "INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id)"
+        " SELECT p.organization_id, p.id, NULL, NULL FROM plant p WHERE p.id = ANY(%(ids)s)"
+        " AND NOT EXISTS (SELECT FROM telemetry_source s WHERE s.plant_id = p.id AND s.external_id IS NULL)"
+        " UNION ALL SELECT d.organization_id, d.plant_id, d.id, d.external_id FROM sub_device d WHERE d.plant_id = ANY(%(ids)s)"
+        " AND NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id)"
+        " ON CONFLICT DO NOTHING",
+        {"ids": list(plant_ids)},
+    )
+
+
+async def sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
+    """The plants' own sources and those of their present sub-devices."""
+    cursor = await db.execute(
+        "SELECT plant_id, id, external_id FROM telemetry_source"
+        " WHERE plant_id = ANY(%s) AND (external_id IS NULL OR sub_device_id IS NOT NULL)",
+        (list(plant_ids),),
+    )
+    found: dict[UUID, list[Source]] = {}
+    for plant_id, source_id, external_id in await cursor.fetchall():
+        found.setdefault(plant_id, []).append(Source(source_id, external_id))
+    return found
+
+
+async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> list[tuple[int, list[str]]]:
+    """Every layout a source has used, with its metrics, oldest first."""
+    cursor = await db.execute(
+        "SELECT l.id, l.metrics FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id"
+        " WHERE t.source_id = %s ORDER BY l.id",
+        (source_id,),
+    )
+    return [(row[0], row[1]) for row in await cursor.fetchall()]
+
+
+async def ensure_layout(db: Connection, system: SystemScope, layout: Layout) -> int:
+    """The id of the layout with this content, made when there is none."""
+    metrics = layout.metrics
+    cursor = await db.execute(
+        "WITH made AS (INSERT INTO telemetry_layout (digest, metrics, units, counters, minimums, maximums)"
+        " VALUES (%(digest)s, %(metrics)s, %(units)s, %(counters)s, %(minimums)s, %(maximums)s)"
+        " ON CONFLICT ON CONSTRAINT telemetry_layout_digest_key DO NOTHING RETURNING id)"
+        " SELECT id FROM made UNION ALL SELECT id FROM telemetry_layout WHERE digest = %(digest)s LIMIT 1",
+        {
+            "digest": layout.digest,
+            "metrics": [metric.key for metric in metrics],
+            "units": [metric.unit for metric in metrics],
+            "counters": [metric.counter for metric in metrics],
+            "minimums": [metric.minimum for metric in metrics],
+            "maximums": [metric.maximum for metric in metrics],
+        },
+    )
+    row = await cursor.fetchone()
+    if row is None:  # another process committed it after this statement's snapshot was taken
+        return await ensure_layout(db, system, layout)
+    return int(row[0])
+
+
+async def partition_days(db: Connection, system: SystemScope) -> set[date]:
+    """The days that have a partition."""
+    cursor = await db.execute(
+        "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = 'telemetry_frame'::regclass"
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def create_partition(db: Connection, system: SystemScope, day: date) -> None:
+    """The partition of one UTC day. Attaching takes a lighter lock than creating in place: writers of other days go on."""
+    name = sql.Identifier(f"telemetry_frame_{day:%Y%m%d}")
+    start, end = sql.Literal(f"{day}T00:00:00Z"), sql.Literal(f"{day + timedelta(days=1)}T00:00:00Z")
+    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('telemetry_frame partitions', 0))")
+    cursor = await db.execute("SELECT to_regclass(%s)", (f"telemetry_frame_{day:%Y%m%d}",))
+    row = await cursor.fetchone()
+    if row is not None and row[0] is not None:
+        return
+    await db.execute(sql.SQL("CREATE TABLE {} (LIKE telemetry_frame INCLUDING ALL)").format(name))
+    await db.execute(
+        sql.SQL("ALTER TABLE telemetry_frame ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(name, start, end)
+    )
+
+
+async def write_frames(db: Connection, system: SystemScope, batch: FrameBatch) -> None:
+    """Merges the batch's frames into the table; what is there already and not in the new frame stays."""
+    await db.execute(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS frame_stage (source_id integer, layout_id integer, time timestamptz, vals float8[])"
+        " ON COMMIT DELETE ROWS"
+    )
+    rows = [pack_row(source, layout, time, vals) for (source, time, layout), vals in sorted(batch.frames.items(), key=_place)]
+    cursor = db.cursor()
+    async with cursor.copy("COPY frame_stage FROM STDIN (FORMAT binary)") as copy:
+        await copy.write(_COPY_HEADER)
+        for start in range(0, len(rows), _ROWS_PER_CHUNK):
+            await copy.write(b"".join(rows[start : start + _ROWS_PER_CHUNK]))
+        await copy.write(_COPY_TRAILER)
+    await db.execute(
+        "INSERT INTO telemetry_frame AS f SELECT * FROM frame_stage"
+        " ON CONFLICT (source_id, time, layout_id) DO UPDATE SET vals = telemetry_merge(f.vals, excluded.vals)"
+        " WHERE f.vals IS DISTINCT FROM excluded.vals"
+    )
+
+
+def _place(item: tuple[tuple[int, int, int], object]) -> tuple[int, int, int]:
+    return item[0]
+
+
+async def write_latest(db: Connection, system: SystemScope, batch: FrameBatch) -> None:
+    """Moves the newest values forward, never back.
+
+    A row that is newer and misses nothing that the old one has simply replaces it; only the others are merged value by
+    value.
+    """
+    await db.execute(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS latest_stage (source_id integer, layout_id integer, time timestamptz,"
+        " vals float8[], absent text, times timestamptz[]) ON COMMIT DELETE ROWS"
+    )
+    cursor = db.cursor()
+    async with cursor.copy("COPY latest_stage FROM STDIN (FORMAT binary)") as copy:
+        await copy.write(_COPY_HEADER)
+        await copy.write(b"".join(pack_latest_row(*place, row) for place, row in sorted(batch.latest.items())))
+        await copy.write(_COPY_TRAILER)
+    replaced = await db.execute(
+        "INSERT INTO telemetry_latest AS l (source_id, layout_id, time, vals, absent, times) SELECT * FROM latest_stage"
+        " ON CONFLICT (source_id, layout_id) DO UPDATE"
+        " SET time = excluded.time, vals = excluded.vals, absent = excluded.absent, times = excluded.times"
+        " WHERE excluded.time >= l.time AND excluded.times IS NULL AND excluded.absent IN ('', l.absent)"
+    )
+    if replaced.rowcount < len(batch.latest):
+        await db.execute(
+            "UPDATE telemetry_latest l SET (time, vals, absent, times) = ("
+            " SELECT greatest(l.time, s.time), m.vals, m.absent, m.times FROM telemetry_advance("
+            " l.time, l.vals, l.times, s.time, s.vals, s.times) m)"
+            " FROM latest_stage s WHERE l.source_id = s.source_id AND l.layout_id = s.layout_id"
+            " AND (s.time >= l.time OR l.times IS NOT NULL OR l.absent <> '')"
+            " AND (s.times IS NOT NULL OR (s.time, s.vals) IS DISTINCT FROM (l.time, l.vals))"
+        )

@@ -1,0 +1,82 @@
+"""Write a batch of frames in the caller's transaction; make sources, layouts and partitions before it."""
+
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from uuid import UUID
+
+from gridfleet.domains.telemetry.frames import store
+from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, Source, to_datetime
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection, Database
+
+__all__ = ["Layouts", "Partitions", "days_of", "load_sources", "used_layouts", "write_batch"]
+
+_SYSTEM = SystemScope("ingest writes what verified plants reported")
+
+
+class Layouts:
+    """Ids of layouts, remembered by the process: a layout never changes."""
+
+    def __init__(self) -> None:
+        self._ids: dict[Layout, int] = {}
+
+    async def id_of(self, db: Connection, layout: Layout) -> int:
+        """The layout's id; made when there is none."""
+        layout_id = self._ids.get(layout)
+        if layout_id is None:
+            layout_id = self._ids[layout] = await store.ensure_layout(db, _SYSTEM, layout)
+        return layout_id
+
+
+class Partitions:
+    """Daily partitions known to exist. Made in transactions of their own, so that a batch never holds their lock."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._days: set[date] | None = None
+
+    async def ensure(self, days: Iterable[date]) -> None:
+        """Makes the partitions of these UTC days that are missing."""
+        if self._days is None:
+            async with self._database.transaction() as db:
+                self._days = await store.partition_days(db, _SYSTEM)
+        for day in sorted(set(days) - self._days):
+            async with self._database.transaction() as db:
+                await store.create_partition(db, _SYSTEM, day)
+            self._days.add(day)
+
+    async def ensure_ahead(self, count: int) -> None:
+        """Makes today's partition and those of the next `count` days."""
+        today = utc_now().date()
+        await self.ensure(today + timedelta(days=ahead) for ahead in range(count + 1))
+
+    def forget(self) -> None:
+        """Looks again next time: retention may have dropped some."""
+        self._days = None
+
+
+async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
+    """The sources of these plants and their sub-devices, made where missing."""
+    await store.ensure_sources(db, _SYSTEM, plant_ids)
+    return await store.sources(db, _SYSTEM, plant_ids)
+
+
+async def used_layouts(db: Connection, source_id: int) -> list[tuple[int, list[str]]]:
+    """Every (layout id, metrics) the source has used, oldest first."""
+    return await store.used_layouts(db, _SYSTEM, source_id)
+
+
+async def write_batch(db: Connection, batch: FrameBatch) -> None:
+    """Frames and newest values of the batch. The partitions of `days_of(batch)` must exist."""
+    if batch.frames:
+        await store.write_frames(db, _SYSTEM, batch)
+        await store.write_latest(db, _SYSTEM, batch)
+
+
+def days_of(batch: FrameBatch) -> set[date]:
+    """The UTC days the batch's frames fall on."""
+    return {to_datetime(day * _DAY).date() for day in {time // _DAY for _, time, _ in batch.frames}}
+
+
+_DAY = 86_400_000_000

@@ -1,0 +1,29 @@
+"""Every metric of the service, in one place. No tenant labels: their number must not grow with the fleet."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+__all__ = [
+    "BROKER_LOGINS",
+    "INGEST_BATCH_SECONDS",
+    "INGEST_LAG_SECONDS",
+    "INGEST_MESSAGES",
+    "INGEST_POINTS",
+    "INGEST_UNDECLARED_FIELDS",
+    "UNROUTED_MESSAGES",
+]
+
+INGEST_MESSAGES = Counter("gridfleet_ingest_messages_total", "Messages from plants by what became of them.", ["result"])
+INGEST_POINTS = Counter("gridfleet_ingest_points_total", "Values committed.")
+INGEST_UNDECLARED_FIELDS = Counter(
+    "gridfleet_ingest_undeclared_fields_total", "Fields dropped because no signal declares them."
+)
+INGEST_LAG_SECONDS = Gauge("gridfleet_ingest_lag_seconds", "Age of the oldest message of the last batch when it was committed.")
+INGEST_BATCH_SECONDS = Histogram(
+    "gridfleet_ingest_batch_seconds",
+    "Time to store one batch.",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+BROKER_LOGINS = Counter(
+    "gridfleet_broker_logins_total", "Logins at the broker by kind of client and outcome.", ["client", "outcome"]
+)
+UNROUTED_MESSAGES = Gauge("gridfleet_unrouted_messages", "Messages that matched no queue and wait in `unrouted`.")
