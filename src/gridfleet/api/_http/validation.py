@@ -411,7 +411,7 @@ def text_reader(annotation: Any) -> Callable[[list[tuple[str, str]]], Any]:
         raise TypeError(f"a query is a struct, not {annotation}")
     check = _build(info, {})
     converters = {field.encode_name: _text_converter(field.type) for field in info.fields}
-    lists = {field.encode_name for field in info.fields if isinstance(_plain(field.type), inspect.ListType)}
+    lists = {field.encode_name for field in info.fields if _json_kinds(field.type) == (list,)}
 
     def read(pairs: list[tuple[str, str]]) -> Any:
         complaints: list[str] = []
@@ -444,7 +444,7 @@ def _text_converter(info: inspect.Type) -> Callable[[str], Any]:
             return lambda text: float(text) if _NUMBER.match(text) else text
         case inspect.BoolType():
             return lambda text: {"true": True, "false": False}.get(text, text)
-        case inspect.ListType(item_type=item):
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             return _text_converter(item)
         case inspect.EnumType(cls=cls) if all(isinstance(member.value, int) for member in cls):
             return lambda text: int(text) if _INTEGER.match(text) else text

@@ -1,0 +1,287 @@
+"""Every complaint is listed, in words, with its path."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridfleet.api._http import Email, PageQuery
+from gridfleet.api._http.json_in import decode_json
+from gridfleet.api._http.validation import InvalidInput, build_checker, text_reader
+
+
+class Kind(StrEnum):
+    METER = "METER"
+    BATTERY = "BATTERY"
+
+
+class Signal(msgspec.Struct, frozen=True):
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=5)]
+    bit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    field: str | None = None
+
+    def complaints(self) -> Iterator[str]:
+        if (self.bit is None) == (self.field is None):
+            yield "bit: exactly one of bit and field is needed"
+
+
+class Device(msgspec.Struct, frozen=True, rename="camel"):
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=10)]
+    kind: Kind
+    signals: Annotated[list[Signal], msgspec.Meta(max_length=3)] = []
+    template_id: UUID | None = None
+    slug: Annotated[str, msgspec.Meta(pattern=r"^[a-z]+$", extra={"rule": "must be lowercase letters"})] = "a"
+    password: Annotated[str, msgspec.Meta(min_length=2, extra={"trim": False})] = "  "
+    email: Email | None = None
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+    on: bool = True
+    at: datetime | None = None
+    note: str | msgspec.UnsetType = msgspec.UNSET
+    link: str | msgspec.UnsetType | None = msgspec.UNSET
+    metadata: dict[str, Any] = {}
+    limits: dict[str, float] = {}
+    ids: list[UUID] = []
+    scalar: int | float | bool | str | None = None
+
+
+check_device = build_checker(Device)
+
+
+def complaints(**fields: Any) -> list[str]:
+    """What is said about a device that is right but for these fields."""
+    found: list[str] = []
+    check_device({"name": "ok", "kind": "METER", **fields}, "", found)
+    return found
+
+
+def device(**fields: Any) -> Device:
+    found: list[str] = []
+    record = check_device({"name": "ok", "kind": "METER", **fields}, "", found)
+    assert not found
+    assert isinstance(record, Device)
+    return record
+
+
+def test_all_complaints_come_at_once() -> None:
+    found: list[str] = []
+    check_device({"signals": [{"key": "", "bit": -1}, 5], "templateId": "x", "nam": "y"}, "", found)
+    assert found == [
+        "name: is required",
+        "kind: is required",
+        "signals.0.key: must have 1 to 5 characters",
+        "signals.0.bit: must be an integer >= 0",
+        "signals.1: must be an object",
+        "templateId: must be a UUID",
+        "nam: is not a known field (did you mean name?)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("name", "", "must have 1 to 10 characters"),
+        ("name", "   ", "must have 1 to 10 characters"),
+        ("name", "x" * 11, "must have 1 to 10 characters"),
+        ("name", 5, "must be a string"),
+        ("name", None, "must not be null"),
+        ("name", "a\0b", "must not contain control characters"),
+        ("name", "a\nb", "must not contain control characters"),
+        ("name", "a\x85b", "must not contain control characters"),
+        ("name", "a\ud800b", "must not contain control characters"),
+        ("kind", "meter", "must be one of METER, BATTERY"),
+        ("kind", ["METER"], "must be one of METER, BATTERY"),
+        ("kind", None, "must not be null"),
+        ("signals", {}, "must be an array"),
+        ("signals", [{"key": "a", "bit": 1}] * 4, "must have at most 3 items"),
+        ("templateId", "0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6", "must be a UUID"),
+        ("templateId", "{0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d}", "must be a UUID"),
+        ("templateId", 5, "must be a UUID"),
+        ("slug", "a-B", "must be lowercase letters"),
+        ("password", " ", "must have at least 2 characters"),
+        ("email", "ada@localhost", "must be an e-mail address"),
+        ("email", "ada lovelace@example.com", "must be an e-mail address"),
+        ("email", "a" * 65 + "@example.com", "must be an e-mail address"),
+        ("share", 1.01, "must be a number from 0 to 1"),
+        ("share", True, "must be a number from 0 to 1"),
+        ("share", "0.5", "must be a number from 0 to 1"),
+        ("share", float("inf"), "must be a number that a double can hold"),
+        ("share", 10**400, "must be a number that a double can hold"),
+        ("limit", 0, "must be an integer from 1 to 100"),
+        ("limit", 1.5, "must be an integer from 1 to 100"),
+        ("limit", True, "must be an integer from 1 to 100"),
+        ("limit", "5", "must be an integer from 1 to 100"),
+        ("on", 1, "must be true or false"),
+        ("at", "2026-01-01T00:00:00", "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"),
+        ("at", "2026-02-30T00:00:00Z", "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"),
+        ("at", "2026-01-01", "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"),
+        ("at", 1795168800, "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"),
+        ("note", None, "must not be null"),
+        ("metadata", [], "must be an object"),
+        ("limits", {"a": "b"}, "must be a number"),
+        ("scalar", [], "must be an integer, or a number, or true or false, or a string"),
+    ],
+)
+def test_a_wrong_value_is_named(field: str, value: Any, complaint: str) -> None:
+    path = "limits.a" if field == "limits" else field
+    assert complaints(**{field: value}) == [f"{path}: {complaint}"]
+
+
+def test_values_arrive_typed() -> None:
+    right = device(
+        name="  Äpfel ",
+        templateId="0192F0C1-2c1a-7c3e-9b0a-3d1f5a2b4c6d",
+        signals=[{"key": "a", "bit": 3}],
+        at="2026-01-01t01:00:00.5+01:00",
+        limit=5.0,
+        password="  ",
+        metadata={"a": [1, None, {"b": "line\nline"}]},
+        scalar=2.5,
+    )
+    assert right.name == "Äpfel"
+    assert right.kind is Kind.METER
+    assert right.template_id == UUID("0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d")
+    assert right.signals == [Signal("a", 3)]
+    assert right.at == datetime(2026, 1, 1, 0, 0, 0, 500_000, UTC)
+    assert right.limit == 5
+    assert isinstance(right.limit, int)
+    assert right.password == "  "
+    assert right.metadata == {"a": [1, None, {"b": "line\nline"}]}
+    assert right.scalar == 2.5
+    assert right.note is msgspec.UNSET
+
+
+def test_null_is_kept_apart_from_absence() -> None:
+    assert device(link=None).link is None
+    assert device().link is msgspec.UNSET
+
+
+def test_rules_across_fields_come_with_their_path() -> None:
+    assert complaints(signals=[{"key": "a"}]) == ["signals.0.bit: exactly one of bit and field is needed"]
+
+
+def test_free_form_values_are_limited_in_depth_and_to_what_can_be_stored() -> None:
+    deep: Any = 1
+    for _ in range(40):
+        deep = {"a": deep}
+    assert complaints(metadata=deep)[0].endswith("must not be nested deeper than 32 levels")
+    assert complaints(metadata={"a": "b\0"}) == ["metadata.a: must not contain control characters"]
+    assert complaints(metadata={"a\0": 1}) == ["metadata: must not have control characters in a field name"]
+    assert complaints(metadata={"a": float("nan")}) == ["metadata.a: must be a number that a double can hold"]
+    assert complaints(metadata={"a": 2**60}) == ["metadata.a: must be an integer of at most 9007199254740991 from zero"]
+
+
+def test_the_list_of_complaints_ends_somewhere() -> None:
+    assert len(complaints(**{f"field{n}": n for n in range(5_000)})) == 1_000
+
+
+class Query(PageQuery):
+    plant_id: UUID | None = None
+    start: datetime | None = msgspec.field(default=None, name="from")
+    kind: Kind | None = None
+    only: bool = False
+    share: float | None = None
+    tags: tuple[str, ...] = ()
+
+
+read_query = text_reader(Query)
+
+
+def test_a_query_is_read_from_text() -> None:
+    query = read_query([("page", "2"), ("kind", "METER"), ("only", "true"), ("share", "1e2"), ("tags", "a"), ("tags", "b")])
+    assert (query.page, query.limit, query.kind, query.only, query.share, query.tags) == (
+        2,
+        20,
+        Kind.METER,
+        True,
+        100,
+        ["a", "b"],
+    )
+    assert query.paging.offset == 20
+
+
+@pytest.mark.parametrize(
+    ("pairs", "complaint"),
+    [
+        ([("page", "0")], "page: must be an integer >= 1"),
+        ([("page", "1.0")], "page: must be an integer >= 1"),
+        ([("page", "")], "page: must be an integer >= 1"),
+        ([("page", "٣")], "page: must be an integer >= 1"),
+        ([("limit", "101")], "limit: must be an integer from 1 to 100"),
+        ([("limit", "5"), ("limit", "6")], "limit: must not be given twice"),
+        ([("plantid", "x")], "plantid: is not a known field (did you mean plantId?)"),
+        ([("plantId", "x")], "plantId: must be a UUID"),
+        (
+            [("from", "2026-01-01T00:00:00 01:00")],
+            "from: must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z",
+        ),
+        ([("only", "yes")], "only: must be true or false"),
+        ([("share", "nan")], "share: must be a number"),
+    ],
+)
+def test_a_wrong_query_is_named(pairs: list[tuple[str, str]], complaint: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        read_query(pairs)
+    assert refusal.value.complaints == [complaint]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"  ",
+        b"{",
+        b"[1,]",
+        b'{"a":1,"a":2}',
+        b'{"a":NaN}',
+        b"[Infinity]",
+        b'"\xff"',
+        b"\xef\xbb\xbf{}",
+        b"[" * 200_000,
+        b"9" * 5_000,
+        b'{"a":' * 100_000,
+        "{}".encode("utf-16"),
+    ],
+)
+def test_what_is_not_plain_json_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        decode_json(body)
+    assert refusal.value.complaints[0].startswith("body: must")
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["name", "kind", "signals", "at", "limit", "metadata", "scalar", "ids"]) | st.text(), _json)
+    | _json
+)
+def test_any_json_is_either_typed_or_complained_about(value: Any) -> None:
+    found: list[str] = []
+    record = check_device(value, "", found)
+    assert isinstance(record, Device) != bool(found)
+    if not found:
+        json.dumps(record.metadata).encode()
+    for complaint in found:
+        assert ": " in complaint
+
+
+@given(st.datetimes(timezones=st.just(UTC)).map(lambda t: t.replace(microsecond=0)), st.integers(-14 * 60, 14 * 60))
+def test_any_zone_gives_the_same_moment(moment: datetime, minutes: int) -> None:
+    sign = "-" if minutes < 0 else "+"
+    try:
+        local = moment + timedelta(minutes=minutes)
+    except OverflowError:
+        return
+    text = f"{local:%H:%M:%S}{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+    assert device(at=f"{local.date().isoformat()}T{text}").at == moment
