@@ -1,0 +1,234 @@
+"""What a simulated plant does: sun, clouds, load, batteries, and a grid that closes the balance.
+
+Everything is a pure function of a design, a state and a time. Power is a whole number of watts and means the average of
+the step that ends at its time; energy is a whole number of watt-milliseconds. So a counter is exactly the sum of power
+times step, and grid = load + charging − production holds to the watt.
+
+Signs: at the grid positive is import; a battery charges with positive power; production is positive.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+__all__ = [
+    "WMS_PER_KWH",
+    "Battery",
+    "BatteryState",
+    "Orders",
+    "PlantDesign",
+    "PlantState",
+    "Pv",
+    "Reading",
+    "clear_sky",
+    "initial_state",
+    "load_w",
+    "noise",
+    "reset_counters",
+    "step",
+]
+
+WMS_PER_KWH: Final = 1_000 * 3_600_000
+"""Watt-milliseconds of a kilowatt-hour."""
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+_MASK: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pv:
+    """A PV inverter and the peak power of its panels."""
+
+    id: str
+    peak_w: int
+
+
+@dataclass(frozen=True, slots=True)
+class Battery:
+    """A battery. Limits of its state of charge are fractions; `efficiency` is that of one way, in per mille."""
+
+    id: str
+    capacity_wms: int
+    charge_max_w: int
+    discharge_max_w: int
+    soc_min: float = 0.10
+    soc_max: float = 0.95
+    efficiency: int = 960
+
+    @property
+    def floor_wms(self) -> int:
+        """Energy that is never taken out."""
+        return math.ceil(self.capacity_wms * self.soc_min)
+
+    @property
+    def ceiling_wms(self) -> int:
+        """Energy at which charging ends."""
+        return math.floor(self.capacity_wms * self.soc_max)
+
+
+@dataclass(frozen=True, slots=True)
+class PlantDesign:
+    """What stands at a site. `seed` makes its weather and its habits."""
+
+    seed: int
+    latitude: float
+    longitude: float
+    pvs: tuple[Pv, ...]
+    batteries: tuple[Battery, ...]
+    base_load_w: int
+    peak_load_w: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatteryState:
+    """Energy inside, and the lifetime counters at its terminals."""
+
+    stored_wms: int
+    charged_wms: int
+    discharged_wms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlantState:
+    """Where a plant stands after the step that ended at `time_ms` (epoch milliseconds)."""
+
+    time_ms: int
+    produced_wms: tuple[int, ...]
+    batteries: tuple[BatteryState, ...]
+    imported_wms: int
+    exported_wms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What an operator asked for: devices stopped, power of batteries, limits of inverters, in watts."""
+
+    stopped: frozenset[str] = frozenset()
+    battery_w: Mapping[str, int] = field(default_factory=dict)
+    pv_limit_w: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Powers of one step, in watts, and the state at its end."""
+
+    pv_w: tuple[int, ...]
+    battery_w: tuple[int, ...]
+    load_w: int
+    grid_w: int
+    state: PlantState
+
+
+def noise(seed: int, stream: int, time_ms: int, period_ms: int) -> float:
+    """Smooth noise between 0 and 1 that depends on nothing but its arguments; it turns about every `period_ms`."""
+    index, rest = divmod(time_ms, period_ms)
+    blend = (1 - math.cos(math.pi * rest / period_ms)) / 2
+    return _random(seed, stream, index) * (1 - blend) + _random(seed, stream, index + 1) * blend
+
+
+def _random(seed: int, stream: int, index: int) -> float:
+    """SplitMix64's finaliser over the arguments, as a fraction."""
+    value = (seed * 0x9E3779B97F4A7C15 + stream * 0xBF58476D1CE4E5B9 + index * 0x94D049BB133111EB) & _MASK
+    value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
+    return (value ^ value >> 31) / (_MASK + 1)
+
+
+def clear_sky(latitude: float, longitude: float, time_ms: int) -> float:
+    """Share of peak power that panels give under a clear sky: 0 at night, towards 1 under a high sun.
+
+    Solar elevation from declination and hour angle (Cooper 1969), with the air's loss at low sun as an exponent.
+    """
+    days = time_ms / _DAY_MS
+    day_of_year = days % 365.2425
+    declination = math.radians(23.44) * math.sin(2 * math.pi * (day_of_year + 284) / 365.2425)
+    hour_angle = 2 * math.pi * ((days + longitude / 360) % 1 - 0.5)
+    phi = math.radians(latitude)
+    elevation = math.sin(phi) * math.sin(declination) + math.cos(phi) * math.cos(declination) * math.cos(hour_angle)
+    return float(max(0.0, elevation) ** 1.15)
+
+
+def _clouds(seed: int, time_ms: int) -> float:
+    """Share of the clear sky's power that the clouds let through."""
+    day = 0.35 + 0.65 * noise(seed, 1, time_ms, _DAY_MS)
+    passing = 0.55 * noise(seed, 2, time_ms, 40 * 60_000) + 0.25 * noise(seed, 3, time_ms, 4 * 60_000)
+    return max(0.05, min(1.0, day * (1.25 - passing)))
+
+
+def load_w(design: PlantDesign, time_ms: int) -> int:
+    """Consumption of the site: a base, a morning and an evening peak, quieter weekends, and restlessness."""
+    local = time_ms + int(design.longitude / 15 * _HOUR_MS)
+    hour = local % _DAY_MS / _HOUR_MS
+    weekday = (local // _DAY_MS + 3) % 7  # the epoch began on a Thursday
+    shape = 0.9 * math.exp(-(((hour - 7.5) / 1.5) ** 2)) + math.exp(-(((hour - 19) / 2.5) ** 2)) + 0.35 * (9 < hour < 17)
+    busy = (0.75 if weekday >= 5 else 1.0) * (0.7 + 0.6 * noise(design.seed, 4, time_ms, 20 * 60_000))
+    jitter = 0.9 + 0.2 * noise(design.seed, 5, time_ms, 30_000)
+    return max(50, round((design.base_load_w + design.peak_load_w * shape * busy) * jitter))
+
+
+def initial_state(design: PlantDesign, time_ms: int) -> PlantState:
+    """A plant that has been running for a while: batteries half full, counters with some history."""
+
+    def history(stream: int) -> int:
+        return int((1_000 + 20_000 * _random(design.seed, stream, 0)) * WMS_PER_KWH)
+
+    return PlantState(
+        time_ms,
+        tuple(history(10 + index) for index in range(len(design.pvs))),
+        tuple(
+            BatteryState(battery.capacity_wms // 2, history(30 + index), history(50 + index))
+            for index, battery in enumerate(design.batteries)
+        ),
+        history(70),
+        history(71),
+    )
+
+
+def step(design: PlantDesign, state: PlantState, time_ms: int, step_ms: int, orders: Orders = Orders()) -> Reading:
+    """The plant at the end of a step of `step_ms` that ends at `time_ms`; its sun and load are those of the step's middle."""
+    middle = time_ms - step_ms // 2
+    sun = clear_sky(design.latitude, design.longitude, middle) * _clouds(design.seed, middle)
+    pv_w = tuple(
+        0 if pv.id in orders.stopped else min(round(pv.peak_w * sun), orders.pv_limit_w.get(pv.id, pv.peak_w))
+        for pv in design.pvs
+    )
+    load = load_w(design, middle)
+    surplus = sum(pv_w) - load
+    powers = []
+    batteries = []
+    for battery, before in zip(design.batteries, state.batteries, strict=True):
+        wanted = 0 if battery.id in orders.stopped else orders.battery_w.get(battery.id, surplus)
+        power, after = _battery_step(battery, before, wanted, step_ms)
+        surplus -= power
+        powers.append(power)
+        batteries.append(after)
+    grid = load + sum(powers) - sum(pv_w)
+    after_step = PlantState(
+        time_ms,
+        tuple(before + power * step_ms for before, power in zip(state.produced_wms, pv_w, strict=True)),
+        tuple(batteries),
+        state.imported_wms + max(0, grid) * step_ms,
+        state.exported_wms + max(0, -grid) * step_ms,
+    )
+    return Reading(pv_w, tuple(powers), load, grid, after_step)
+
+
+def _battery_step(battery: Battery, state: BatteryState, wanted_w: int, step_ms: int) -> tuple[int, BatteryState]:
+    """The power a battery really takes (positive) or gives, of what is wanted, and what that does to it."""
+    if wanted_w >= 0:
+        room = max(0, battery.ceiling_wms - state.stored_wms)
+        power = min(wanted_w, battery.charge_max_w, room * 1000 // (step_ms * battery.efficiency))
+        stored = state.stored_wms + power * step_ms * battery.efficiency // 1000
+        return power, replace(state, stored_wms=stored, charged_wms=state.charged_wms + power * step_ms)
+    usable = max(0, state.stored_wms - battery.floor_wms)
+    power = min(-wanted_w, battery.discharge_max_w, usable * battery.efficiency // (1000 * step_ms))
+    stored = state.stored_wms - -(-power * step_ms * 1000 // battery.efficiency)
+    return -power, replace(state, stored_wms=stored, discharged_wms=state.discharged_wms + power * step_ms)
+
+
+def reset_counters(state: PlantState) -> PlantState:
+    """The same plant after its counters were lost, as when a device is replaced."""
+    batteries = tuple(replace(battery, charged_wms=0, discharged_wms=0) for battery in state.batteries)
+    return replace(state, produced_wms=(0,) * len(state.produced_wms), batteries=batteries, imported_wms=0, exported_wms=0)
