@@ -278,8 +278,12 @@ async def test_the_first_super_admin_is_made_once_even_by_two_starting_processes
     identity.passwords.close()
 
 
-@pytest.mark.parametrize(("email", "password"), [("nonsense", None), (None, "short"), (None, "x" * 257)])
-async def test_a_super_admin_who_could_not_log_in_is_refused(database: Database, email: str | None, password: str | None) -> None:
+@pytest.mark.parametrize(
+    ("email", "password"), [("nonsense", None), (None, "short"), (None, "x" * 257), (None, "tab\tpassword"), ("a@b", None)]
+)
+async def test_a_super_admin_who_could_not_log_in_is_refused(
+    database: Database, email: str | None, password: str | None
+) -> None:
     async with database.transaction() as db:
         with pytest.raises(ValueError, match="SuperAdmin"):
             await bootstrap.ensure_first_super_admin(db, email, password)

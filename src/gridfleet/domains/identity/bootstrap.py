@@ -1,5 +1,6 @@
 """The first SuperAdmin, without whom nobody could create anybody."""
 
+import re
 import secrets
 import string
 from typing import Final
@@ -19,6 +20,7 @@ DEFAULT_EMAIL: Final = "admin@gridfleet.local"
 # Told from a terminal by eye and hand: nothing that looks like something else, nothing a shell would touch.
 _CLASSES: Final = ("abcdefghijkmnpqrstuvwxyz", "ABCDEFGHJKLMNPQRSTUVWXYZ", "23456789", "-_.+=")
 _GENERATED_CHARACTERS: Final = 20
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class FirstAdmin(msgspec.Struct, frozen=True):
@@ -41,8 +43,10 @@ async def ensure_first_super_admin(db: Connection, email: str | None, password: 
     if not is_address(address):
         raise ValueError(f"the SuperAdmin's e-mail {address!r} is not an e-mail address")
     shortest = LOGIN_PASSWORD_CHARACTERS[0]
-    if password is not None and not shortest <= len(password) <= MAX_PASSWORD_CHARACTERS:
-        raise ValueError(f"the SuperAdmin's password must have {shortest} to {MAX_PASSWORD_CHARACTERS} characters")
+    if password is not None and not (shortest <= len(password) <= MAX_PASSWORD_CHARACTERS and not _CONTROL.search(password)):
+        raise ValueError(
+            f"the SuperAdmin's password must have {shortest} to {MAX_PASSWORD_CHARACTERS} characters, no control characters"
+        )
     if await store.lock_first_admin(db):
         return None
     chosen = password or generate_password()

@@ -5,7 +5,11 @@ from typing import Final
 
 __all__ = ["is_address", "normalized"]
 
-_ADDRESS: Final = re.compile(r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)*")
+_LOCAL: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ADDRESS: Final = re.compile(
+    rf"(?=[^@]{{1,64}}@){_LOCAL}(?:\.{_LOCAL})*@(?:{_LABEL}\.)+[A-Za-z][A-Za-z0-9-]{{0,61}}[A-Za-z0-9]"
+)
 _MAX_CHARACTERS: Final = 254
 
 
@@ -15,5 +19,5 @@ def normalized(email: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether it can be an address at all; only a mail that arrives proves more."""
+    """Whether it can be an address at all (a dotted domain, ASCII); only a mail that arrives proves more."""
     return len(text) <= _MAX_CHARACTERS and _ADDRESS.fullmatch(text) is not None

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from gridfleet.kernel.security.keyring import Keyring
+
 __all__ = ["ensure_local_secrets", "ensure_private_folder", "local_secret", "write_private"]
 
 
@@ -14,7 +16,7 @@ def ensure_local_secrets(home: Path) -> None:
     """Makes what is missing: the internal listener's secret path, the keyring, the broker account's password."""
     folder = ensure_private_folder(home / "secrets")
     _ensure(folder / "internal_secret", lambda: secrets.token_urlsafe(32))
-    _ensure(folder / "keys", lambda: f"1:{secrets.token_hex(32)}")
+    _ensure(folder / "keys", Keyring.generate)
     _ensure(folder / "broker_password", lambda: secrets.token_urlsafe(32))
 
 

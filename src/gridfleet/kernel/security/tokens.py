@@ -144,8 +144,8 @@ class PlantTokens:
         claims = self._signer.verify(token)
         try:
             return UUID(claims["sub"]), datetime.fromtimestamp(claims["exp"], UTC)
-        except ValueError:
-            raise InvalidToken("subject is not a plant id") from None
+        except (ValueError, OverflowError):
+            raise InvalidToken("subject or expiry makes no sense") from None
 
 
 def _ed25519_key(keyring: Keyring, version: int) -> OKPKey:
