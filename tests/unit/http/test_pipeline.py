@@ -11,7 +11,20 @@ import httpx
 import msgspec
 import pytest
 
-from gridfleet.api._http import Call, Endpoint, FileDownload, Message, PageQuery, Stream, endpoint, internal, org_member, public
+from gridfleet.api._http import (
+    Call,
+    Endpoint,
+    FileDownload,
+    Message,
+    PageQuery,
+    S,
+    Stream,
+    endpoint,
+    internal,
+    org_member,
+    public,
+    super_admin,
+)
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.errors import UndeclaredCode
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
@@ -31,7 +44,7 @@ class Thing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def declare_things(**options: Any) -> None:
-    @endpoint("POST", "/api/v1/things/{thingId}", caller=public(), bad_path_id="INVALID_UUID", **options)
+    @endpoint("POST", "/api/v1/things/{thingId}", caller=public(), bad_path_id=options["codes"][0], **options)
     async def change(call: Call, thing_id: UUID, query: PageQuery, body: Thing) -> Thing:
         """Changes a thing."""
         return body
@@ -291,13 +304,15 @@ def test_a_contradictory_declaration_fails_at_import(only_own_endpoints: None) -
         ("/a", wants_caller, {}, "nobody is logged in"),
         ("/a", says_nothing, {}, "type is missing"),
         ("/a", fine, {"codes": ("NO_SUCH_CODE",)}, "unknown codes"),
+        ("/a/{id}", takes_id, {"bad_path_id": "INVALID_UUID"}, "may answer {'INVALID_UUID'}"),
+        ("/a", fine, {"caller": super_admin()}, "which codes does not list"),
     ]:
         with pytest.raises(TypeError, match=match):
             declare(path, handler, **options)
     declare("/a", fine)
     with pytest.raises(TypeError, match="registered twice"):
         declare("/a", fine)
-    declare("/b/{id}", takes_id, bad_path_id="INVALID_UUID", caller=org_member(OrgRole.VIEWER))
+    declare("/b/{id}", takes_id, bad_path_id="INVALID_UUID", codes=("INVALID_UUID", *S), caller=org_member(OrgRole.VIEWER))
     declared: Endpoint = ENDPOINTS["GET", "/b/{id}"]
     assert declared.bad_input == "INVALID_UUID"
     assert not declared.creates

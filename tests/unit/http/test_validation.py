@@ -202,7 +202,7 @@ def test_a_query_is_read_from_text() -> None:
         Kind.METER,
         True,
         100,
-        ["a", "b"],
+        ("a", "b"),
     )
     assert query.paging.offset == 20
 

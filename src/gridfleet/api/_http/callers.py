@@ -37,9 +37,9 @@ def public() -> CallerRule:
     return CallerRule(CallerKind.PUBLIC)
 
 
-def session() -> CallerRule:
+def session(scope: str | None = None) -> CallerRule:
     """Any person with a valid session."""
-    return CallerRule(CallerKind.SESSION)
+    return CallerRule(CallerKind.SESSION, scope=scope)
 
 
 def super_admin(code: str = "SUPER_ADMIN_REQUIRED") -> CallerRule:

@@ -116,6 +116,10 @@ def endpoint(
             raise TypeError(f"{where}: the answer's type is missing")
         if (method, path) in ENDPOINTS:
             raise TypeError(f"{where}: registered twice")
+        wrong_input = bad_input or _bad_input(codes, bad_path_id)
+        possible = {bad_path_id, *_caller_codes(caller), *([wrong_input] if {"query", "body"} & arguments else [])}
+        if undeclared := possible - {None, *codes}:
+            raise TypeError(f"{where}: may answer {undeclared}, which codes does not list")
         documentation = inspect.getdoc(handler) or ""
         summary, _, description = documentation.partition("\n")
         ENDPOINTS[method, path] = Endpoint(
@@ -126,7 +130,7 @@ def endpoint(
             handler=handler,
             success=success,
             bad_path_id=bad_path_id,
-            bad_input=bad_input or _bad_input(codes, bad_path_id),
+            bad_input=wrong_input,
             query_type=hints.get("query"),
             body_type=hints.get("body"),
             answer_type=hints["return"] if answer is None else answer,
@@ -177,6 +181,17 @@ def _check_injected(hints: Mapping[str, Any], arguments: frozenset[str], caller:
         raise TypeError(f"{where}: only org_member endpoints have an organisation")
     if "caller" in arguments and caller.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL):
         raise TypeError(f"{where}: nobody is logged in here")
+
+
+def _caller_codes(caller: CallerRule) -> set[str]:
+    match caller.kind:
+        case CallerKind.PUBLIC:
+            return set()
+        case CallerKind.SESSION:
+            return {"UNAUTHORIZED"}
+        case CallerKind.INTERNAL:
+            return {caller.refusal}
+    return {"UNAUTHORIZED", caller.refusal}
 
 
 def _bad_input(codes: tuple[str, ...], bad_path_id: str | None) -> str:
