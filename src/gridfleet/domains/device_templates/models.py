@@ -112,7 +112,7 @@ class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = msgspec.field(default=30, name="timeoutSeconds")
 
 
-class DeviceTemplate(msgspec.Struct, frozen=True):
+class DeviceTemplate(msgspec.Struct, frozen=True, rename="camel"):
     """A template as stored. `signals` and `actions` are kept as they were written, so that clients read back what they sent."""
 
     id: UUID

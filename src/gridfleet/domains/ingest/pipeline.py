@@ -97,6 +97,22 @@ class Pipeline:
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
 
+    def forget(self) -> None:
+        """Drops what is remembered of plants and partitions."""
+        self.book.forget_all()
+        self.partitions.forget()
+
+    def refuse_unstorable(self, delivery: Delivery) -> Batch:
+        """A batch that only keeps the refusal of a message which the database would not take."""
+        batch = Batch()
+        topic = parse_routing_key(delivery.routing_key)
+        plant = self.book.get(topic.plant_id) if topic else None
+        if plant is None:
+            batch.count("unknown_plant")
+        else:
+            _refuse(batch, plant, delivery, utc_now(), Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
+        return batch
+
     async def _take(self, batch: Batch, plant: KnownPlant, channel: Channel, delivery: Delivery, now: datetime) -> None:
         if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
             raise Refusal(RefusalReason.TOO_LARGE, f"{len(delivery.body)} bytes; at most {wire.MAX_MESSAGE_BYTES}")

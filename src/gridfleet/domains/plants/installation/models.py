@@ -10,7 +10,7 @@ from gridfleet.protocol.envelope import RefusalReason
 __all__ = ["RefusedMessage", "Sighting"]
 
 
-class RefusedMessage(msgspec.Struct, frozen=True):
+class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
     """A message of a plant that was not stored, and why. `bytes` is the message's length."""
 
     id: UUID
@@ -23,7 +23,7 @@ class RefusedMessage(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class Sighting(msgspec.Struct, frozen=True, rename="camel"):
     """A device that a plant speaks of and nobody has registered."""
 
     external_id: str

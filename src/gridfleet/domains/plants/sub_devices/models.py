@@ -21,7 +21,7 @@ class SubDeviceStatus(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class SubDevice(msgspec.Struct, frozen=True):
+class SubDevice(msgspec.Struct, frozen=True, rename="camel"):
     """One sub-device. `serial_number` is for audit only."""
 
     id: UUID

@@ -1,0 +1,73 @@
+"""The catalogue of device templates: everybody reads, SuperAdmins write."""
+
+from collections.abc import Iterator
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import S, endpoint, session, super_admin
+from gridfleet.domains.device_templates import catalogue
+from gridfleet.domains.device_templates.models import Action, DeviceTemplate, DeviceType, Signal, TemplateLevel
+from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
+from gridfleet.kernel.db import Connection
+
+
+class TemplateFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which templates."""
+
+    level: TemplateLevel | None = None
+
+
+class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A template to create."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+    type: DeviceType
+    signals: list[Signal]
+    actions: list[Action] = []
+    level: TemplateLevel = TemplateLevel.SUB_DEVICE
+    version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
+
+    def complaints(self) -> Iterator[str]:
+        """Rules across the members of signals and actions."""
+        yield from signal_complaints(self.signals)
+        yield from action_complaints(self.actions)
+
+
+@endpoint("GET", "/api/v1/device-templates", caller=session(scope="plants:read"), codes=("VALIDATION_ERROR", *S))
+async def list_templates(db: Connection, query: TemplateFilter) -> list[DeviceTemplate]:
+    """Every template, of one level when asked, newest first."""
+    return await catalogue.list_templates(db, query.level)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/device-templates",
+    caller=super_admin(code="FORBIDDEN"),
+    codes=("VALIDATION_ERROR", "CONFLICT", *S),
+    success=201,
+)
+async def create_template(db: Connection, body: NewTemplate) -> DeviceTemplate:
+    """Creates a template."""
+    return await catalogue.create_template(
+        db,
+        name=body.name,
+        type=body.type,
+        level=body.level,
+        version=body.version,
+        signals=body.signals,
+        actions=body.actions,
+    )
+
+
+@endpoint(
+    "GET",
+    "/api/v1/device-templates/{id}",
+    caller=session(scope="plants:read"),
+    codes=("INVALID_UUID", "DEVICE_TEMPLATE_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def get_template(db: Connection, id: UUID) -> DeviceTemplate:
+    """One template."""
+    return await catalogue.get_template(db, id)

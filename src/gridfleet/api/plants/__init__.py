@@ -1,0 +1,1 @@
+"""Plants over HTTP: registry, provisioning, sub-devices, energy, what an installer needs."""

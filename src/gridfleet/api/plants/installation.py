@@ -1,0 +1,36 @@
+"""What an installer needs to see: refused messages with their reason, and devices nobody has registered."""
+
+from uuid import UUID
+
+from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.domains.plants.installation import records
+from gridfleet.domains.plants.installation.models import RefusedMessage, Sighting
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{id}/refused-messages",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("VALIDATION_ERROR", "INVALID_UUID", "PLANT_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+    addition=True,
+)
+async def refused_messages(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[RefusedMessage]:
+    """The plant's refused messages of the last seven days, newest first."""
+    return await records.list_refused_messages(db, org, id, query.paging)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{id}/unregistered-devices",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+    addition=True,
+)
+async def unregistered_devices(org: OrgScope, db: Connection, id: UUID) -> list[Sighting]:
+    """Devices that the plant's snapshots name and that are not registered, last seen first."""
+    return await records.list_unregistered_devices(db, org, id)

@@ -1,0 +1,66 @@
+"""Provisioning: secrets that are answered once and never cached."""
+
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import AppState, Call, FileDownload, S, endpoint, org_member
+from gridfleet.domains.plants import provisioning
+from gridfleet.domains.plants.provisioning import BrokerAddress, Provisioner, ProvisioningPackage
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+
+
+class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
+    """A JWT that a TOKEN plant logs in with."""
+
+    token: str
+    expires_at: datetime
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{id}/provision",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def provision(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
+    """Makes a PENDING plant ACTIVE and answers its credentials, once."""
+    call.no_store()
+    return await provisioning.provision(db, org, _provisioner(call.state), id)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{id}/provision/download",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+    answer=ProvisioningPackage,
+)
+async def download(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
+    """The same package as a file: provisions a PENDING plant, or gives what `provision` answered within 15 minutes once more."""
+    call.no_store()
+    plant, package = await provisioning.download_package(db, org, _provisioner(call.state), id)
+    return FileDownload(f"{plant.serial_number}.json", package)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{id}/mqtt-token",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID) -> MqttToken:
+    """A fresh MQTT token for an ACTIVE plant whose authMethod is TOKEN."""
+    call.no_store()
+    issued = await provisioning.issue_mqtt_token(db, org, call.state.plant_tokens, id)
+    return MqttToken(issued.token, issued.expires_at)
+
+
+def _provisioner(state: AppState) -> Provisioner:
+    address = BrokerAddress(state.settings.mqtt_host, state.settings.mqtts_port)
+    return Provisioner(state.authority, state.keyring, address)

@@ -1,0 +1,125 @@
+"""The registry of plants. Answers join a plant with its template."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
+from gridfleet.domains.device_templates.catalogue import templates_by_id
+from gridfleet.domains.device_templates.models import DeviceTemplate
+from gridfleet.domains.plants import registry
+from gridfleet.domains.plants.models import AuthMethod, Plant, PlantChanges, PlantType
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+SerialNumber = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
+ExternalPlantId = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+
+
+class PlantFilter(PageQuery, frozen=True, rename="camel"):
+    """Which plants."""
+
+    auth_method: AuthMethod | None = None
+
+
+class NewPlant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A plant to register."""
+
+    name: Name
+    serial_number: SerialNumber
+    type: PlantType
+    auth_method: AuthMethod = AuthMethod.MTLS
+    metadata: dict[str, Any] = {}
+
+
+class PlantPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What to change; null unlinks the ESM plant or removes the template."""
+
+    name: Name | UnsetType = UNSET
+    serial_number: SerialNumber | UnsetType = UNSET
+    type: PlantType | UnsetType = UNSET
+    auth_method: AuthMethod | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    external_plant_id: ExternalPlantId | None | UnsetType = UNSET
+    template_id: UUID | None | UnsetType = UNSET
+    organization_id: UUID | UnsetType = UNSET
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("VALIDATION_ERROR", *S),
+)
+async def list_plants(org: OrgScope, db: Connection, query: PlantFilter) -> Page[PlantView]:
+    """The organisation's plants, newest first."""
+    page = await registry.list_plants(db, org, query.auth_method, query.paging)
+    templates = await templates_by_id(db, [plant.template_id for plant in page.data if plant.template_id])
+    return Page(
+        [view(plant, templates.get(plant.template_id) if plant.template_id else None) for plant in page.data], page.meta
+    )
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("VALIDATION_ERROR", "PLANT_ALREADY_EXISTS", *S),
+    success=201,
+)
+async def create_plant(org: OrgScope, db: Connection, body: NewPlant) -> PlantView:
+    """Registers a plant; it is PENDING and has no credentials yet."""
+    plant = await registry.create_plant(
+        db,
+        org,
+        name=body.name,
+        serial_number=body.serial_number,
+        type=body.type,
+        auth_method=body.auth_method,
+        metadata=body.metadata,
+    )
+    return view(plant, None)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{id}",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
+    """One plant with its alerts and groups."""
+    plant = await registry.get_plant(db, org, id)
+    return detailed(plant, await _template_of(db, plant))
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/plants/{id}",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=(
+        "BAD_REQUEST",
+        "PLANT_NOT_FOUND",
+        "PLANT_ALREADY_EXISTS",
+        "DEVICE_TEMPLATE_NOT_FOUND",
+        "DEVICE_TEMPLATE_WRONG_LEVEL",
+        *S,
+    ),
+    bad_path_id="BAD_REQUEST",
+)
+async def update_plant(org: OrgScope, db: Connection, id: UUID, body: PlantPatch) -> PlantView:
+    """Changes a plant; what is left out stays."""
+    plant = await registry.update_plant(db, org, id, PlantChanges(**msgspec.structs.asdict(body)))
+    return view(plant, await _template_of(db, plant))
+
+
+async def _template_of(db: Connection, plant: Plant) -> DeviceTemplate | None:
+    if plant.template_id is None:
+        return None
+    return (await templates_by_id(db, [plant.template_id])).get(plant.template_id)

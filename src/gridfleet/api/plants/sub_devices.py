@@ -1,0 +1,90 @@
+"""The sub-devices of a plant."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.domains.device_templates.models import DeviceType
+from gridfleet.domains.plants.sub_devices import registry
+from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+ExternalId = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=registry.EXTERNAL_ID_PATTERN,
+        extra={"rule": "must be 1 to 32 letters, digits, - or _, beginning with a letter or digit"},
+    ),
+]
+
+
+class SubDeviceFilter(PageQuery, frozen=True):
+    """Which sub-devices; `search` is found in externalId, name or serial number."""
+
+    type: DeviceType | None = None
+    status: SubDeviceStatus | None = None
+    search: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+
+
+class NewSubDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A sub-device to register."""
+
+    external_id: ExternalId
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    type: DeviceType
+    serial_number: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+    template_id: UUID | None = None
+    metadata: dict[str, Any] = {}
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{plantId}/sub-devices",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("VALIDATION_ERROR", "PLANT_NOT_FOUND", *S),
+    bad_path_id="VALIDATION_ERROR",
+)
+async def list_sub_devices(org: OrgScope, db: Connection, plant_id: UUID, query: SubDeviceFilter) -> Page[SubDevice]:
+    """The plant's sub-devices, newest first."""
+    return await registry.list_sub_devices(
+        db, org, plant_id, type=query.type, status=query.status, search=query.search, paging=query.paging
+    )
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{plantId}/sub-devices",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("VALIDATION_ERROR", "PLANT_NOT_FOUND", "SUB_DEVICE_EXTERNAL_ID_TAKEN", *S),
+    bad_path_id="VALIDATION_ERROR",
+    success=201,
+)
+async def create_sub_device(org: OrgScope, db: Connection, plant_id: UUID, body: NewSubDevice) -> SubDevice:
+    """Registers a sub-device; from now on its entries in the plant's snapshots are stored."""
+    return await registry.create_sub_device(
+        db,
+        org,
+        plant_id,
+        external_id=body.external_id,
+        name=body.name,
+        type=body.type,
+        serial_number=body.serial_number,
+        template_id=body.template_id,
+        metadata=body.metadata,
+    )
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{plantId}/sub-devices/{externalId}",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def get_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> SubDevice:
+    """One sub-device."""
+    return await registry.get_sub_device(db, org, plant_id, external_id)

@@ -1,0 +1,69 @@
+"""How a plant is answered: with its template, and alone also with its alerts and groups."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.device_templates.models import DeviceTemplate
+from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantType
+
+__all__ = ["PlantDetailed", "PlantView", "detailed", "view"]
+
+
+class PlantView(msgspec.Struct, frozen=True, rename="camel"):
+    """A plant in a list."""
+
+    id: UUID
+    organization_id: UUID
+    name: str
+    serial_number: str
+    type: PlantType
+    auth_method: AuthMethod
+    lifecycle_status: Lifecycle
+    status: PlantStatus
+    template_id: UUID | None
+    template: DeviceTemplate | None
+    external_plant_id: str | None
+    metadata: dict[str, Any]
+    activated_at: datetime | None
+    last_seen_at: datetime | None
+    last_auth_failure_at: datetime | None
+    secret_rotated_at: datetime | None
+    certificate_expires_at: datetime | None
+    auth_failure_count: int
+    certificate_fingerprint: str | None
+    certificate_serial_number: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class PlantDetailed(PlantView, frozen=True, rename="camel"):
+    """A plant alone. Powers in kWp, energies in kWh, coordinates in degrees."""
+
+    alerts: list[dict[str, Any]]
+    capacity_kwh: float | None
+    config_enabled: bool | None
+    description: str | None
+    esi_state: str | None
+    fve_peak_power_kwp: float | None
+    latitude: float | None
+    longitude: float | None
+    plant_groups: list[dict[str, Any]]
+    plant_with_load: bool | None
+    tag: str | None
+
+
+_LISTED = tuple(name for name in PlantView.__struct_fields__ if name != "template")
+
+
+def view(plant: Plant, template: DeviceTemplate | None) -> PlantView:
+    """The plant as listed."""
+    return PlantView(template=template, **{name: getattr(plant, name) for name in _LISTED})
+
+
+def detailed(plant: Plant, template: DeviceTemplate | None) -> PlantDetailed:
+    """The plant alone."""
+    # Alerts and groups have no domain yet; an empty list is the truth until they do.
+    return PlantDetailed(template=template, alerts=[], plant_groups=[], **msgspec.structs.asdict(plant))

@@ -1,0 +1,28 @@
+"""AMQP connections of the service's own account."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import quote
+
+import aiormq
+from aiormq.abc import AbstractChannel, AbstractConnection
+
+__all__ = ["HEARTBEAT_SECONDS", "open_channel", "vhost_url"]
+
+HEARTBEAT_SECONDS = 15
+
+
+def vhost_url(broker_url: str, vhost: str) -> str:
+    """The broker's address with a vhost."""
+    return f"{broker_url.rstrip('/')}/{quote(vhost, safe='')}?heartbeat={HEARTBEAT_SECONDS}"
+
+
+@asynccontextmanager
+async def open_channel(broker_url: str, vhost: str) -> AsyncIterator[AbstractChannel]:
+    """A channel on a connection of its own. A lost connection surfaces as an error of whatever uses the channel; the
+    caller's supervisor starts it anew, which redeclares and resumes."""
+    connection: AbstractConnection = await aiormq.connect(vhost_url(broker_url, vhost))
+    try:
+        yield await connection.channel()
+    finally:
+        await connection.close()

@@ -1,0 +1,59 @@
+"""The broker's management API, as far as the service needs it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+__all__ = ["Management", "open_management"]
+
+
+class Management:
+    """Calls on one broker. Raises `httpx.HTTPError` when it is away or refuses."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def put_policy(self, vhost: str, name: str, pattern: str, apply_to: str, definition: dict[str, Any]) -> None:
+        """Creates or replaces a policy."""
+        await self._call(
+            "PUT",
+            f"/api/policies/{quote(vhost, safe='')}/{quote(name, safe='')}",
+            {"pattern": pattern, "apply-to": apply_to, "definition": definition},
+        )
+
+    async def ensure_vhost(self, vhost: str) -> None:
+        """Creates the vhost unless it exists."""
+        await self._call("PUT", f"/api/vhosts/{quote(vhost, safe='')}", {})
+
+    async def overview(self) -> dict[str, Any]:
+        """The broker's version, listeners and totals."""
+        overview: dict[str, Any] = (await self._call("GET", "/api/overview")).json()
+        return overview
+
+    async def running_nodes(self) -> int:
+        """How many nodes of the cluster run."""
+        nodes = (await self._call("GET", "/api/nodes?columns=running")).json()
+        return sum(bool(node.get("running")) for node in nodes)
+
+    async def close_connections(self, username: str) -> None:
+        """Closes every connection of a broker user."""
+        await self._call("DELETE", f"/api/connections/username/{quote(username, safe='')}")
+
+    async def _call(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        response = await self._client.request(method, path, json=body)
+        response.raise_for_status()
+        return response
+
+
+@asynccontextmanager
+async def open_management(url: str) -> AsyncIterator[Management]:
+    """The management API at `url`, whose credentials are part of it."""
+    parts = urlsplit(url)
+    base = f"{parts.scheme}://{parts.hostname}:{parts.port or 15672}"
+    async with httpx.AsyncClient(
+        base_url=base, auth=(parts.username or "", parts.password or ""), timeout=10, trust_env=False
+    ) as client:
+        yield Management(client)

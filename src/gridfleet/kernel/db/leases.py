@@ -1,0 +1,71 @@
+"""Leases: numbered pieces of work shared fairly among processes, by advisory locks.
+
+A member holds one lock that counts it and one for each piece it works on. A process that dies loses its locks with its
+connection, and the others take its pieces over.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from psycopg import AsyncConnection
+
+from gridfleet.kernel.db.pool import Connection
+
+__all__ = ["Leases", "open_leases"]
+
+
+class Leases:
+    """One member's view of pieces 0 … `pieces` - 1 of a kind of work."""
+
+    def __init__(self, connection: Connection, kind: int, pieces: int) -> None:
+        self._connection = connection
+        self._members = kind * 2
+        self._work = kind * 2 + 1
+        self._pieces = pieces
+        self.held: set[int] = set()
+
+    async def join(self) -> None:
+        """Counts this process as a member."""
+        await self._connection.execute("SELECT pg_advisory_lock(%s, %s)", (self._members, os.getpid() & 0x7FFFFFFF))
+
+    async def fair_share(self) -> int:
+        """How many pieces this member should hold at most. Raises `psycopg.OperationalError` when the locks are lost."""
+        cursor = await self._connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            (self._members,),
+        )
+        row = await cursor.fetchone()
+        return -(-self._pieces // max(1, row[0] if row else 1))
+
+    async def take(self, count: int) -> set[int]:
+        """Takes up to `count` free pieces; answers those taken."""
+        taken: set[int] = set()
+        for piece in range(self._pieces):
+            if len(taken) >= count:
+                break
+            if piece in self.held:
+                continue
+            cursor = await self._connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (self._work, piece))
+            row = await cursor.fetchone()
+            if row and row[0]:
+                taken.add(piece)
+        self.held |= taken
+        return taken
+
+    async def give_back(self, piece: int) -> None:
+        """Frees a piece for other members."""
+        await self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", (self._work, piece))
+        self.held.discard(piece)
+
+
+@asynccontextmanager
+async def open_leases(url: str, kind: int, pieces: int) -> AsyncIterator[Leases]:
+    """A membership on a connection of its own; `kind` tells kinds of work apart."""
+    async with await AsyncConnection.connect(
+        url, autocommit=True, connect_timeout=5, application_name="gridfleet-lease"
+    ) as connection:
+        leases = Leases(connection, kind, pieces)
+        await leases.join()
+        yield leases

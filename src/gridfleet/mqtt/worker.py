@@ -1,0 +1,225 @@
+"""The ingest worker: consumes its share of the shards in batches, one transaction each, acknowledged after the commit.
+
+While one batch is written the next is read and decoded; batches are written one after the other, so each plant's order
+is kept. When the database is away nothing is acknowledged, the window of unacknowledged messages fills, and the broker
+keeps the rest on disk.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import psycopg
+import psycopg_pool
+import structlog
+from aiormq.abc import AbstractChannel, DeliveredMessage
+
+from gridfleet.domains.ingest.backlog import Backlog
+from gridfleet.domains.ingest.models import Batch, Delivery
+from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
+from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.leases import Leases, open_leases
+from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["IngestWorker"]
+
+log = structlog.get_logger(__name__)
+
+_LEASE_KIND: Final = 0x6F17
+_LEASE_SECONDS: Final = 1.0
+_BOOKS_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+_WINDOW_BATCHES: Final = 2
+"""Unacknowledged messages a process may hold, in batches: one being written, one being read."""
+
+
+class _Message(NamedTuple):
+    tag: int
+    shard: int
+    routing_key: str
+    body: bytes
+
+
+class IngestWorker:
+    """One process's ingest. `run` ends with an error when broker or database are lost; its supervisor starts it anew."""
+
+    def __init__(self, settings: Settings, database: Database, keyring: Keyring) -> None:
+        self._settings = settings
+        self._database = database
+        self._pipeline = Pipeline(database, keyring, window_seconds=settings.signature_window_seconds)
+        self._prefetch = max(1, _WINDOW_BATCHES * settings.ingest_batch_messages // settings.ingest_shards)
+
+    async def run(self) -> None:
+        """Consumes until something breaks."""
+        settings = self._settings
+        broker_url = settings.secret("broker_url").get_secret_value()
+        await declare(
+            broker_url,
+            settings.secret("broker_management_url").get_secret_value(),
+            shards=settings.ingest_shards,
+            queue_type=settings.broker_queue_type,
+        )
+        self._buffer: list[_Message] = []
+        self._arrived = asyncio.Event()
+        self._unacknowledged = dict.fromkeys(range(settings.ingest_shards), 0)
+        self._consumers: dict[int, str] = {}
+        await self._pipeline.partitions.ensure_ahead(2)
+        async with self._database.transaction() as db:
+            self._backlog = await Backlog.load(db)
+        async with (
+            open_leases(self._database.url, _LEASE_KIND, settings.ingest_shards) as leases,
+            open_channel(broker_url, PLANTS_VHOST) as channel,
+            asyncio.TaskGroup() as tasks,
+        ):
+            await channel.basic_qos(prefetch_count=self._prefetch)
+            tasks.create_task(self._listen(), name="notifications")
+            tasks.create_task(self._share(leases, channel), name="shards")
+            tasks.create_task(self._consume(channel), name="consume")
+            tasks.create_task(self._end_with(channel), name="channel")
+
+    async def _listen(self) -> None:
+        book = self._pipeline.book
+
+        def changed(channel: str, payload: str) -> None:
+            if channel == "plant_changed":
+                book.forget(payload)
+            else:
+                book.forget_all()
+
+        await listen(self._database.url, ("plant_changed", "template_changed"), book.forget_all, changed)
+
+    @staticmethod
+    async def _end_with(channel: AbstractChannel) -> None:
+        await channel.closing
+        raise ConnectionError("the broker closed the channel")
+
+    async def _share(self, leases: Leases, channel: AbstractChannel) -> None:
+        """Keeps this process's share of the shards, and the books about empty queues."""
+        saved_at = 0.0
+        loop = asyncio.get_running_loop()
+        while True:
+            share = await leases.fair_share()
+            for shard in await leases.take(share - len(leases.held)):
+                await self._start_shard(channel, shard)
+            for shard in sorted(leases.held)[share:]:
+                await self._stop_shard(channel, shard)
+                await leases.give_back(shard)
+            self._note_empty()
+            if loop.time() - saved_at > _BOOKS_SECONDS:
+                saved_at = loop.time()
+                async with self._database.transaction() as db:
+                    await self._backlog.save(db)
+            await asyncio.sleep(_LEASE_SECONDS)
+
+    async def _start_shard(self, channel: AbstractChannel, shard: int) -> None:
+        async def on_message(message: DeliveredMessage) -> None:
+            self._buffer.append(_Message(message.delivery_tag or 0, shard, message.routing_key or "", message.body))
+            self._unacknowledged[shard] += 1
+            self._arrived.set()
+
+        started = await channel.basic_consume(ingest_queue(shard), on_message)
+        self._consumers[shard] = str(started.consumer_tag)
+        log.info("shard taken", shard=shard)
+
+    async def _stop_shard(self, channel: AbstractChannel, shard: int) -> None:
+        await channel.basic_cancel(self._consumers.pop(shard))
+        while self._unacknowledged[shard]:
+            await asyncio.sleep(0.05)
+        log.info("shard given back", shard=shard)
+
+    def _note_empty(self) -> None:
+        # The broker fills the window first: while there is room in it, nothing else waits.
+        now = utc_now()
+        for shard in self._consumers:
+            if self._unacknowledged[shard] < self._prefetch:
+                self._backlog.note_empty(shard, now)
+
+    async def _consume(self, channel: AbstractChannel) -> None:
+        writing: asyncio.Task[None] | None = None
+        try:
+            while True:
+                messages = await self._collect()
+                deliveries = [
+                    Delivery(message.routing_key, message.body, self._backlog.arrived_after(message.shard))
+                    for message in messages
+                ]
+                batch = await self._prepare(deliveries)
+                if writing is not None:
+                    await writing
+                writing = asyncio.create_task(self._write_and_acknowledge(channel, messages, deliveries, batch))
+        finally:
+            if writing is not None:
+                writing.cancel()
+
+    async def _collect(self) -> list[_Message]:
+        """The next batch: what came within the batch's time, at most its size."""
+        size = self._settings.ingest_batch_messages
+        await self._arrived.wait()
+        deadline = asyncio.get_running_loop().time() + self._settings.ingest_batch_milliseconds / 1000
+        while len(self._buffer) < size and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(min(left, 0.01))
+        messages, self._buffer = self._buffer[:size], self._buffer[size:]
+        if not self._buffer:
+            self._arrived.clear()
+        return messages
+
+    async def _prepare(self, deliveries: Sequence[Delivery]) -> Batch:
+        for pause in _pauses():
+            try:
+                return await self._pipeline.prepare(deliveries)
+            except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+                log.warning("database is away; waiting", error=type(error).__name__, seconds=pause)
+                await asyncio.sleep(pause)
+        raise RuntimeError("the pauses ended")
+
+    async def _write_and_acknowledge(
+        self, channel: AbstractChannel, messages: Sequence[_Message], deliveries: Sequence[Delivery], batch: Batch
+    ) -> None:
+        await self._write(deliveries, batch)
+        # Batches take everything in the order of delivery, so the last tag stands for all before it.
+        await channel.basic_ack(messages[-1].tag, multiple=True)
+        for message in messages:
+            self._unacknowledged[message.shard] -= 1
+
+    async def _write(self, deliveries: Sequence[Delivery], batch: Batch, *, again: bool = False) -> None:
+        """Commits the batch. One that the database refuses is read again, since what was known of plants or partitions may
+        be stale, and then halved until the message to blame stands alone."""
+        for pause in _pauses():
+            try:
+                with metrics.INGEST_BATCH_SECONDS.time():
+                    async with self._database.transaction() as db:
+                        await self._pipeline.store(db, batch)
+                count_committed(batch)
+                return
+            except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+                log.warning("database is away; waiting", error=type(error).__name__, seconds=pause)
+                await asyncio.sleep(pause)
+            except psycopg.Error as error:
+                log.warning("batch refused by the database", messages=len(deliveries), error=str(error), again=again)
+                if not again:
+                    self._pipeline.forget()
+                    await self._write(deliveries, await self._prepare(deliveries), again=True)
+                elif len(deliveries) == 1:
+                    await self._give_up(deliveries[0])
+                else:
+                    middle = len(deliveries) // 2
+                    for half in (deliveries[:middle], deliveries[middle:]):
+                        await self._write(half, await self._prepare(half), again=True)
+                return
+
+    async def _give_up(self, delivery: Delivery) -> None:
+        refusal = self._pipeline.refuse_unstorable(delivery)
+        async with self._database.transaction() as db:
+            await self._pipeline.store(db, refusal)
+        count_committed(refusal)
+
+
+def _pauses() -> Iterator[float]:
+    return itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1]))
