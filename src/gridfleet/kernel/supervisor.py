@@ -277,5 +277,5 @@ async def run_until_stopped(tasks: Mapping[str, Callable[[], Awaitable[None]]], 
     finally:
         for task in running:
             task.cancel()
-        _, pending = await asyncio.wait(running, timeout=stop_seconds)
+        pending = (await asyncio.wait(running, timeout=stop_seconds))[1] if running else set()
         log.info("stopped", unfinished=[task.get_name() for task in pending])

@@ -26,15 +26,14 @@ from gridfleet.kernel.security.local_secrets import ensure_private_folder, local
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
 
-__all__ = ["ACCOUNT", "PLANTS_VHOST", "PrivateBroker", "PrivateBrokerError", "find_server"]
+__all__ = ["ACCOUNT", "PrivateBroker", "PrivateBrokerError", "find_server", "reachable_host"]
 
 ACCOUNT: Final = "_gridfleet"
 """The service's own account; no organisation's slug can begin with an underscore."""
-PLANTS_VHOST: Final = "plants"
-"""The vhost of the MQTT listeners."""
 
-_NODE = "gridfleet@localhost"
-_PLUGINS = (
+_PLANTS_VHOST: Final = "plants"
+_NODE: Final = "gridfleet@localhost"
+_PLUGINS: Final = (
     "rabbitmq_auth_backend_cache",
     "rabbitmq_auth_backend_http",
     "rabbitmq_consistent_hash_exchange",
@@ -42,7 +41,7 @@ _PLUGINS = (
     "rabbitmq_mqtt",
     "rabbitmq_prometheus",
 )
-_SERVERS = (
+_SERVERS: Final = (
     # The scripts behind the wrappers in /usr/sbin: those switch to the system's `rabbitmq` user and home.
     "/usr/lib/rabbitmq/bin/rabbitmq-server",
     "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server",
@@ -129,7 +128,7 @@ class PrivateBroker:
     def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 120) -> None:
         """Waits until every listener accepts. Raises PrivateBrokerError when the node ended or the time is over."""
         settings = self._settings
-        bound = _reachable(settings.mqtt_bind)
+        bound = reachable_host(settings.mqtt_bind)
         listeners = [(bound, port) for port in (settings.mqtt_port, settings.mqtts_port, settings.amqps_port)]
         listeners += [
             ("127.0.0.1", port) for port in (settings.amqp_port, settings.management_port, settings.broker_metrics_port)
@@ -182,7 +181,6 @@ class PrivateBroker:
             "RABBITMQ_MNESIA_BASE": str(folder / "data"),
             "RABBITMQ_LOG_BASE": str(folder / "logs"),
             "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"),
-            "RABBITMQ_LOG": "-color",
             "RABBITMQ_PID_FILE": str(folder / "node.pid"),
             # The script then replaces itself by the Erlang machine instead of waiting for it, so signals reach the node.
             "RABBITMQ_ALLOW_INPUT": "1",
@@ -196,7 +194,7 @@ class PrivateBroker:
         settings = self._settings
         certificates = self._home / "ca"
         secret = settings.secret("internal_secret").get_secret_value()
-        questions = f"http://{_reachable(settings.internal_host)}:{settings.internal_port}/{secret}/broker"
+        questions = f"http://{reachable_host(settings.internal_host)}:{settings.internal_port}/{secret}/broker"
         bound = _bracketed(settings.mqtt_bind)
         yield f"listeners.tcp.1 = 127.0.0.1:{settings.amqp_port}"
         yield f"listeners.ssl.1 = {bound}:{settings.amqps_port}"
@@ -229,7 +227,7 @@ class PrivateBroker:
         for question in ("user", "vhost", "resource", "topic"):
             yield f"auth_http.{question}_path = {questions}/{question}"
 
-        yield f"mqtt.vhost = {PLANTS_VHOST}"
+        yield f"mqtt.vhost = {_PLANTS_VHOST}"
         yield "mqtt.exchange = amq.topic"
         yield "mqtt.allow_anonymous = false"
         yield "mqtt.ssl_cert_login = true"
@@ -255,7 +253,7 @@ class PrivateBroker:
         salt = secrets.token_bytes(4)
         digest = hashlib.sha256(salt + local_secret(self._home, "broker_password").encode()).digest()
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
-        vhosts = ("/", PLANTS_VHOST)
+        vhosts = ("/", _PLANTS_VHOST)
         return {
             "users": [
                 {
@@ -294,7 +292,7 @@ _ADVANCED: Final = """[
 """
 
 
-def _reachable(host: str) -> str:
+def reachable_host(host: str) -> str:
     """Where to connect to what listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
 

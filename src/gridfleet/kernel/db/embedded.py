@@ -35,6 +35,7 @@ _CONFIGURATION: Final[Mapping[str, str]] = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "max_connections": "100",
+    "max_logical_replication_workers": "0",
     "shared_buffers": "160MB",
     "effective_cache_size": "1GB",
     "work_mem": "16MB",

@@ -1,0 +1,28 @@
+"""The `gridfleet` command, one module a command group.
+
+Modules import what they need inside their commands: every process of the service starts through here, and none should
+pay for the others' imports.
+"""
+
+import typer
+
+from gridfleet.cli import db, processes, setup, up
+
+__all__ = ["application", "main"]
+
+application = typer.Typer(
+    name="gridfleet",
+    help="Open fleet energy management: storage and solar plants over MQTT, people over REST, partners over AMQP.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+up.register(application)
+processes.register(application)
+application.add_typer(db.commands, name="db")
+application.add_typer(setup.commands, name="setup", hidden=True)
+
+
+def main() -> None:
+    """Runs the command line."""
+    application()

@@ -1,0 +1,260 @@
+"""One machine's service: which parts there are, in which order they start, when it is ready."""
+
+import asyncio
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Final
+
+import psutil
+
+from gridfleet.cli.ports import check_ports
+from gridfleet.cli.terminal import Terminal
+from gridfleet.kernel.broker.private_node import PrivateBroker, PrivateBrokerError, reachable_host
+from gridfleet.kernel.db.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets, write_private
+from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.supervisor import Program, Supervisor, end_leftovers
+
+__all__ = ["CannotStart", "Machine"]
+
+_ROLES: Final = ("serve", "ingest", "gateway", "jobs")
+_READY_SECONDS: Final = 90
+_SETUP_SECONDS: Final = 600
+
+
+class CannotStart(RuntimeError):
+    """Something that the person at the terminal can mend; the text says what."""
+
+
+class Machine:
+    """Everything `gridfleet up` runs, below one home folder."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._home = settings.home.expanduser().resolve()
+        self._settings = settings.model_copy(update={"home": self._home})
+        self._postgres = None if settings.database_url else EmbeddedPostgres(self._home)
+        self._broker = None if settings.broker_url else PrivateBroker(self._settings)
+        self._terminal = Terminal()
+        self._supervisor = Supervisor(self._terminal.log, self._write_run_file)
+        self._environment = dict(os.environ)
+        self._ready = False
+
+    async def run(self) -> int:
+        """Starts, waits for SIGINT, SIGTERM or SIGHUP, stops; gives the exit code."""
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal, stopping)
+        code = 0
+        try:
+            with self._lock():
+                stopped = asyncio.create_task(stopping.wait())
+                starting = asyncio.create_task(self._start())
+                try:
+                    await asyncio.wait([stopped, starting], return_when=asyncio.FIRST_COMPLETED)
+                    if starting.done():
+                        await starting
+                        await stopped
+                    else:
+                        starting.cancel()
+                finally:
+                    self._ready = False
+                    self._run_file.unlink(missing_ok=True)
+                    if self._supervisor.pids:
+                        self._terminal.step("stopping")
+                        await self._supervisor.stop()
+                        self._terminal.step(f"stopped; all data is kept in {self._home}")
+        except (CannotStart, EmbeddedPostgresError, PrivateBrokerError) as error:
+            for line in str(error).splitlines():
+                self._terminal.problem(line)
+            code = 1
+        return code
+
+    async def _start(self) -> None:
+        began = time.monotonic()
+        settings = self._settings
+        if settings.broker_url and not settings.broker_management_url:
+            raise CannotStart("GRIDFLEET_BROKER_URL needs GRIDFLEET_BROKER_MANAGEMENT_URL beside it")
+        await asyncio.to_thread(self._clear_leftovers)
+        if problems := check_ports(settings, with_broker=self._broker is not None):
+            raise CannotStart("\n".join(map(str, problems)))
+        ensure_local_secrets(self._home)
+        self._environment |= {"GRIDFLEET_HOME": str(self._home)}
+
+        if self._postgres is not None:
+            with self._timed("PostgreSQL is running"):
+                await self._start_postgres(self._postgres)
+        with self._timed("the database is up to date"):
+            first_admin = json.loads(await self._setup("database"))
+        # Nobody but the first step needs it.
+        self._environment.pop("GRIDFLEET_ADMIN_PASSWORD", None)
+        if self._broker is not None:
+            with self._timed("RabbitMQ is running"):
+                await self._start_broker(self._broker)
+        with self._timed("exchanges and queues are declared"):
+            await self._setup("broker")
+
+        with self._timed("the service answers"):
+            for name, role in self._processes():
+                await self._supervisor.start(self._process(name, role))
+            await self._wait_for_answer()
+        self._ready = True
+        self._write_run_file()
+        self._show(first_admin, time.monotonic() - began)
+
+    async def _start_postgres(self, postgres: EmbeddedPostgres) -> None:
+        await asyncio.to_thread(postgres.prepare)
+        await self._supervisor.start(postgres.program())
+        await asyncio.to_thread(postgres.wait_until_ready, partial(self._supervisor.running, "postgres"))
+        self._environment["GRIDFLEET_DATABASE_URL"] = postgres.url
+
+    async def _start_broker(self, broker: PrivateBroker) -> None:
+        broker.prepare()
+        for program in broker.programs():
+            await self._supervisor.start(program)
+        await asyncio.to_thread(broker.wait_until_ready, partial(self._supervisor.running, "broker"))
+        self._environment |= {
+            "GRIDFLEET_BROKER_URL": broker.url,
+            "GRIDFLEET_BROKER_MANAGEMENT_URL": broker.management_url,
+        }
+
+    async def _setup(self, step: str) -> str:
+        """Runs `gridfleet setup {step}` to its end and gives what it printed."""
+        process = await asyncio.create_subprocess_exec(
+            *_command("setup", step), env=self._environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            output, complaints = await asyncio.wait_for(process.communicate(), _SETUP_SECONDS)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
+        for line in complaints.decode(errors="replace").splitlines():
+            self._terminal.log("setup", line)
+        if process.returncode != 0:
+            raise CannotStart(f"preparing the {step} failed (see above)")
+        return output.decode()
+
+    def _processes(self) -> Iterator[tuple[str, str]]:
+        for role in _ROLES:
+            count = self._settings.ingest_processes if role == "ingest" else 1
+            for number in range(1, count + 1):
+                yield (role if count == 1 else f"{role}-{number}"), role
+
+    def _process(self, name: str, role: str) -> Program:
+        return Program(name=name, argv=_command(role), environment=self._environment, folder=self._home, stop_seconds=15)
+
+    async def _wait_for_answer(self) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while not await asyncio.to_thread(_answers, self._settings.http_host, self._settings.http_port):
+            if time.monotonic() > deadline:
+                raise CannotStart(f"the API did not answer within {_READY_SECONDS} s (see above)")
+            await asyncio.sleep(0.1)
+
+    def _clear_leftovers(self) -> None:
+        """Ends what a killed `gridfleet up` left, in our home alone, so that its ports and files are free again."""
+        ended = end_leftovers(self._is_our_process)
+        if self._broker is not None:
+            self._broker.clear_leftovers()
+        if self._postgres is not None:
+            self._postgres.clear_leftovers()
+        if ended:
+            self._terminal.step("ended what an earlier run had left behind")
+
+    def _is_our_process(self, process: psutil.Process) -> bool:
+        return process.cwd() == str(self._home) and tuple(process.cmdline()[1:]) in {_command(role)[1:] for role in _ROLES}
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Holds the home for us alone; the system lets go of it when we die, however we die."""
+        self._home.mkdir(parents=True, exist_ok=True)
+        with (self._home / "lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CannotStart(f"`gridfleet up` already runs in {self._home} ({_holder(file)})") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    @contextlib.contextmanager
+    def _timed(self, done: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._terminal.step(f"{done} ({time.monotonic() - began:.1f} s)")
+
+    def _on_signal(self, stopping: asyncio.Event) -> None:
+        if stopping.is_set():
+            self._terminal.problem("killing everything")
+            self._supervisor.kill()
+        stopping.set()
+
+    @property
+    def _run_file(self) -> Path:
+        return self._home / "run.json"
+
+    @property
+    def _addresses(self) -> dict[str, str]:
+        settings = self._settings
+        host = settings.mqtt_host
+        return {
+            "api": f"{settings.base_url}/api/v1",
+            "docs": f"{settings.base_url}/docs",
+            "mqtt": f"mqtt://{host}:{settings.mqtt_port}",
+            "mqtts": f"mqtts://{host}:{settings.mqtts_port}",
+            "amqps": f"amqps://{host}:{settings.amqps_port}",
+        }
+
+    def _write_run_file(self) -> None:
+        if self._ready:
+            state = {"pid": os.getpid(), "urls": self._addresses, "processes": self._supervisor.pids}
+            write_private(self._run_file, json.dumps(state, indent=2) + "\n")
+
+    def _show(self, first_admin: Mapping[str, Any], seconds: float) -> None:
+        addresses = self._addresses
+        rows = {
+            "API": addresses["api"],
+            "Docs": addresses["docs"],
+            "MQTT": addresses["mqtt"],
+            "MQTT over TLS": addresses["mqtts"],
+            "AMQP over TLS": addresses["amqps"],
+            "Home": str(self._home),
+        }
+        hints = ["Ctrl-C stops everything."]
+        if first_admin["adminEmail"]:
+            rows["SuperAdmin"] = first_admin["adminEmail"]
+        if first_admin["adminPassword"]:
+            rows["Password"] = first_admin["adminPassword"]
+            hints.insert(0, "The password is shown this once: keep it.")
+        self._terminal.table(f"Gridfleet is ready ({seconds:.1f} s)", rows, hints)
+
+
+def _command(*words: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "gridfleet", *words)
+
+
+def _holder(file: IO[str]) -> str:
+    file.seek(0)
+    return f"process {file.read().strip() or 'unknown'}"
+
+
+def _answers(host: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(reachable_host(host), port, timeout=5)
+    try:
+        connection.request("GET", "/api/v1/health/live")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

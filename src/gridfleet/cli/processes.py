@@ -1,0 +1,41 @@
+"""`gridfleet serve`, `ingest`, `gateway`, `jobs`: one process of a larger install each."""
+
+import typer
+
+from gridfleet.cli.settings import load_settings
+
+__all__ = ["register"]
+
+
+def register(application: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (serve, ingest, gateway, jobs):
+        application.command()(command)
+
+
+def serve() -> None:
+    """REST API, console, and the internal listener that answers the broker's questions."""
+    from gridfleet.processes import run_serve
+
+    run_serve(load_settings())
+
+
+def ingest() -> None:
+    """Telemetry, status and acknowledgements from the broker to the database. Run one per core."""
+    from gridfleet.processes import run_ingest
+
+    run_ingest(load_settings())
+
+
+def gateway() -> None:
+    """Partners' commands in, partners' events out."""
+    from gridfleet.processes import run_gateway
+
+    run_gateway(load_settings())
+
+
+def jobs() -> None:
+    """Queued and periodic work: mail, synchronisation, roll-ups, retention, sweeps."""
+    from gridfleet.processes import run_jobs
+
+    run_jobs(load_settings())

@@ -1,0 +1,63 @@
+"""`gridfleet setup`: the steps of `gridfleet up` that need the service's code, as processes of their own.
+
+`up` lives as long as the service and stays small because these run beside it and end. Results go to standard output as
+one line of JSON.
+"""
+
+import asyncio
+
+import typer
+
+from gridfleet.cli.settings import load_settings
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["commands"]
+
+commands = typer.Typer(help="Steps of `gridfleet up`.", no_args_is_help=True)
+
+
+@commands.command()
+def database() -> None:
+    """Migrates and seeds the database, makes authority, TLS files and the first SuperAdmin: {adminEmail, adminPassword}."""
+    import json
+
+    from gridfleet.kernel.db.migrate import migrate
+    from gridfleet.kernel.logging import configure_logging
+
+    settings = load_settings()
+    configure_logging(settings.log_level, json=settings.log_format == "json")
+    migrate(settings.secret("database_url").get_secret_value())
+    email, password = asyncio.run(_fill(settings))
+    typer.echo(json.dumps({"adminEmail": email, "adminPassword": password}))
+
+
+@commands.command()
+def broker() -> None:
+    """Declares the exchanges and queues that every process relies on."""
+    from gridfleet.kernel.broker.topology import declare
+
+    settings = load_settings()
+    urls = [settings.secret(name).get_secret_value() for name in ("broker_url", "broker_management_url")]
+    asyncio.run(declare(*urls, shards=settings.ingest_shards, queue_type=settings.broker_queue_type))
+
+
+async def _fill(settings: Settings) -> tuple[str | None, str | None]:
+    """The first SuperAdmin's e-mail and generated password; None, None when there was one already."""
+    from gridfleet.domains.device_templates.catalogue import seed_system_templates
+    from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
+    from gridfleet.domains.plants.certificates.authority import ensure_authority
+    from gridfleet.kernel.broker.private_node import reachable_host
+    from gridfleet.kernel.broker.server_certificate import write_server_certificate
+    from gridfleet.kernel.db import open_database
+    from gridfleet.kernel.security.keyring import Keyring
+
+    keyring = Keyring.parse(settings.secret("keys").get_secret_value())
+    url = settings.secret("database_url").get_secret_value()
+    async with open_database(url, name="gridfleet-setup", size=2) as opened, opened.transaction() as db:
+        await seed_system_templates(db)
+        authority = await ensure_authority(db, keyring)
+        password = settings.admin_password.get_secret_value() if settings.admin_password else None
+        admin = await ensure_first_super_admin(db, settings.admin_email, password)
+    hosts = [settings.mqtt_host, "localhost", "127.0.0.1", "::1", reachable_host(settings.mqtt_bind)]
+    write_server_certificate(settings.home / "ca", authority, hosts)
+    return (admin.email, admin.generated_password) if admin else (None, None)

@@ -1,0 +1,35 @@
+"""`gridfleet up`: the whole service on one machine.
+
+It prepares and starts the parts in the order in which they need each other, keeps them running, and stops them in
+reverse. It holds no state of its own: any part, itself included, may be killed and started again.
+"""
+
+import typer
+
+from gridfleet.cli.settings import load_settings
+
+__all__ = ["register"]
+
+
+def register(application: typer.Typer) -> None:
+    """Adds the command."""
+    application.command()(up)
+
+
+def up() -> None:
+    """Start the whole service on this machine and keep it running.
+
+    Brings its own PostgreSQL and a private RabbitMQ node, makes keys, certificates and the first SuperAdmin on first
+    start, and runs the API, ingest, gateway and jobs processes. Ctrl-C stops everything; the next start goes on with all
+    data. A second Ctrl-C kills what has not stopped yet.
+
+    Settings are environment variables. GRIDFLEET_HOME: where all state lives (.gridfleet). GRIDFLEET_ADMIN_EMAIL and
+    GRIDFLEET_ADMIN_PASSWORD: the first SuperAdmin. GRIDFLEET_HTTP_PORT, _MQTT_PORT, _MQTTS_PORT, _AMQPS_PORT and others:
+    the ports. GRIDFLEET_DATABASE_URL, GRIDFLEET_BROKER_URL with GRIDFLEET_BROKER_MANAGEMENT_URL, GRIDFLEET_REDIS_URL:
+    servers to use instead of the embedded parts.
+    """
+    import asyncio
+
+    from gridfleet.cli.machine import Machine
+
+    raise typer.Exit(asyncio.run(Machine(load_settings()).run()))
