@@ -1,0 +1,160 @@
+"""JSON Schema (2020-12) of the types that endpoints take and give.
+
+msgspec's own generator leaves out the format of times and says nothing of unknown fields, which we refuse; and what we
+give has every field always, so it is described apart from what we take.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import inspect
+
+__all__ = ["SchemaBook"]
+
+Schema = dict[str, Any]
+
+
+class SchemaBook:
+    """Schemas of structs, each described once under its name."""
+
+    def __init__(self) -> None:
+        self.components: dict[str, Schema] = {}
+        self._names: dict[tuple[Any, str], str] = {}
+
+    def taken(self, annotation: Any) -> Schema:
+        """What a caller may send as the type."""
+        return self._schema(inspect.type_info(annotation), "taken")
+
+    def given(self, annotation: Any) -> Schema:
+        """What we answer as the type."""
+        return self._schema(inspect.type_info(annotation), "given")
+
+    def fields_taken(self, annotation: Any) -> dict[str, tuple[Schema, bool]]:
+        """Name → (schema, whether required) of a query struct's fields; a query cannot hold null."""
+        info = inspect.type_info(annotation)
+        if not isinstance(info, inspect.StructType):
+            raise TypeError(f"{annotation} is no struct")
+        return {
+            field.encode_name: (_with_default(_without_null(self._schema(field.type, "taken")), field), field.required)
+            for field in info.fields
+        }
+
+    def resolve(self, schema: Schema) -> Schema:
+        """The schema behind a `$ref`, or the schema itself."""
+        reference = schema.get("$ref")
+        return schema if reference is None else self.components[reference.rsplit("/", 1)[1]]
+
+    def _schema(self, info: inspect.Type, way: Literal["taken", "given"]) -> Schema:
+        match info:
+            case inspect.Metadata(type=inner, extra_json_schema=extra):
+                return {**self._schema(inner, way), **(extra or {})}
+            case inspect.StructType():
+                return self._struct(info, way)
+            case inspect.UnionType(types=types):
+                return _any_of([self._schema(option, way) for option in types])
+            case inspect.ListType() | inspect.SetType() | inspect.FrozenSetType() | inspect.VarTupleType():
+                items = {"type": "array", "items": self._schema(info.item_type, way)}
+                return _present(items, minItems=info.min_length, maxItems=info.max_length)
+            case inspect.DictType(value_type=value):
+                free = isinstance(value, inspect.AnyType)
+                return {"type": "object"} if free else {"type": "object", "additionalProperties": self._schema(value, way)}
+        return _plain(info)
+
+    def _struct(self, info: inspect.StructType, way: Literal["taken", "given"]) -> Schema:
+        key = (info.cls, way)
+        if key not in self._names:
+            name = self._free_name(_name_of(info.cls), way)
+            self._names[key] = name
+            self.components[name] = {}  # taken before the fields are walked: one of them may be this struct again
+            self.components[name].update(self._describe(info, way))
+        return {"$ref": f"#/components/schemas/{self._names[key]}"}
+
+    def _free_name(self, name: str, way: str) -> str:
+        if name not in self.components:
+            return name
+        suffixed = f"{name}Input" if way == "taken" else f"{name}Record"
+        return suffixed if suffixed not in self.components else f"{suffixed}{len(self.components)}"
+
+    def _describe(self, info: inspect.StructType, way: Literal["taken", "given"]) -> Schema:
+        properties: dict[str, Schema] = {}
+        for field in info.fields:
+            schema = self._schema(field.type, way)
+            properties[field.encode_name] = _with_default(schema, field) if way == "taken" else schema
+        required = [
+            field.encode_name for field in info.fields if field.required or (way == "given" and not _may_be_unset(field))
+        ]
+        described: Schema = {"type": "object", "properties": properties}
+        if required:
+            described["required"] = required
+        if way == "taken":
+            described["additionalProperties"] = False
+        return described
+
+
+def _plain(info: inspect.Type) -> Schema:
+    match info:
+        case inspect.StrType(min_length=low, max_length=high, pattern=pattern):
+            return _present({"type": "string"}, minLength=low, maxLength=high, pattern=pattern)
+        case inspect.IntType() | inspect.FloatType():
+            return _present(
+                {"type": "integer" if isinstance(info, inspect.IntType) else "number"},
+                minimum=info.ge,
+                exclusiveMinimum=info.gt,
+                maximum=info.le,
+                exclusiveMaximum=info.lt,
+                multipleOf=info.multiple_of,
+            )
+        case inspect.BoolType():
+            return {"type": "boolean"}
+        case inspect.UUIDType():
+            return {"type": "string", "format": "uuid"}
+        case inspect.DateTimeType():
+            return {"type": "string", "format": "date-time"}
+        case inspect.DateType():
+            return {"type": "string", "format": "date"}
+        case inspect.EnumType(cls=cls):
+            return _choice([member.value for member in cls])
+        case inspect.LiteralType(values=values):
+            return _choice(list(values))
+        case inspect.NoneType():
+            return {"type": "null"}
+        case inspect.AnyType() | inspect.RawType():
+            return {}
+    raise TypeError(f"no schema for {info}")
+
+
+def _choice(values: list[Any]) -> Schema:
+    return {"type": "string" if all(isinstance(value, str) for value in values) else "integer", "enum": values}
+
+
+def _present(schema: Schema, **constraints: Any) -> Schema:
+    return {**schema, **{name: value for name, value in constraints.items() if value is not None}}
+
+
+def _any_of(options: list[Schema]) -> Schema:
+    return options[0] if len(options) == 1 else {"anyOf": options}
+
+
+def _without_null(schema: Schema) -> Schema:
+    if "anyOf" not in schema:
+        return schema
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**_any_of([option for option in schema["anyOf"] if option != {"type": "null"}]), **rest}
+
+
+def _with_default(schema: Schema, field: inspect.Field) -> Schema:
+    default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    if default is msgspec.NODEFAULT or default is None or default is msgspec.UNSET:
+        return schema
+    return {**schema, "default": msgspec.to_builtins(default)}
+
+
+def _may_be_unset(field: inspect.Field) -> bool:
+    return not field.required and field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
+
+
+def _name_of(cls: Any) -> str:
+    origin = getattr(cls, "__origin__", None)
+    if origin is None:
+        return str(cls.__name__)
+    return str(origin.__name__) + "Of" + "And".join(_name_of(argument) for argument in cls.__args__)
