@@ -1,17 +1,29 @@
-"""Shared fixtures: a real PostgreSQL for the session, a fresh migrated database for each test that asks for one."""
+"""Shared fixtures: real servers, started once a session and stopped whatever happens.
+
+`database`: a fresh migrated PostgreSQL database for each test. `broker`: a private RabbitMQ node alone. `stack`: the
+whole service, as `gridfleet up` runs it.
+"""
 
 import itertools
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from free_ports import settings_at
+from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.db.migrate import migrate
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets
+from gridfleet.kernel.settings import Settings
+from running_stack import RunningStack
 
 _numbers = itertools.count(1)
 
@@ -53,3 +65,42 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     """The test's own database behind a pool, as the processes use it."""
     async with open_database(database_url, name="test", size=5) as opened:
         yield opened
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """A running node. Its questions go to `settings.internal_port`, where nothing listens unless the test does."""
+
+    settings: Settings
+    authority: Authority
+    url: str
+    management_url: str
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[BrokerNode]:
+    """A private node on free ports; only the service account can log in by itself."""
+    folder = Path(tempfile.mkdtemp(prefix="gridfleet-mq-"))
+    settings = settings_at(folder)
+    ensure_local_secrets(folder)
+    authority = Authority.create()
+    write_server_certificate(folder / "ca", authority, ["localhost", "127.0.0.1"])
+    node = PrivateBroker(settings)
+    try:
+        url = node.start()
+        yield BrokerNode(settings, authority, url, node.management_url)
+    finally:
+        node.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[RunningStack]:
+    """The whole service on free ports, started by `gridfleet up` in a home of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="gridfleet-up-"))
+    running = RunningStack(folder)
+    try:
+        yield running.start()
+    finally:
+        running.destroy()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,138 @@
+"""`gridfleet up`: starts, resumes, survives the death of any part, says clearly why it does not start."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from free_ports import free_ports
+from running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[RunningStack]:
+    """A service for this module alone, since its parts are killed."""
+    folder = Path(tempfile.mkdtemp(prefix="gridfleet-up-"))
+    running = RunningStack(folder)
+    try:
+        yield running
+    finally:
+        running.destroy()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_starts_and_tells_where_everything_is(own: RunningStack) -> None:
+    own.start()
+    assert own.state["urls"]["api"] == f"http://localhost:{own.ports['http_port']}/api/v1"
+    assert set(own.state["processes"]) >= {"postgres", "epmd", "broker", "serve", "gateway", "jobs"}
+    log = own.log.read_text()
+    assert ADMIN_EMAIL in log
+    assert ADMIN_PASSWORD not in log
+    assert login(own)["user"]["isSuperAdmin"] is True
+    for secret in (own.home / "secrets").iterdir():
+        assert secret.stat().st_mode & 0o777 == 0o600
+    assert (own.home / "secrets").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_start_in_the_same_home_is_refused(own: RunningStack) -> None:
+    second = RunningStack(own.home, ports=own.ports)
+    assert second.launch().wait(20) == 1
+    assert f"already runs in {own.home} (process {own.state['pid']})" in own.log.read_text()
+    assert own.ready(own.state["pid"])
+
+
+@pytest.mark.parametrize("name", ["serve", "jobs", "broker", "postgres", "epmd"])
+def test_a_killed_part_is_started_again(own: RunningStack, name: str) -> None:
+    killed = own.kill(name)
+    own.wait_for_restart(name, killed)
+    wait_until_healthy(own)
+    login(own)
+
+
+def test_a_stop_ends_every_process_and_the_next_start_goes_on_with_all_data(own: RunningStack) -> None:
+    token = login(own)["access_token"]
+    organization = call(own, "POST", "/api/v1/organizations", {"name": "Kept", "slug": "kept"}, token)
+    assert own.stop() == 0
+    assert not own.processes()
+    assert not (own.home / "run.json").exists()
+    began = time.monotonic()
+    own.start()
+    assert time.monotonic() - began < 25
+    assert call(own, "GET", f"/api/v1/organizations/{organization['id']}", None, login(own)["access_token"]) == organization
+    assert "Password" not in own.log.read_text()
+
+
+def test_after_a_kill_of_the_supervisor_the_next_start_recovers(own: RunningStack) -> None:
+    assert own.process is not None
+    own.process.kill()
+    own.process.wait()
+    own.start()
+    login(own)
+
+
+def test_after_a_kill_of_everything_the_next_start_recovers(own: RunningStack) -> None:
+    assert own.process is not None
+    for pid in [own.process.pid, *own.state["processes"].values()]:
+        with contextlib.suppress(ProcessLookupError):  # the first one's death may already have ended it
+            os.kill(pid, signal.SIGKILL)
+    own.process.wait()
+    own.start()
+    login(own)
+
+
+def test_an_occupied_port_is_named_with_its_setting_and_process(home: Path) -> None:
+    port = free_ports(1)[0]
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        stack = RunningStack(home)
+        stack.ports["mqtt_port"] = port
+        assert stack.launch().wait(30) == 1
+    text = stack.log.read_text()
+    assert f"port {port} of 127.0.0.1 is in use by {psutil.Process().name()} (process {os.getpid()})" in text
+    assert "GRIDFLEET_MQTT_PORT" in text
+    assert "Traceback" not in text
+
+
+def test_an_invalid_setting_is_named(home: Path) -> None:
+    stack = RunningStack(home, changes={"http_port": "eighty"})
+    assert stack.launch().wait(30) == 2
+    assert "GRIDFLEET_HTTP_PORT" in stack.log.read_text()
+
+
+def call(stack: RunningStack, method: str, path: str, body: object, token: str | None = None) -> dict[str, object]:
+    headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(stack.base_url + path, data, headers, method=method)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        found: dict[str, object] = json.load(answer)
+        return found
+
+
+def login(stack: RunningStack) -> dict[str, object]:
+    return call(stack, "POST", "/api/v1/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD})
+
+
+def wait_until_healthy(stack: RunningStack, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if call(stack, "GET", "/api/v1/health/ready", None)["status"] == "healthy":
+                return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

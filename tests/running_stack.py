@@ -1,0 +1,140 @@
+"""A whole service started by `gridfleet up` as a user would, and stopped again."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from free_ports import free_port_settings
+
+ADMIN_EMAIL = "admin@example.com"
+ADMIN_PASSWORD = "Correct-horse-7"
+
+
+@dataclass
+class RunningStack:
+    """One home folder with its ports, and the `gridfleet up` that runs in it."""
+
+    home: Path
+    changes: Mapping[str, object] = field(default_factory=dict)
+    """Further settings, by name."""
+    ports: dict[str, int] = field(default_factory=free_port_settings)
+    admin_email: str = ADMIN_EMAIL
+    admin_password: str = ADMIN_PASSWORD
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def base_url(self) -> str:
+        """Address of the REST API, without a path."""
+        return f"http://127.0.0.1:{self.ports['http_port']}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables of the service and of commands that talk to it."""
+        settings: dict[str, object] = {
+            **self.ports,
+            "home": self.home,
+            "admin_email": self.admin_email,
+            "admin_password": self.admin_password,
+            "rate_limits": "off",
+            **self.changes,
+        }
+        outer = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")}
+        return outer | {f"GRIDFLEET_{name.upper()}": str(value) for name, value in settings.items()}
+
+    @property
+    def log(self) -> Path:
+        """Everything `gridfleet up` printed."""
+        return self.home / "up.log"
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """`run.json`: pid, urls, processes by name."""
+        found: dict[str, Any] = json.loads((self.home / "run.json").read_text())
+        return found
+
+    def launch(self) -> "subprocess.Popen[bytes]":
+        """Starts `gridfleet up` without waiting for it."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gridfleet", "up"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                start_new_session=True,
+            )
+        return self.process
+
+    def start(self, seconds: float = 90) -> "RunningStack":
+        """Starts the service and waits until it says that it is ready."""
+        process = self.launch()
+        deadline = time.monotonic() + seconds
+        while not self.ready(process.pid):
+            if process.poll() is not None or time.monotonic() > deadline:
+                self.destroy()
+                raise RuntimeError(f"gridfleet up is not ready:\n{self.log.read_text()[-8000:]}")
+            time.sleep(0.1)
+        return self
+
+    def ready(self, pid: int) -> bool:
+        """Whether the `gridfleet up` with this process id has reported readiness."""
+        try:
+            return bool(self.state["pid"] == pid)
+        except (FileNotFoundError, json.JSONDecodeError):
+            return False
+
+    def stop(self, seconds: float = 60) -> int:
+        """Ctrl-C; gives the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(seconds)
+
+    def kill(self, name: str) -> int:
+        """kill -9 of one process by its name in `run.json`; gives the process id it had."""
+        pid: int = self.state["processes"][name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def wait_for_restart(self, name: str, old_pid: int, seconds: float = 60) -> int:
+        """Waits until `name` runs with another process id, and gives it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            pid: int | None = self.state["processes"].get(name)
+            if pid not in (None, old_pid):
+                return pid
+            time.sleep(0.1)
+        raise TimeoutError(f"{name} was not started again:\n{self.log.read_text()[-4000:]}")
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that works in our home folder."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if Path(process.cwd()).is_relative_to(self.home.resolve()):
+                    found.append(process)
+        return found
+
+    def destroy(self) -> None:
+        """Stops the service and, whatever happens, leaves no process of it."""
+        try:
+            if self.process is not None and self.process.poll() is None:
+                self.stop()
+        except subprocess.TimeoutExpired:
+            assert self.process is not None
+            self.process.kill()
+            self.process.wait()
+        finally:
+            for process in self.processes():
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
