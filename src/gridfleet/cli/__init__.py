@@ -6,7 +6,7 @@ pay for the others' imports.
 
 import typer
 
-from gridfleet.cli import db, processes, setup, up
+from gridfleet.cli import db, processes, setup, simulate, up
 
 __all__ = ["application", "main"]
 
@@ -19,6 +19,7 @@ application = typer.Typer(
 )
 up.register(application)
 processes.register(application)
+simulate.register(application)
 application.add_typer(db.commands, name="db")
 application.add_typer(setup.commands, name="setup", hidden=True)
 

@@ -95,6 +95,7 @@ class Machine:
                 await self._start_postgres(self._postgres)
         with self._timed("the database is up to date"):
             first_admin = json.loads(await self._setup("database"))
+            self._keep_first_admin(first_admin)
         # Nobody but the first step needs it.
         self._environment.pop("GRIDFLEET_ADMIN_PASSWORD", None)
         if self._broker is not None:
@@ -110,6 +111,12 @@ class Machine:
         self._ready = True
         self._write_run_file()
         self._show(first_admin, time.monotonic() - began)
+
+    def _keep_first_admin(self, first_admin: Mapping[str, Any]) -> None:
+        """A password that nobody chose is kept for `gridfleet simulate` on this machine, readable by the owner alone."""
+        if first_admin["adminPassword"]:
+            kept = {"email": first_admin["adminEmail"], "password": first_admin["adminPassword"]}
+            write_private(self._home / "secrets" / "admin.json", json.dumps(kept) + "\n")
 
     async def _start_postgres(self, postgres: EmbeddedPostgres) -> None:
         await asyncio.to_thread(postgres.prepare)
