@@ -1,0 +1,225 @@
+"""`gridfleet simulate`: a demo organisation with plants that behave like real ones."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gridfleet.cli.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gridfleet.simulator.faults import Fault
+    from gridfleet.simulator.run import Plan, PlantResult
+
+__all__ = ["register"]
+
+_LONGEST_BACKFILL_DAYS = 399
+
+
+def register(application: typer.Typer) -> None:
+    """Adds the command."""
+    application.command()(simulate)
+
+
+def simulate(
+    plants: Annotated[int, typer.Option(min=1, max=5_000, help="How many plants.")] = 20,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds of simulated time between snapshots.")] = 5,
+    duration: Annotated[float | None, typer.Option(min=0, help="Seconds to send; without it until Ctrl-C.")] = None,
+    speed: Annotated[
+        float, typer.Option(min=1, max=10_000, help="How much faster than the clock simulated time runs, until it catches up.")
+    ] = 1,
+    backfill: Annotated[
+        float, typer.Option(min=0, max=_LONGEST_BACKFILL_DAYS, metavar="DAYS", help="Days of history to send first.")
+    ] = 0,
+    backfill_interval: Annotated[float, typer.Option(min=1, help="Seconds between the snapshots of that history.")] = 60,
+    faults: Annotated[
+        str, typer.Option(help="Faults to make, comma separated: bad-signature, clock-skew, counter-reset, gap; or all.")
+    ] = "",
+    ledger: Annotated[Path | None, typer.Option(help="File for a JSON line about everything that was sent.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, other plants and weather.")] = 1,
+    organization: Annotated[str, typer.Option(help="Slug of the organisation to use or make.")] = "demo",
+    state: Annotated[
+        Path | None, typer.Option(help="Folder for credentials and queues. [default: GRIDFLEET_HOME/simulator]")
+    ] = None,
+    api: Annotated[str | None, typer.Option(help="Address of the service. [default: the one on this machine]")] = None,
+    email: Annotated[str | None, typer.Option(envvar="GRIDFLEET_ADMIN_EMAIL", help="SuperAdmin to register with.")] = None,
+    password: Annotated[str | None, typer.Option(envvar="GRIDFLEET_ADMIN_PASSWORD", help="Its password.")] = None,
+) -> None:
+    """Register a demo organisation with plants, and send what they measure over MQTT.
+
+    Every plant has a cabinet, PV inverters, batteries and a grid meter; MTLS, TOKEN and PASSWORD plants take turns. Sun, load,
+    batteries and grid fit together, and counters fit the power. Run again, it goes on with the same plants. On the machine of
+    `gridfleet up` nothing else is needed; elsewhere give --api, --email and --password.
+
+    Ends with a table of what was sent; the exit code is 1 when something was not acknowledged by the broker.
+    """
+    import asyncio
+
+    from gridfleet.device import DeviceError
+    from gridfleet.simulator.errors import SimulationError
+    from gridfleet.simulator.run import Plan
+
+    settings = load_settings()
+    plan = Plan(
+        interval_ms=round(interval * 1000),
+        duration_seconds=duration,
+        speed=speed,
+        backfill_days=backfill,
+        backfill_interval_ms=round(backfill_interval * 1000),
+        faults=_faults(faults),
+    )
+    folder = state or settings.home / "simulator"
+    credentials = (email, password) if email and password else _admin_of(settings.home, email)
+    address = api or os.environ.get("GRIDFLEET_API") or f"http://{_reachable(settings.http_host)}:{settings.http_port}"
+    try:
+        results = asyncio.run(_simulate(plan, plants, seed, organization, folder, ledger, address, *credentials))
+    except (SimulationError, DeviceError) as error:
+        typer.secho(str(error), fg="red", err=True)
+        raise typer.Exit(1) from None
+    _show(results, ledger)
+    if any(result.waiting or result.acknowledged < result.sent for result in results):
+        raise typer.Exit(1)
+
+
+async def _simulate(
+    plan: "Plan",
+    plants: int,
+    seed: int,
+    slug: str,
+    folder: Path,
+    ledger_path: Path | None,
+    address: str,
+    email: str,
+    password: str,
+) -> "list[PlantResult]":
+    import asyncio
+    import signal
+    from collections.abc import Awaitable, Callable
+    from datetime import UTC, datetime
+
+    from gridfleet.protocol.envelope import format_time
+    from gridfleet.simulator.fleet import design_fleet
+    from gridfleet.simulator.ledger import Ledger
+    from gridfleet.simulator.registration import RegisteredPlant, register
+    from gridfleet.simulator.rest import Api
+    from gridfleet.simulator.run import simulate
+    from gridfleet.simulator.state import StateFolder
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        typer.echo("stopping …")
+        stop.set()
+        for number in (signal.SIGINT, signal.SIGTERM):  # the second one ends us at once
+            loop.remove_signal_handler(number)
+
+    state = StateFolder(folder)
+    async with Api(address, email, password) as api:
+        registered_count = 0
+
+        def registered(_: RegisteredPlant) -> None:
+            nonlocal registered_count
+            registered_count += 1
+            if registered_count % 10 == 0 or registered_count == plants:
+                typer.echo(f"{registered_count} of {plants} plants registered")
+
+        organization, fleet = await register(api, design_fleet(plants, seed), state, slug, registered)
+        typer.echo(f"organisation {organization.slug}: {organization.id}")
+
+        def token_provider(plant_id: str) -> Callable[[], Awaitable[str]]:
+            async def token() -> str:
+                return str((await api.post(f"/plants/{plant_id}/mqtt-token", None, organization.id))["token"])
+
+            return token
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, on_signal)
+        with Ledger(ledger_path) as ledger:
+            ledger.write(
+                "run",
+                api=api.base_url,
+                organization={"id": organization.id, "slug": organization.slug},
+                seed=seed,
+                intervalSeconds=plan.interval_ms / 1000,
+                faults=sorted(plan.faults),
+                startedAt=format_time(datetime.now(UTC)),
+            )
+            results = await simulate(plan, fleet, state, ledger, token_provider, stop, lambda text: typer.echo(text))
+            ledger.write(
+                "end",
+                finishedAt=format_time(datetime.now(UTC)),
+                snapshots=sum(result.sent for result in results),
+                acknowledged=sum(result.acknowledged for result in results),
+                refused=sum(result.refused for result in results),
+                waiting=sum(result.waiting for result in results),
+            )
+    return results
+
+
+def _faults(text: str) -> "frozenset[Fault]":
+    from gridfleet.simulator.faults import Fault
+
+    names = {name.strip() for name in text.split(",") if name.strip()}
+    if names == {"all"}:
+        return frozenset(Fault)
+    unknown = names - {fault.value for fault in Fault}
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(Fault)}", param_hint="--faults")
+    return frozenset(Fault(name) for name in names)
+
+
+def _admin_of(home: Path, email: str | None) -> tuple[str, str]:
+    """The SuperAdmin whom `gridfleet up` made on this machine, or the end of the command."""
+    import msgspec
+
+    path = home / "secrets" / "admin.json"
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        if email in (None, kept["email"]):
+            return kept["email"], kept["password"]
+    except (OSError, msgspec.DecodeError, KeyError):
+        pass
+    typer.secho(
+        f"whom to log in as? Give --email and --password (or GRIDFLEET_ADMIN_EMAIL and GRIDFLEET_ADMIN_PASSWORD); "
+        f"{path}, where `gridfleet up` keeps the SuperAdmin that it makes, does not say.",
+        fg="red",
+        err=True,
+    )
+    raise typer.Exit(2)
+
+
+def _reachable(host: str) -> str:
+    """An address to connect to for one to listen on."""
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - nothing is bound
+
+
+def _show(results: "Sequence[PlantResult]", ledger: Path | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    dates = {result.date for result in results if result.date}
+    table = Table(title="What was sent", caption=f"energies of {max(dates)} (UTC) in kWh" if dates else None)
+    for name in ("plant", "id", "method"):
+        table.add_column(name, no_wrap=True)
+    for name in ("devices", "snapshots", "acknowledged", "made wrong", "waiting", "produced", "imported", "exported"):
+        table.add_column(name, justify="right")
+    for result in results:
+        table.add_row(
+            result.serial_number,
+            result.plant_id,
+            result.auth_method,
+            *(str(number) for number in (result.devices, result.sent, result.acknowledged, result.refused, result.waiting)),
+            *(f"{energy:.3f}" for energy in (result.produced, result.imported, result.exported)),
+        )
+    totals = [sum(getattr(result, name) for result in results) for name in ("sent", "acknowledged", "refused", "waiting")]
+    table.add_section()
+    table.add_row("all", "", "", str(sum(result.devices for result in results)), *map(str, totals))
+    console = Console()
+    # Ids are there to be copied: a narrow terminal or a pipe must not cut them.
+    console.print(table, width=max(console.width, 150))
+    if ledger is not None:
+        console.print(f"ledger: {ledger}", soft_wrap=True)

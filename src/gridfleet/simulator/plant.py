@@ -1,0 +1,153 @@
+"""One simulated plant: its physics moves on, its devices speak, its commands are obeyed."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from gridfleet.device import Command, CommandRejected, DeviceEntry, Snapshot
+from gridfleet.protocol.envelope import format_time
+from gridfleet.simulator import physics
+from gridfleet.simulator.measurements import PLANT, measure
+from gridfleet.simulator.physics import Orders, PlantState
+from gridfleet.simulator.registration import RegisteredPlant
+from gridfleet.simulator.state import Energy, SavedPlant
+
+__all__ = ["Measured", "SimulatedPlant", "add_energy"]
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+_DAYS_KEPT: Final = 3
+_CONTINUES_WITHIN_MS: Final = 15 * 60_000
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A snapshot to send, and the values that the service must show for it."""
+
+    snapshot: Snapshot
+    expected: dict[str, float]
+
+
+class SimulatedPlant:
+    """A registered plant with its state."""
+
+    def __init__(self, registered: RegisteredPlant, saved: SavedPlant | None) -> None:
+        self.registered = registered
+        self._design = registered.site.design
+        self._state = saved.state if saved and _fits(registered, saved.state) else None
+        self.days: dict[str, Energy] = dict(saved.days) if saved and self._state else {}
+        self._orders = Orders()
+
+    @property
+    def id(self) -> str:
+        """The plant's id."""
+        return self.registered.id
+
+    @property
+    def time_ms(self) -> int | None:
+        """When the last step ended, None before the first."""
+        return self._state.time_ms if self._state else None
+
+    def advance(self, time_ms: int, interval_ms: int) -> Measured:
+        """Move on to `time_ms` and measure. After a pause of more than 15 minutes nothing happened in between."""
+        state = self._state or physics.initial_state(self._design, time_ms - interval_ms)
+        pause_ms = time_ms - state.time_ms
+        step_ms = pause_ms if pause_ms <= max(interval_ms, _CONTINUES_WITHIN_MS) else interval_ms
+        reading = physics.step(self._design, state, time_ms, step_ms, self._orders)
+        if self._state is not None:
+            add_energy(self.days, state, reading.state)
+        self._state = reading.state
+        return self._snapshot(time_ms, measure(self._design, reading))
+
+    def reset_counters(self) -> None:
+        """Lose all counters, as when devices are replaced."""
+        if self._state is not None:
+            self._state = physics.reset_counters(self._state)
+
+    def saved(self) -> SavedPlant | None:
+        """What must be kept to go on later, None before the first step."""
+        if self._state is None:
+            return None
+        return SavedPlant(self._state, {date: self.days[date] for date in sorted(self.days)[-_DAYS_KEPT:]})
+
+    async def obey(self, command: Command) -> None:
+        """Carry out an action of the system templates; `CommandRejected` for anything else."""
+        batteries = {battery.id: battery for battery in self._design.batteries}
+        pvs = {pv.id: pv for pv in self._design.pvs}
+        device = command.target
+        if device is None or device not in self.registered.writers:
+            raise CommandRejected("DEVICE_UNKNOWN", f"there is no device {device!r} at this plant")
+        orders = self._orders
+        match command.action:
+            case "stop":
+                orders = replace(orders, stopped=orders.stopped | {device})
+            case "start":
+                orders = replace(
+                    orders,
+                    stopped=orders.stopped - {device},
+                    battery_w={id: power for id, power in orders.battery_w.items() if id != device},
+                    pv_limit_w={id: power for id, power in orders.pv_limit_w.items() if id != device},
+                )
+            case "set_power" if device in batteries:
+                battery = batteries[device]
+                power = _watts(command.params)
+                if not -battery.discharge_max_w <= power <= battery.charge_max_w:
+                    raise CommandRejected(
+                        "OUT_OF_RANGE", f"{device} can do {-battery.discharge_max_w} to {battery.charge_max_w} W"
+                    )
+                orders = replace(orders, battery_w={**orders.battery_w, device: power})
+            case "set_power_limit" if device in pvs:
+                orders = replace(orders, pv_limit_w={**orders.pv_limit_w, device: max(0, _watts(command.params))})
+            case "reset_fault":
+                pass
+            case _:
+                raise CommandRejected("ACTION_UNKNOWN", f"{device} cannot {command.action}")
+        self._orders = orders
+
+    def _snapshot(self, time_ms: int, shown: dict[str, dict[str, float | bool]]) -> Measured:
+        expected: dict[str, float] = {}
+        own: dict[str, int | float | bool | None] = {}
+        devices = []
+        for device, values in shown.items():
+            encoded = self.registered.writers[device].encode(values)
+            if device == PLANT:
+                own = encoded.fields
+                expected |= encoded.expected
+            else:
+                devices.append(DeviceEntry(device, encoded.fields))
+                expected |= {f"{device}.{key}": value for key, value in encoded.expected.items()}
+        return Measured(Snapshot(time=datetime.fromtimestamp(time_ms / 1000, UTC), fields=own, devices=devices), expected)
+
+
+def add_energy(days: dict[str, Energy], before: PlantState, after: PlantState) -> None:
+    """Count a step's energy for the day in which it ends, by the service's rule for counters.
+
+    A day begins with the last value within the hour before midnight, else with its first value.
+    """
+    midnight = after.time_ms - after.time_ms % _DAY_MS
+    if before.time_ms < midnight - _HOUR_MS:
+        return
+    date = format_time(datetime.fromtimestamp(midnight / 1000, UTC))[:10]
+    day = days.get(date, Energy())
+    days[date] = Energy(
+        day.produced_wms + sum(after.produced_wms) - sum(before.produced_wms),
+        day.imported_wms + after.imported_wms - before.imported_wms,
+        day.exported_wms + after.exported_wms - before.exported_wms,
+    )
+
+
+def _fits(registered: RegisteredPlant, state: PlantState) -> bool:
+    """Whether a saved state is of this design; another seed makes another plant."""
+    design = registered.site.design
+    return len(state.produced_wms) == len(design.pvs) and [
+        battery.floor_wms <= saved.stored_wms <= battery.ceiling_wms
+        for battery, saved in zip(design.batteries, state.batteries, strict=False)
+    ] == [True] * max(len(design.batteries), len(state.batteries))
+
+
+def _watts(params: dict[str, Any] | None) -> int:
+    power_kw = (params or {}).get("power_kw")
+    if not isinstance(power_kw, int | float):
+        raise CommandRejected("PARAMS_INVALID", "power_kw must be a number")
+    return round(power_kw * 1000)

@@ -1,0 +1,102 @@
+"""The few REST calls that a simulation needs, with one login for all of them."""
+
+import asyncio
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx
+
+from gridfleet.simulator.errors import ApiRefused, ApiUnreachable
+
+__all__ = ["Api"]
+
+_PAGE: Final = 100
+_TRIES: Final = 5
+_LONGEST_WAIT_SECONDS: Final = 30.0
+
+
+class Api:
+    """A SuperAdmin's session with the service at `base_url`. Use it as an asynchronous context manager.
+
+    Every call raises `ApiRefused` for an error answer and `ApiUnreachable` when nobody answers. An expired access token
+    is replaced, a rate limit waited for.
+    """
+
+    def __init__(self, base_url: str, email: str, password: str) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._credentials = {"email": email, "password": password}
+        self._token = ""
+        self._login = asyncio.Lock()
+        self._client = httpx.AsyncClient(base_url=f"{self.base_url}/api/v1", timeout=30)
+
+    async def __aenter__(self) -> Self:
+        await self._log_in("")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    async def get(self, path: str, org: str | None = None, **query: str | int) -> Any:
+        """The JSON answer to a GET."""
+        return await self._call("GET", path, org, params=query)
+
+    async def post(self, path: str, body: Any = None, org: str | None = None) -> Any:
+        """The JSON answer to a POST."""
+        return await self._call("POST", path, org, json=body)
+
+    async def patch(self, path: str, body: Any, org: str | None = None) -> Any:
+        """The JSON answer to a PATCH."""
+        return await self._call("PATCH", path, org, json=body)
+
+    async def list(self, path: str, org: str | None = None) -> list[dict[str, Any]]:
+        """Every record of a paged list."""
+        records: list[dict[str, Any]] = []
+        page = 1
+        while True:
+            answer = await self.get(path, org, page=page, limit=_PAGE)
+            records += answer["data"]
+            if page >= answer["meta"]["totalPages"]:
+                return records
+            page += 1
+
+    async def _call(self, method: str, path: str, org: str | None, **request: Any) -> Any:
+        for _ in range(_TRIES):
+            token = self._token
+            headers = {"authorization": f"Bearer {token}"} | ({"x-org-id": org} if org else {})
+            answer = await self._send(method, path, headers=headers, **request)
+            if answer.status_code != httpx.codes.UNAUTHORIZED:
+                break
+            await self._log_in(token)
+        return _read(method, path, answer)
+
+    async def _log_in(self, spent_token: str) -> None:
+        """Log in, unless another call has done so since `spent_token` was used."""
+        async with self._login:
+            if self._token == spent_token:
+                answer = await self._send("POST", "/auth/login", json=self._credentials)
+                self._token = _read("POST", "/auth/login", answer)["access_token"]
+
+    async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        for attempt in range(_TRIES):
+            try:
+                answer = await self._client.request(method, path, **request)
+            except httpx.TransportError as error:
+                raise ApiUnreachable(f"nothing answers at {self.base_url} ({error!r}): is the service running?") from error
+            if answer.status_code != httpx.codes.TOO_MANY_REQUESTS or attempt == _TRIES - 1:
+                break
+            await asyncio.sleep(min(float(answer.headers.get("retry-after", 1)), _LONGEST_WAIT_SECONDS))
+        return answer
+
+
+def _read(method: str, path: str, answer: httpx.Response) -> Any:
+    if answer.is_success:
+        return answer.json()
+    try:
+        body = answer.json()
+        details = "; ".join(map(str, body.get("details") or []))
+        code, message = str(body["code"]), str(body["message"]) + (f" ({details})" if details else "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        code, message = "", answer.text[:200]
+    raise ApiRefused(f"{method} {path}", answer.status_code, code, message)
