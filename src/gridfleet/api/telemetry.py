@@ -1,0 +1,100 @@
+"""`/api/v1/telemetry`: the history of a plant, and its newest values."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import Call, S, Stream, endpoint, org_member
+from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
+from gridfleet.domains.telemetry.history.latest import latest_points
+from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint
+from gridfleet.domains.telemetry.history.queries import History, open_history
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection, Database
+
+
+class TelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which points; `from` is inclusive, `to` is not."""
+
+    plant_id: UUID = msgspec.field(name="plantId")
+    start: datetime = msgspec.field(name="from")
+    end: datetime = msgspec.field(name="to")
+    metric: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    bucket: Bucket | None = None
+
+
+@endpoint(
+    "GET",
+    "/api/v1/telemetry",
+    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
+    codes=("VALIDATION_ERROR", "PLANT_NOT_FOUND", *S),
+    answer=list[TelemetryPoint],
+)
+async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: TelemetryQuery) -> Stream:
+    """Points by time, then metric: raw, or with `bucket` the average, and min, max and count as metadata.
+
+    Sub-device metrics are named `{externalId}.{key}`. `Accept: text/csv` or `application/x-ndjson` answers in that form,
+    however large; a JSON answer has at most 500,000 points.
+    """
+    text_format = preferred_format(call.headers.get("accept", ""))
+    wanted = HistoryQuery(query.plant_id, query.start, query.end, query.metric, query.bucket)
+    history = await open_history(db, org, wanted, capped=text_format is TextFormat.JSON)
+    writer = PointWriter(query.plant_id, text_format)
+    content_type = "text/csv; charset=utf-8" if text_format is TextFormat.CSV else text_format.value
+    call.set_header("vary", "accept")
+    return Stream(content_type, _pages(call.state.database, history, writer))
+
+
+async def _pages(database: Database, history: History, writer: PointWriter) -> AsyncIterator[bytes]:
+    # The first page was read with the request's connection, which goes back before anything is sent.
+    start = writer.opening + writer.page(history.first)
+    if history.finished:
+        yield start + writer.closing
+        return
+    yield start
+    while not history.finished:
+        async with database.transaction() as db:
+            page = await history.read(db)
+        if text := writer.page(page):
+            yield text
+    yield writer.closing
+
+
+@endpoint(
+    "GET",
+    "/api/v1/telemetry/{plantId}/latest",
+    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
+    codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def get_latest(org: OrgScope, db: Connection, plant_id: UUID) -> list[TelemetryPoint]:
+    """The newest value of each metric of the plant and its sub-devices, with its own time."""
+    return await latest_points(db, org, plant_id)
+
+
+_FORMATS: Final[dict[str, TextFormat]] = {text_format.value: text_format for text_format in TextFormat}
+
+
+def preferred_format(accept: str) -> TextFormat:
+    """The form that an Accept header (RFC 9110) likes best; JSON when it names none of ours."""
+    best, best_quality = TextFormat.JSON, 0.0
+    for part in accept.lower().split(","):
+        media_type, *parameters = (piece.strip() for piece in part.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                quality = _quality(parameter[2:])
+        chosen = _FORMATS.get(media_type)
+        if chosen is not None and quality > best_quality:
+            best, best_quality = chosen, quality
+    return best
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

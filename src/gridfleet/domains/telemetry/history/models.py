@@ -1,0 +1,173 @@
+"""Queries, the series they name, and the pages they are answered with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from math import inf, isnan
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.device_templates.decoder import Metric
+
+__all__ = [
+    "Bucket",
+    "BucketPoint",
+    "HistoryQuery",
+    "KnownLayout",
+    "LatestSignal",
+    "Place",
+    "Point",
+    "Series",
+    "SeriesValues",
+    "Source",
+    "TelemetryPoint",
+]
+
+
+class Bucket(StrEnum):
+    """Width of a bucket. Buckets are aligned to the epoch, in UTC; sorted from narrow to wide."""
+
+    MINUTE = "1 minute"
+    FIVE_MINUTES = "5 minutes"
+    QUARTER_HOUR = "15 minutes"
+    HOUR = "1 hour"
+    DAY = "1 day"
+
+    @property
+    def width(self) -> timedelta:
+        """How long a bucket lasts."""
+        return _WIDTHS[self]
+
+
+_WIDTHS = {
+    Bucket.MINUTE: timedelta(minutes=1),
+    Bucket.FIVE_MINUTES: timedelta(minutes=5),
+    Bucket.QUARTER_HOUR: timedelta(minutes=15),
+    Bucket.HOUR: timedelta(hours=1),
+    Bucket.DAY: timedelta(days=1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Points of a plant with `start` <= time < `end`; of one metric, or of all; raw, or in buckets."""
+
+    plant_id: UUID
+    start: datetime
+    end: datetime
+    metric: str | None = None
+    bucket: Bucket | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLayout:
+    """A layout as it is read: its metrics in the order of their places, and the place (from 0) of each key."""
+
+    id: int
+    metrics: tuple[Metric, ...]
+    positions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What reported: the plant (`external_id` None) or a sub-device; `live` unless the sub-device was deleted."""
+
+    id: int
+    external_id: str | None
+    live: bool
+    layouts: tuple[KnownLayout, ...]
+
+
+class Place(NamedTuple):
+    """Where a series stands in frames of one source and layout; `position` from 0. Values outside `low`…`high` are flagged."""
+
+    source_id: int
+    layout_id: int
+    position: int
+    unit: str | None
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, source_id: int, layout: KnownLayout, position: int) -> "Place":
+        """The place of a layout's metric."""
+        metric = layout.metrics[position]
+        low, high = metric.minimum, metric.maximum
+        return cls(
+            source_id,
+            layout.id,
+            position,
+            metric.unit or None,
+            -inf if low is None or isnan(low) else low,
+            inf if high is None or isnan(high) else high,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric of a plant through time: `key`, or `{sub_device}.{key}`.
+
+    It has several places when its device's template was edited, or the device deleted and created anew. Where two of them
+    hold a value of the same time, the first in `places` counts.
+    """
+
+    metric: str
+    sub_device: str | None
+    places: tuple[Place, ...]
+
+    @property
+    def unit(self) -> str | None:
+        """The newest unit."""
+        return self.places[0].unit
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesValues:
+    """Times (microseconds since 2000-01-01 UTC, ascending, distinct) and values of one series; all are of `place`'s kind."""
+
+    series: Series
+    times: Sequence[int]
+    values: Sequence[float]
+
+
+class Point(NamedTuple):
+    """One raw value."""
+
+    time: datetime
+    series: Series
+    place: Place
+    value: float
+
+
+class BucketPoint(NamedTuple):
+    """The values of one series that lie in one bucket, `size` of them; `time` is the bucket's start."""
+
+    time: datetime
+    series: Series
+    average: float
+    minimum: float
+    maximum: float
+    size: int
+
+
+class TelemetryPoint(msgspec.Struct, frozen=True):
+    """One value of a plant's metric. `metadata`: `subDevice` and `outOfRange` where they apply."""
+
+    time: datetime
+    plant_id: UUID
+    metric: str
+    value: float
+    unit: str | None
+    metadata: dict[str, Any]
+
+
+class LatestSignal(msgspec.Struct, frozen=True):
+    """The newest value of a sub-device's metric."""
+
+    metric: str
+    time: datetime
+    unit: str | None
+    value: float

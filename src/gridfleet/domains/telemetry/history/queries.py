@@ -1,0 +1,108 @@
+"""The history of a plant: the query checked, the first page read, and what reads the others."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
+from gridfleet.domains.telemetry.history import store
+from gridfleet.domains.telemetry.history.buckets import BucketReader, buckets_between
+from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery, Point, Series, SeriesValues
+from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, raw_reader
+from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+
+__all__ = ["History", "Page", "open_history"]
+
+Page = SeriesValues | Iterator[Point] | Iterator[BucketPoint]
+"""Points in order: by time, then by metric."""
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The answer to a query: its first page, and a reader for the others, each of which may be read on another connection."""
+
+    first: Page
+    _reader: SeriesReader | FramesReader | BucketReader
+
+    @property
+    def finished(self) -> bool:
+        """Whether every page was read."""
+        return self._reader.finished
+
+    async def read(self, db: Connection) -> Page:
+        """The next page, possibly empty."""
+        return await self._reader.read(db)
+
+
+async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, capped: bool) -> History:
+    """The answer to `query`, its first page read.
+
+    Raises `ValidationFailed` for an empty range, `PlantNotFound`, and `TooManyPoints` when it is `capped` and has more than
+    `MAX_POINTS`. A metric that the plant does not have has no points.
+    """
+    start, end = _in_utc(query.start, "from"), _in_utc(query.end, "to")
+    if start >= end:
+        raise ValidationFailed(details=["from: must be before to"])
+    await get_plant(db, org, query.plant_id)
+    series = await plant_series(db, org, query.plant_id, query.metric)
+    reader: SeriesReader | FramesReader | BucketReader
+    if not series:
+        reader = FramesReader(series, start, end)
+    elif query.bucket is None:
+        reader = raw_reader(series, start, end)
+    else:
+        reader = await _bucket_reader(db, series, query.bucket, start, end)
+        if capped and await reader.exceeds(db, MAX_POINTS):
+            raise TooManyPoints(await _fitting_bucket(db, series, query.bucket, start, end))
+    first: Page = await reader.read(db)
+    if capped and query.bucket is None and not reader.finished:
+        ahead = raw_reader(series, start, end)
+        if await ahead.exceeds(db, MAX_POINTS):
+            raise TooManyPoints(await _fitting_bucket(db, series, None, start, end))
+    return History(first, reader)
+
+
+def _in_utc(time: datetime, name: str) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValidationFailed(details=[f"{name}: is outside the calendar"]) from None
+
+
+async def _bucket_reader(
+    db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime
+) -> BucketReader:
+    reader = BucketReader(series, bucket, start, end)
+    if reader.one_page:
+        return reader
+    # A range of years around a week of data must not be walked bucket by bucket.
+    start, end = await _extent(db, series, start, end)
+    return BucketReader(series, bucket, start, end)
+
+
+async def _extent(db: Connection, series: Sequence[Series], start: datetime, end: datetime) -> tuple[datetime, datetime]:
+    """The range without the time before the first frame and after the last."""
+    found = await store.extent(db, sorted({place.source_id for one in series for place in one.places}), start, end)
+    return (found[0], found[1] + _MICROSECOND) if found else (start, start + _MICROSECOND)
+
+
+async def _fitting_bucket(
+    db: Connection, series: Sequence[Series], asked: Bucket | None, start: datetime, end: datetime
+) -> Bucket | None:
+    """The narrowest bucket, wider than the one `asked` for, whose answer cannot be too large."""
+    start, end = await _extent(db, series, start, end)
+    return next(
+        (
+            bucket
+            for bucket in Bucket
+            if (asked is None or bucket.width > asked.width) and len(series) * buckets_between(start, end, bucket) <= MAX_POINTS
+        ),
+        None,
+    )

@@ -1,0 +1,184 @@
+"""Raw values, page by page."""
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.history import store
+from gridfleet.domains.telemetry.history.models import Place, Point, Series, SeriesValues
+from gridfleet.kernel.db import Connection
+
+__all__ = ["FramesReader", "SeriesReader", "Values", "raw_reader", "read_values"]
+
+PAGE_POINTS: Final = 20_000
+_MOST_PLANS: Final = 1_000
+
+
+class Values(NamedTuple):
+    """Times (microseconds since 2000-01-01 UTC, ascending, distinct) and values of one series."""
+
+    times: Sequence[int]
+    values: Sequence[float]
+
+
+def _unpack(times: bytes, values: bytes, distinct: bool) -> Values:
+    when, what = array("q", times), array("d", values)
+    if sys.byteorder == "little":
+        when.byteswap()
+        what.byteswap()
+    if not distinct:
+        newest = dict(zip(when, what, strict=True))
+        return Values(list(newest), list(newest.values()))
+    return Values(when, what)
+
+
+async def read_values(
+    db: Connection, source_id: int, picks: Sequence[tuple[int, int]], start: datetime, end: datetime
+) -> Values:
+    """All values of one metric of a source with `start` <= time < `end`; `picks` are its (layout id, position from 0)."""
+    page = await store.values_page(db, source_id, picks, start, end)
+    return _unpack(page.times, page.values, len(picks) == 1)
+
+
+def raw_reader(series: Sequence[Series], start: datetime, end: datetime) -> "SeriesReader | FramesReader":
+    """The fastest reader that answers these series, sorted by metric."""
+    if len(series) == 1 and len({(place.source_id, *place[3:]) for place in series[0].places}) == 1:
+        return SeriesReader(series[0], start, end)
+    return FramesReader(series, start, end)
+
+
+class SeriesReader:
+    """Reads one series of one source whose places differ in nothing but where they are."""
+
+    def __init__(self, series: Series, start: datetime, end: datetime) -> None:
+        self._series = series
+        self._source_id = series.places[0].source_id
+        self._picks = [(place.layout_id, place.position) for place in series.places]
+        self._start = start
+        self._end = end
+        self.finished = False
+
+    async def read(self, db: Connection) -> SeriesValues:
+        """The next page, possibly empty."""
+        page = await store.values_page(db, self._source_id, self._picks, self._start, self._end, PAGE_POINTS)
+        times, values = _unpack(page.times, page.values, len(self._picks) == 1)
+        if page.frames < PAGE_POINTS or page.last is None:
+            self.finished = True
+        else:
+            # Frames of other layouts at the page's last time may have been cut off: that time comes again.
+            self._start = page.last
+            cut = bisect_left(times, microseconds(page.last))
+            times, values = times[:cut], values[:cut]
+        return SeriesValues(self._series, times, values)
+
+    async def exceeds(self, db: Connection, limit: int) -> bool:
+        """Whether more than `limit` points are still to come."""
+        if self.finished:
+            return False
+        found = await store.count_values(db, [self._source_id], self._picks, self._start, self._end, limit + 1)
+        return found > limit
+
+
+Frame = tuple[datetime, int, int, list[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Emission:
+    """One point to take from frames of one time: the frame's number in their order, then where to look if that one has none."""
+
+    series: Series
+    choices: tuple[tuple[int, Place], ...]
+
+
+class FramesReader:
+    """Reads many series at once by whole frames: each source from its index, merged by time.
+
+    The window adapts: it ends where the busiest source's page ends, so that sources of different pace are not read twice.
+    """
+
+    def __init__(self, series: Sequence[Series], start: datetime, end: datetime) -> None:
+        self._series = series
+        self._source_ids = sorted({place.source_id for one in series for place in one.places})
+        self._start = start
+        self._end = end
+        self._window_end = end
+        layouts = Counter(source_id for source_id, _ in {place[:2] for one in series for place in one.places})
+        # More frames than a source can have at one time, so that a page always moves on.
+        self._limit = max(PAGE_POINTS // max(1, len(series)), max(layouts.values(), default=0) + 1)
+        self._emissions: dict[tuple[tuple[int, int], ...], list[_Emission]] = {}
+        self._by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for number, one in enumerate(series):
+            for rank, place in enumerate(one.places):
+                self._by_place.setdefault((place.source_id, place.layout_id), []).append((number, rank))
+        self.finished = not self._source_ids
+
+    async def read(self, db: Connection) -> Iterator[Point]:
+        """The next page, possibly empty."""
+        if self.finished:
+            return iter(())
+        rows: list[Frame] = await store.frames_page(db, self._source_ids, self._start, self._window_end, self._limit)
+        frontier = self._frontier(rows)
+        span = frontier - self._start
+        self._start = frontier
+        if frontier >= self._end:
+            self.finished = True
+        else:
+            rows = rows[: bisect_left(rows, frontier, key=itemgetter(0))]
+            self._window_end = min(self._end, frontier + 4 * span)
+        return self._points(rows)
+
+    def _frontier(self, rows: Sequence[Frame]) -> datetime:
+        """Up to where the rows are complete for every source."""
+        counts: dict[int, int] = {}
+        frontier = self._window_end
+        for time, source_id, _, _ in rows:
+            count = counts[source_id] = counts.get(source_id, 0) + 1
+            if count == self._limit:
+                frontier = min(frontier, time)
+        return frontier
+
+    def _points(self, rows: Sequence[Frame]) -> Iterator[Point]:
+        for time, group in groupby(rows, key=itemgetter(0)):
+            frames = list(group)
+            for emission in self._plan(frames):
+                for frame, place in emission.choices:
+                    value = frames[frame][3][place.position]
+                    if value is not None:
+                        yield Point(time, emission.series, place, value)
+                        break
+
+    def _plan(self, frames: Sequence[Frame]) -> list[_Emission]:
+        """What frames of these sources and layouts at one time give, by metric; worked out once for each combination."""
+        signature = tuple((source_id, layout_id) for _, source_id, layout_id, _ in frames)
+        plan = self._emissions.get(signature)
+        if plan is None:
+            if len(self._emissions) >= _MOST_PLANS:
+                self._emissions.clear()
+            choices: dict[int, list[tuple[int, int]]] = {}
+            for frame, which in enumerate(signature):
+                for number, rank in self._by_place.get(which, ()):
+                    choices.setdefault(number, []).append((rank, frame))
+            plan = self._emissions[signature] = []
+            for number, found in sorted(choices.items()):
+                series = self._series[number]
+                plan.append(_Emission(series, tuple((frame, series.places[rank]) for rank, frame in sorted(found))))
+        return plan
+
+    async def exceeds(self, db: Connection, limit: int) -> bool:
+        """Whether more than `limit` points are still to come. A metric that two frames of one time hold counts twice."""
+        if self.finished:
+            return False
+        if len(self._series) == 1:
+            picks = sorted({(place.layout_id, place.position) for place in self._series[0].places})
+            found = await store.count_values(db, self._source_ids, picks, self._start, self._end, limit + 1)
+        else:
+            found = await store.count_points(db, self._source_ids, self._start, self._end, limit + 1)
+        return found > limit

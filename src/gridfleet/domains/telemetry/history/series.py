@@ -1,0 +1,71 @@
+"""Which series a plant has: from its sources and the layouts they ever used."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.telemetry.history import store
+from gridfleet.domains.telemetry.history.models import KnownLayout, Place, Series, Source
+from gridfleet.domains.telemetry.history.store import SourceRow
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["known_layouts", "plant_series", "plant_sources"]
+
+_MOST_REMEMBERED: Final = 5_000
+_remembered: dict[tuple[int, bytes], KnownLayout] = {}
+
+
+async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, KnownLayout]:
+    """The layouts of the rows by id. A layout never changes and its digest is its content, so the process remembers them."""
+    wanted = {(row.layout_id, row.digest) for row in rows}
+    if missing := wanted - _remembered.keys():
+        if len(_remembered) > _MOST_REMEMBERED:
+            _remembered.clear()
+        for digest, layout in await store.layouts(db, [layout_id for layout_id, _ in missing]):
+            _remembered[layout.id, digest] = layout
+    return {layout_id: _remembered[layout_id, digest] for layout_id, digest in wanted}
+
+
+async def plant_sources(
+    db: Connection, org: OrgScope, plant_id: UUID, *, every: bool = True, external_id: str | None = None
+) -> list[Source]:
+    """The plant's sources, those of deleted sub-devices too, or only those with `external_id`.
+
+    The newest comes first; so does the newest of each source's layouts.
+    """
+    rows = await store.sources(db, org, plant_id, every=every, external_id=external_id)
+    layouts = await known_layouts(db, rows)
+    by_source: dict[int, list[SourceRow]] = {}
+    for row in rows:
+        by_source.setdefault(row.id, []).append(row)
+    return [
+        Source(source_id, group[0].external_id, group[0].live, tuple(layouts[row.layout_id] for row in group))
+        for source_id, group in by_source.items()
+    ]
+
+
+async def plant_series(db: Connection, org: OrgScope, plant_id: UUID, metric: str | None = None) -> list[Series]:
+    """The plant's series by name: all, or the one named `metric`, if it exists."""
+    if metric is None:
+        sources = await plant_sources(db, org, plant_id)
+        key = None
+    else:
+        external_id, dot, last = metric.partition(".")
+        key = last if dot else metric
+        sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id if dot else None)
+    found: dict[str, tuple[str | None, list[Place]]] = {}
+    for source in sources:
+        prefix = "" if source.external_id is None else f"{source.external_id}."
+        for layout in source.layouts:
+            for name, position in _wanted(layout, key):
+                places = found.setdefault(prefix + name, (source.external_id, []))[1]
+                places.append(Place.of(source.id, layout, position))
+    return [Series(name, sub_device, tuple(places)) for name, (sub_device, places) in sorted(found.items())]
+
+
+def _wanted(layout: KnownLayout, key: str | None) -> Iterator[tuple[str, int]]:
+    if key is None:
+        yield from layout.positions.items()
+    elif key in layout.positions:
+        yield key, layout.positions[key]

@@ -1,0 +1,257 @@
+"""SQL that reads telemetry.
+
+Frames carry no organisation: a source's id comes from `sources` alone, which takes the scope.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.telemetry.history.models import KnownLayout
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["SourceRow", "ValuesPage"]
+
+Picks = Sequence[tuple[int, int]]
+"""(layout id, position from 0) of one metric in the layouts of a source."""
+
+
+class SourceRow(NamedTuple):
+    """A source with one of its layouts; the digest names the layout's content in every database."""
+
+    id: int
+    external_id: str | None
+    live: bool
+    layout_id: int
+    digest: bytes
+
+
+class ValuesPage(NamedTuple):
+    """Values as big-endian doubles, their times as microseconds since 2000-01-01, both as bytes.
+
+    `frames` were read, the last one of the time `last`.
+    """
+
+    times: bytes
+    values: bytes
+    frames: int
+    last: datetime | None
+
+
+async def sources(
+    db: Connection, org: OrgScope, plant_id: UUID, *, every: bool, external_id: str | None = None
+) -> list[SourceRow]:
+    """What reported for the plant and with which layouts: `every` source, or only the one with `external_id` (None: the plant).
+
+    Newest first.
+    """
+    cursor = db.cursor(row_factory=class_row(SourceRow), binary=True)
+    await cursor.execute(
+        "SELECT s.id, s.external_id, (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AS live,"
+        " l.id AS layout_id, l.digest FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id"
+        " WHERE s.plant_id = %s AND s.organization_id = %s AND (%s OR s.external_id IS NOT DISTINCT FROM %s::text)"
+        " ORDER BY s.id DESC, l.id DESC",
+        (plant_id, org.organization_id, every, external_id),
+    )
+    return await cursor.fetchall()
+
+
+async def layouts(db: Connection, layout_ids: Sequence[int]) -> list[tuple[bytes, KnownLayout]]:
+    """The layouts with their digests."""
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        "SELECT id, digest, metrics, units, counters, minimums, maximums FROM telemetry_layout WHERE id = ANY(%s::int[])",
+        (list(layout_ids),),
+    )
+    return [(row[1], _layout(row[0], *row[2:])) for row in await cursor.fetchall()]
+
+
+def _layout(
+    layout_id: int,
+    metrics: list[str],
+    units: list[str],
+    counters: list[bool],
+    minimums: list[float | None],
+    maximums: list[float | None],
+) -> KnownLayout:
+    return KnownLayout(
+        layout_id,
+        tuple(map(Metric, metrics, units, counters, minimums, maximums)),
+        {key: position for position, key in enumerate(metrics)},
+    )
+
+
+async def latest(
+    db: Connection, org: OrgScope, plant_id: UUID, sub_device_id: UUID | None = None
+) -> list[tuple[SourceRow, datetime, list[float | None], list[datetime | None] | None]]:
+    """The newest values of a plant's live sources, or of one sub-device: (source and layout, time, values, times).
+
+    `times` is None while all values are of `time`. By layout, the newest first.
+    """
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        "SELECT s.id, s.external_id, true, l.id, l.digest, t.time, t.vals, t.times"
+        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        " WHERE s.plant_id = %(plant)s AND s.organization_id = %(org)s"
+        " AND CASE WHEN %(device)s::uuid IS NULL THEN s.external_id IS NULL OR s.sub_device_id IS NOT NULL"
+        " ELSE s.sub_device_id = %(device)s END ORDER BY l.id DESC",
+        {"plant": plant_id, "org": org.organization_id, "device": sub_device_id},
+    )
+    return [(SourceRow(*row[:5]), row[5], row[6], row[7]) for row in await cursor.fetchall()]
+
+
+def _value(picks: Picks) -> tuple[str, list[int]]:
+    """The expression for a metric's value in a frame, and its parameters."""
+    cases = " ".join(["WHEN %s::int THEN vals[%s::int]"] * len(picks))
+    return f"CASE layout_id {cases} END", [number for layout_id, position in picks for number in (layout_id, position + 1)]
+
+
+def _aggregates(value: str) -> str:
+    # avg() fails where the sum of squares overflows, at values of 1e154 already; the power of two keeps the sum finite
+    # and changes no digit of it.
+    average = f"sum({value} * 2.3283064365386963e-10::float8) / count({value}) * 4294967296::float8"
+    return f"{average}, min({value}), max({value}), count({value})"
+
+
+_IN_RANGE = "source_id = %s::int AND time >= %s::timestamptz AND time < %s::timestamptz"
+
+
+async def values_page(
+    db: Connection, source_id: int, picks: Picks, start: datetime, end: datetime, limit: int | None = None
+) -> ValuesPage:
+    """One metric of a source's first `limit` frames from `start` on, missing values left out.
+
+    Where layouts meet at one time, the older layout's value comes first.
+    """
+    value, places = _value(picks)
+    # Arrays of bytes instead of rows: a day of 10 s values is 140 kB in one row, decoded by one call.
+    cursor = db.cursor(row_factory=class_row(ValuesPage), binary=True)
+    await cursor.execute(
+        "SELECT coalesce(string_agg(timestamptz_send(time), ''::bytea ORDER BY time, layout_id)"
+        " FILTER (WHERE value IS NOT NULL), '') AS times,"
+        " coalesce(string_agg(float8send(value), ''::bytea ORDER BY time, layout_id), '') AS values,"
+        f" count(*) AS frames, max(time) AS last FROM (SELECT time, layout_id, {value} AS value FROM telemetry_frame"
+        f" WHERE {_IN_RANGE} ORDER BY time, layout_id LIMIT %s::bigint) AS page",
+        (*places, source_id, start, end, limit),
+    )
+    page = await cursor.fetchone()
+    assert page is not None
+    return page
+
+
+async def frames_page(
+    db: Connection, source_ids: Sequence[int], start: datetime, end: datetime, limit: int
+) -> list[tuple[datetime, int, int, list[float | None]]]:
+    """(time, source, layout, values) of the first `limit` frames of each source from `start` on, in that order."""
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        "SELECT f.time, s.id, f.layout_id, f.vals FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL"
+        " (SELECT time, layout_id, vals FROM telemetry_frame WHERE source_id = s.id AND time >= %s::timestamptz"
+        " AND time < %s::timestamptz ORDER BY time, layout_id LIMIT %s::bigint) AS f"
+        " ORDER BY f.time, s.id, f.layout_id",
+        (list(source_ids), start, end, limit),
+    )
+    return await cursor.fetchall()
+
+
+async def count_values(
+    db: Connection, source_ids: Sequence[int], picks: Picks, start: datetime, end: datetime, limit: int
+) -> int:
+    """How many values of one metric there are; counting stops at `limit`."""
+    value, places = _value(picks)
+    cursor = await db.execute(
+        f"SELECT count(*) FROM (SELECT FROM telemetry_frame WHERE {value} IS NOT NULL AND source_id = ANY(%s::int[])"
+        " AND time >= %s::timestamptz AND time < %s::timestamptz LIMIT %s::bigint) AS counted",
+        (*places, list(source_ids), start, end, limit),
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def count_points(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime, limit: int) -> int:
+    """How many values the sources' frames hold; counting stops after `limit` frames, as each holds one at least."""
+    cursor = await db.execute(
+        "SELECT coalesce(sum(points), 0) FROM (SELECT num_nonnulls(VARIADIC vals) AS points FROM telemetry_frame"
+        " WHERE source_id = ANY(%s::int[]) AND time >= %s::timestamptz AND time < %s::timestamptz LIMIT %s::bigint) AS counted",
+        (list(source_ids), start, end, limit),
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def extent(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime) -> tuple[datetime, datetime] | None:
+    """Times of the sources' first and last frame in the range."""
+    cursor = await db.execute(
+        "SELECT min(f.time), max(f.time) FROM unnest(%(ids)s::int[]) AS s (id) CROSS JOIN LATERAL ("
+        " (SELECT time FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s"
+        " ORDER BY time LIMIT 1) UNION ALL"
+        " (SELECT time FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s"
+        " ORDER BY time DESC LIMIT 1)) AS f",
+        {"ids": list(source_ids), "start": start, "end": end},
+    )
+    row = await cursor.fetchone()
+    return None if row is None or row[0] is None else (row[0], row[1])
+
+
+async def buckets(
+    db: Connection, places: Sequence[tuple[int, int, int]], start: datetime, end: datetime, width: timedelta
+) -> list[tuple[datetime, float, float, float, int]]:
+    """(bucket, average, minimum, maximum, count) of one metric, computed from frames.
+
+    `places` are (source id, layout id, position from 0); of values of the same time the first place's counts.
+    """
+    if len(places) == 1:
+        source_id, layout_id, position = places[0]
+        # OFFSET 0 keeps the planner from picking the value out of the array once for each aggregate.
+        values = f"SELECT time, vals[%s::int] AS value FROM telemetry_frame WHERE {_IN_RANGE} AND layout_id = %s::int OFFSET 0"
+        parameters: list[object] = [position + 1, source_id, start, end, layout_id]
+    else:
+        values = (
+            "SELECT DISTINCT ON (time) time, value FROM (SELECT time, rank, vals[position] AS value FROM telemetry_frame f"
+            " JOIN unnest(%s::int[], %s::int[], %s::int[]) WITH ORDINALITY AS place (source_id, layout_id, position, rank)"
+            " USING (source_id, layout_id) WHERE f.source_id = ANY(%s::int[]) AND time >= %s::timestamptz"
+            " AND time < %s::timestamptz OFFSET 0) AS every WHERE value IS NOT NULL ORDER BY time, rank"
+        )
+        sources = [place[0] for place in places]
+        parameters = [
+            *(sources, [place[1] for place in places], [place[2] + 1 for place in places]),
+            *(list(set(sources)), start, end),
+        ]
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        f"SELECT date_bin(%s::interval, time, 'epoch'::timestamptz) AS bucket, {_aggregates('value')}"
+        f" FROM ({values}) AS valued WHERE value IS NOT NULL GROUP BY bucket ORDER BY bucket",
+        (width, *parameters),
+    )
+    return await cursor.fetchall()
+
+
+async def wide_buckets(
+    db: Connection,
+    source_id: int,
+    layout_id: int,
+    positions: Sequence[int],
+    start: datetime,
+    end: datetime,
+    width: timedelta,
+) -> list[tuple[Any, ...]]:
+    """The bucket, then average, minimum, maximum and count of each position (from 0), of one source's frames of one layout.
+
+    One pass over the frames whatever the number of metrics. A metric without a value in a bucket has count 0.
+    """
+    columns = ", ".join(f"vals[{position + 1:d}] AS v{position:d}" for position in positions)
+    aggregates = ", ".join(_aggregates(f"v{position:d}") for position in positions)
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        f"SELECT date_bin(%s::interval, time, 'epoch'::timestamptz) AS bucket, {aggregates} FROM (SELECT time, {columns}"
+        f" FROM telemetry_frame WHERE {_IN_RANGE} AND layout_id = %s::int OFFSET 0) AS valued GROUP BY bucket",
+        (width, source_id, start, end, layout_id),
+        prepare=False,
+    )
+    return await cursor.fetchall()

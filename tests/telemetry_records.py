@@ -1,0 +1,93 @@
+"""Telemetry for tests: a plant with sources, and frames written the way ingest writes them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from accounts import add_organization
+from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, microseconds
+from gridfleet.domains.telemetry.frames.writing import Layouts, Partitions, days_of, load_sources, write_batch
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.ids import new_id
+
+
+def member(organization_id: UUID, plant_ids: frozenset[UUID] | None = None) -> OrgScope:
+    """The scope of somebody who may read an organisation."""
+    caller = UserCaller(new_id(), new_id(), "reader@example.com", "Reader", False, None)
+    return OrgScope(organization_id, OrgRole.VIEWER, caller, plant_ids)
+
+
+async def add_plant(database: Database, organization_id: UUID) -> UUID:
+    """A plant without sub-devices."""
+    plant_id = new_id()
+    async with database.transaction() as db:
+        await db.execute(
+            "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+            " VALUES (%s, %s, 'Plant', %s, 'GATEWAY', 'PASSWORD')",
+            (plant_id, organization_id, plant_id.hex),
+        )
+    return plant_id
+
+
+@dataclass(frozen=True)
+class RecordedPlant:
+    """A plant whose telemetry a test writes. `device` None is the plant itself."""
+
+    database: Database
+    organization_id: UUID
+    id: UUID
+
+    @classmethod
+    async def create(cls, database: Database) -> "RecordedPlant":
+        """A new plant in an organisation of its own."""
+        organization = await add_organization(database)
+        return cls(database, organization.id, await add_plant(database, organization.id))
+
+    @property
+    def org(self) -> OrgScope:
+        """The right to read it."""
+        return member(self.organization_id)
+
+    async def add_device(self, external_id: str) -> None:
+        """Registers a sub-device."""
+        async with self.database.transaction() as db:
+            await db.execute(
+                "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
+                " VALUES (%s, %s, %s, %s, %s, 'INVERTER')",
+                (new_id(), self.organization_id, self.id, external_id, external_id),
+            )
+
+    async def delete_device(self, external_id: str) -> None:
+        """Deletes a sub-device; what it measured stays."""
+        async with self.database.transaction() as db:
+            await db.execute("DELETE FROM sub_device WHERE plant_id = %s AND external_id = %s", (self.id, external_id))
+
+    async def source(self, device: str | None) -> int:
+        """The id under which frames of the device are stored."""
+        async with self.database.transaction() as db:
+            sources = (await load_sources(db, [self.id]))[self.id]
+        return next(source.id for source in sources if source.external_id == device)
+
+    async def layout(self, metrics: Sequence[Metric | str]) -> int:
+        """The id of a layout; a metric given by its key only is in kW and without limits."""
+        known = tuple(Metric(metric, "kW") if isinstance(metric, str) else metric for metric in metrics)
+        async with self.database.transaction() as db:
+            return await Layouts().id_of(db, Layout(known))
+
+    async def write(
+        self,
+        device: str | None,
+        metrics: Sequence[Metric | str],
+        frames: Mapping[datetime, Sequence[float | None]] | Sequence[tuple[datetime, Sequence[float | None]]],
+    ) -> None:
+        """Stores frames of a device in one transaction; `frames` are values by time, in the order of `metrics`."""
+        source_id, layout_id = await self.source(device), await self.layout(metrics)
+        batch = FrameBatch()
+        for time, values in frames.items() if isinstance(frames, Mapping) else frames:
+            batch.add(source_id, layout_id, microseconds(time), values)
+        await Partitions(self.database).ensure(days_of(batch))
+        async with self.database.transaction() as db:
+            await write_batch(db, batch)
