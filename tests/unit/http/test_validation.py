@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api._http import Email, PageQuery
+from gridfleet.api._http import NOT_NULL, Email, PageQuery
 from gridfleet.api._http.json_in import decode_json
 from gridfleet.api._http.validation import InvalidInput, build_checker, text_reader
 
@@ -46,6 +46,7 @@ class Device(msgspec.Struct, frozen=True, rename="camel"):
     at: datetime | None = None
     note: str | msgspec.UnsetType = msgspec.UNSET
     link: str | msgspec.UnsetType | None = msgspec.UNSET
+    hint: Annotated[Annotated[str, msgspec.Meta(max_length=3)] | None, NOT_NULL] = None
     metadata: dict[str, Any] = {}
     limits: dict[str, float] = {}
     ids: list[UUID] = []
@@ -124,6 +125,8 @@ def test_all_complaints_come_at_once() -> None:
         ("at", "2026-01-01", "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"),
         ("at", 1795168800, "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"),
         ("note", None, "must not be null"),
+        ("hint", None, "must not be null"),
+        ("hint", "long", "must have at most 3 characters"),
         ("metadata", [], "must be an object"),
         ("limits", {"a": "b"}, "must be a number"),
         ("scalar", [], "must be an integer, or a number, or true or false, or a string"),
@@ -161,6 +164,7 @@ def test_values_arrive_typed() -> None:
 def test_null_is_kept_apart_from_absence() -> None:
     assert device(link=None).link is None
     assert device().link is msgspec.UNSET
+    assert device().hint is None
 
 
 def test_rules_across_fields_come_with_their_path() -> None:

@@ -13,10 +13,11 @@ from gridfleet.api._http.answers import FileDownload, Stream
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.callers import internal, org_member, public, session, super_admin
 from gridfleet.api._http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
-from gridfleet.api._http.records import Email, Message, PageQuery
+from gridfleet.api._http.records import NOT_NULL, Email, Message, PageQuery
 from gridfleet.api._http.state import AppState, open_state
 
 __all__ = [
+    "NOT_NULL",
     "SA",
     "AppState",
     "Call",

@@ -1,12 +1,15 @@
 """Small shapes that many endpoints share."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from gridfleet.kernel.pagination import Paging
 
-__all__ = ["Email", "Message", "PageQuery"]
+__all__ = ["NOT_NULL", "Email", "Message", "PageQuery"]
+
+NOT_NULL: Final = msgspec.Meta(extra={"null": False})
+"""For an optional body field that may be left out but not sent as null: `Annotated[Description | None, NOT_NULL] = None`."""
 
 Email = Annotated[
     str,

@@ -46,8 +46,11 @@ class SchemaBook:
 
     def _schema(self, info: inspect.Type, way: Literal["taken", "given"]) -> Schema:
         match info:
-            case inspect.Metadata(type=inner, extra_json_schema=extra):
-                return {**self._schema(inner, way), **(extra or {})}
+            case inspect.Metadata(type=inner, extra_json_schema=added, extra=extra):
+                schema = self._schema(inner, way)
+                if way == "taken" and (extra or {}).get("null") is False:
+                    schema = _without_null(schema)
+                return {**schema, **(added or {})}
             case inspect.StructType():
                 return self._struct(info, way)
             case inspect.UnionType(types=types):

@@ -4,7 +4,8 @@ msgspec stops at the first fault; people who fix a form or an import want all of
 type and then walks decoded JSON (or query text) without looking at the type again.
 
 Annotations understood beside msgspec's own constraints, in `msgspec.Meta(extra={…})`:
-`trim: False` keeps surrounding spaces (passwords), `format: "email"`, `rule: "must …"` words a pattern for people.
+`trim: False` keeps surrounding spaces (passwords), `format: "email"`, `rule: "must …"` words a pattern for people,
+`null: False` refuses null where None stands for a field that was left out.
 A struct may define `complaints(self) -> Iterator[str]` for rules across fields; it runs when all fields are right.
 """
 
@@ -312,7 +313,7 @@ def _free(value: Any, path: str, complaints: list[str], depth: int = 0) -> Any:
 
 
 def _union(types: tuple[inspect.Type, ...], seen: Seen, trim: bool, extra: dict[str, Any] | None) -> Checker:
-    nullable = any(isinstance(option, inspect.NoneType) for option in types)
+    nullable = any(isinstance(option, inspect.NoneType) for option in types) and (extra or {}).get("null", True)
     options = [option for option in types if not isinstance(option, inspect.NoneType)]
     if len(options) == 1:
         only = _build(options[0], seen, trim, extra)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import SA, PageQuery, endpoint, super_admin
+from gridfleet.api._http import NOT_NULL, SA, PageQuery, endpoint, super_admin
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.kernel.db import Connection
@@ -29,7 +29,7 @@ class NewOrganization(msgspec.Struct, frozen=True):
 
     name: Name
     slug: Slug
-    description: Description | None = None
+    description: Annotated[Description | None, NOT_NULL] = None
 
 
 @endpoint(

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.api._http import NOT_NULL, PageQuery, S, endpoint, org_member
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices import registry
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
@@ -36,8 +36,8 @@ class NewSubDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     external_id: ExternalId
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
     type: DeviceType
-    serial_number: Annotated[str, msgspec.Meta(max_length=64)] | None = None
-    template_id: UUID | None = None
+    serial_number: Annotated[Annotated[str, msgspec.Meta(max_length=64)] | None, NOT_NULL] = None
+    template_id: Annotated[UUID | None, NOT_NULL] = None
     metadata: dict[str, Any] = {}
 
 

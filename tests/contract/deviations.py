@@ -1,0 +1,53 @@
+"""Where an endpoint rightly says more, or other, than its contract row. Each entry has its reason.
+
+Additions to the interface and rules that the contract leaves open are decided in the project's decisions page; nothing
+is listed here that the contract states.
+"""
+
+from typing import Final
+
+Row = tuple[str, str]
+
+_COMMANDS: Final[Row] = ("POST", "/api/v1/plants/{plantId}/sub-devices/{externalId}/commands")
+_SUB_DEVICES: Final[Row] = ("POST", "/api/v1/plants/{plantId}/sub-devices")
+_LIST_SUB_DEVICES: Final[Row] = ("GET", "/api/v1/plants/{plantId}/sub-devices")
+_REVOKE: Final[Row] = ("POST", "/api/v1/plants/{id}/revoke")
+
+MORE_CODES: Final[dict[Row, tuple[set[str], str]]] = {
+    _REVOKE: (
+        {"BAD_REQUEST", "PLANT_NOT_FOUND", "UNAUTHORIZED", "FORBIDDEN", "INTERNAL_SERVER_ERROR"},
+        "the row shows no codes; decided: a malformed id or a wrong state is BAD_REQUEST",
+    ),
+    _COMMANDS: ({"INVALID_UUID"}, "the row has no code for a malformed plantId"),
+    ("GET", "/api/v1/organizations/{orgId}/members"): ({"VALIDATION_ERROR"}, "the row has no code for bad paging"),
+    ("PATCH", "/api/v1/plants/{id}"): ({"PLANT_ALREADY_EXISTS"}, "the row has no code for a taken serial number"),
+    ("PATCH", "/api/v1/device-templates/{id}"): ({"FORBIDDEN"}, "the section gives FORBIDDEN to whoever is no SuperAdmin"),
+    ("DELETE", "/api/v1/device-templates/{id}"): ({"FORBIDDEN"}, "the section gives FORBIDDEN to whoever is no SuperAdmin"),
+    ("POST", "/api/v1/auth/register/invite"): (
+        {"INVITATION_NOT_FOUND", "INVITATION_EXPIRED", "INVITATION_ALREADY_ACCEPTED", "EMAIL_ALREADY_REGISTERED"},
+        "the row shows VALIDATION_ERROR only, but invitations end in known ways",
+    ),
+}
+"""Codes beyond the row's."""
+
+BAD_PATH_ID: Final[dict[Row, tuple[str, str]]] = {
+    _REVOKE: ("BAD_REQUEST", "the row shows no codes"),
+    _COMMANDS: ("INVALID_UUID", "the row gives none"),
+}
+"""The code for a malformed path id where the row gives none."""
+
+FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
+    (_SUB_DEVICES, "externalId"): (
+        {"pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"},
+        "length and characters are not shown in the contract",
+    ),
+    (_SUB_DEVICES, "name"): ({"minLength": 1}, "a required name is not empty"),
+    (("POST", "/api/v1/device-templates"), "version"): ({"maximum": 2_147_483_647}, "what the column holds"),
+    (_LIST_SUB_DEVICES, "search"): ({"maxLength": 255}, "no name or number is longer"),
+}
+"""Rules of query and body fields beyond the row's, as JSON Schema keywords; None removes one."""
+
+MORE_ANSWER_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
+    _COMMANDS: ({"commandId"}, "lets the sender find the command again"),
+}
+"""Top-level fields of the answer beyond the row's."""
