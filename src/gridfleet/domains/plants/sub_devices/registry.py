@@ -1,5 +1,6 @@
 """The sub-devices of a plant: create, look up, list."""
 
+import re
 from typing import Any, Final
 from uuid import UUID
 
@@ -56,7 +57,9 @@ async def require_fitting_template(db: Connection, template_id: UUID, type: Devi
 async def get_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice:
     """One sub-device; raises `SubDeviceNotFound`, also when the plant is absent or hidden from the caller."""
     hidden = org.plant_ids is not None and plant_id not in org.plant_ids
-    device = None if hidden else await store.find(db, org, plant_id, external_id)
+    # A path may hold what no external id, and no text of PostgreSQL, does.
+    impossible = re.match(EXTERNAL_ID_PATTERN, external_id) is None
+    device = None if hidden or impossible else await store.find(db, org, plant_id, external_id)
     if device is None:
         raise SubDeviceNotFound
     return device
