@@ -1,0 +1,98 @@
+"""Energy of the day from stored frames."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.telemetry.energy.models import EnergyOfDay
+from gridfleet.domains.telemetry.energy.today import energy_of_day
+from gridfleet.kernel.db import Database
+from telemetry_records import RecordedPlant, member
+
+MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
+NOW = MIDNIGHT + timedelta(hours=15)
+MINUTE = timedelta(minutes=1)
+
+PRODUCED = [Metric("active_power", "kW"), Metric("energy_produced", "kWh", counter=True)]
+METERED = [Metric("energy_imported", "kWh", counter=True), Metric("energy_exported", "kWh", counter=True)]
+
+
+@pytest.fixture
+async def plant(database: Database) -> RecordedPlant:
+    plant = await RecordedPlant.create(database)
+    for external_id in ("PV1", "PV2", "GRID", "BAT1"):
+        await plant.add_device(external_id)
+    return plant
+
+
+async def energy(plant: RecordedPlant) -> EnergyOfDay:
+    async with plant.database.transaction() as db:
+        return await energy_of_day(db, plant.org, plant.id, NOW)
+
+
+async def test_a_plant_without_data_has_no_energy(plant: RecordedPlant) -> None:
+    assert await energy(plant) == EnergyOfDay("2026-11-20", 0.0, 0.0, 0.0, 0.0)
+
+
+async def test_counters_of_pv_are_summed_and_the_grids_are_read(plant: RecordedPlant) -> None:
+    hours = [MIDNIGHT + timedelta(hours=n) for n in range(3)]
+    await plant.write("PV1", PRODUCED, dict(zip(hours, ([1.0, 100.0], [9.0, 101.5], [9.0, 104.0]), strict=True)))
+    await plant.write("PV2", PRODUCED, dict(zip(hours, ([1.0, 7.0], [9.0, 8.0], [9.0, 13.0]), strict=True)))
+    await plant.write("GRID", METERED, dict(zip(hours, ([50.0, 20.0], [50.5, 21.0], [51.25, 24.0]), strict=True)))
+    await plant.write("BAT1", PRODUCED, dict(zip(hours, ([1.0, 0.0], [9.0, 50.0], [9.0, 99.0]), strict=True)))
+    await plant.write(None, PRODUCED, {hours[0]: [1.0, 0.0], hours[2]: [1.0, 99.0]})
+    assert await energy(plant) == EnergyOfDay("2026-11-20", 10.0, 1.25, 4.0, 60.0)
+
+
+async def test_a_counter_starts_from_its_last_reading_within_the_hour_before_midnight(plant: RecordedPlant) -> None:
+    readings = {
+        MIDNIGHT - timedelta(minutes=61): [None, 80.0],
+        MIDNIGHT - timedelta(minutes=40): [None, 90.0],
+        MIDNIGHT - timedelta(minutes=10): [None, 95.0],
+        MIDNIGHT + timedelta(minutes=10): [None, 100.0],
+        MIDNIGHT + timedelta(days=1): [None, 500.0],
+    }
+    await plant.write("PV1", PRODUCED, readings)
+    await plant.write("PV2", PRODUCED, {MIDNIGHT - timedelta(minutes=61): [None, 1.0], MIDNIGHT + MINUTE: [None, 3.0]})
+    assert (await energy(plant)).produced == 5.0
+
+
+async def test_power_stands_in_for_a_missing_counter(plant: RecordedPlant) -> None:
+    times = [MIDNIGHT + n * 10 * MINUTE for n in range(7)]
+    await plant.write("PV1", ["active_power"], {time: [6.0] for time in times})
+    await plant.write("PV2", PRODUCED, {time: [3.0, None] for time in times})
+    powers = [4.0, 4.0, 4.0, 0.0, -2.0, -2.0, -2.0]
+    await plant.write("GRID", ["active_power"], {time: [power] for time, power in zip(times, powers, strict=True)})
+    assert await energy(plant) == EnergyOfDay("2026-11-20", 9.0, 1.667, 0.833, 90.74)
+
+
+async def test_the_grids_directions_are_found_separately(plant: RecordedPlant) -> None:
+    times = [MIDNIGHT + n * 10 * MINUTE for n in range(3)]
+    metrics = [Metric("active_power", "W"), Metric("energy_imported", "Wh", counter=True)]
+    await plant.write("GRID", metrics, dict(zip(times, ([-3e3, 1e6], [-3e3, 1.002e6], [-3e3, 1.0025e6]), strict=True)))
+    found = await energy(plant)
+    assert (found.imported, found.exported) == (2.5, 1.0)
+
+
+async def test_resets_and_dips_add_nothing(plant: RecordedPlant) -> None:
+    readings = [1000.0, 1001.0, 0.0, 1002.0, 3.0, 4.0, 3.9, 4.5]
+    await plant.write("PV1", PRODUCED, {MIDNIGHT + n * MINUTE: [None, value] for n, value in enumerate(readings)})
+    assert (await energy(plant)).produced == 3.5
+
+
+async def test_a_day_over_several_layouts_and_a_replaced_device_counts_whole(plant: RecordedPlant) -> None:
+    await plant.write("PV1", PRODUCED, {MIDNIGHT: [1.0, 10.0], MIDNIGHT + MINUTE: [1.0, 12.0]})
+    await plant.write("PV1", [Metric("energy_produced", "kWh", counter=True)], {MIDNIGHT + 2 * MINUTE: [15.0]})
+    await plant.delete_device("PV1")
+    await plant.add_device("PV1")
+    await plant.write("PV1", PRODUCED, {MIDNIGHT + 3 * MINUTE: [1.0, 0.0], MIDNIGHT + 4 * MINUTE: [1.0, 2.0]})
+    assert (await energy(plant)).produced == 7.0
+
+
+async def test_another_organisations_plant_is_not_found(plant: RecordedPlant) -> None:
+    other = await RecordedPlant.create(plant.database)
+    async with plant.database.transaction() as db:
+        with pytest.raises(PlantNotFound):
+            await energy_of_day(db, member(other.organization_id), plant.id, NOW)

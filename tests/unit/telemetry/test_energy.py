@@ -1,0 +1,130 @@
+"""Energy from counters and powers."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, integrate_power, self_consumption_percent
+
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("readings", "increase"),
+    [
+        ([], 0),
+        ([5.0], 0),
+        ([5.0, 5.0, 7.5], 2.5),
+        ([100.0, 110.0, 3.0, 8.0], 15),  # a reset: 10, then 5 from the new value on
+        ([100.0, 110.0, 0.0, 110.0, 112.0], 12),  # one reading of nothing, taken back
+        ([100.0, 110.0, 0.0], 10),  # nobody knows yet whether this is a reset; neither adds anything
+        ([100.0, 110.0, 109.0, 110.0, 111.0], 11),  # jitter
+        ([100.0, 90.0, 80.0, 95.0, 104.0], 4),  # a smaller fall counts again from where it fell
+        ([100.0, 9_999.0, 101.0, 102.0], 2),  # one reading far too high, taken back
+        ([100.0, 49.0, 60.0, 70.0], 21),
+        ([0.0, 0.0, 0.0], 0),
+    ],
+)
+def test_a_counter_rises_by(readings: list[float], increase: float) -> None:
+    assert counter_increase(readings) == pytest.approx(increase)
+
+
+steps = st.lists(st.floats(0, 50), min_size=1, max_size=40)
+
+
+def rising(start: float, rises: list[float]) -> list[float]:
+    """A counter's readings."""
+    readings = [start]
+    for rise in rises:
+        readings.append(readings[-1] + rise)
+    return readings
+
+
+@given(st.lists(st.floats(0, 1e9), max_size=50))
+def test_an_increase_is_never_negative_nor_more_than_all_rises(readings: list[float]) -> None:
+    increase = counter_increase(readings)
+    assert 0 <= increase <= sum(max(0.0, after - before) for before, after in pairwise(readings)) + 1e-6
+
+
+@given(st.floats(0, 1e6), steps)
+def test_an_undisturbed_counter_gives_its_difference(start: float, rises: list[float]) -> None:
+    readings = rising(start, rises)
+    assert counter_increase(readings) == readings[-1] - readings[0]
+
+
+@given(st.floats(1_000, 1e6), steps, st.data())
+def test_single_dips_change_nothing(start: float, rises: list[float], data: st.DataObject) -> None:
+    readings = rising(start, rises)
+    disturbed = list(readings)
+    places = data.draw(st.sets(st.integers(1, max(1, len(readings) - 2))))
+    for place in sorted(places):
+        if place < len(readings) - 1 and place - 1 not in places:
+            disturbed[place] = data.draw(st.floats(0, disturbed[place]))
+    assert counter_increase(disturbed) == pytest.approx(readings[-1] - readings[0], abs=1e-6)
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), steps), min_size=1, max_size=5))
+def test_resets_lose_no_more_than_the_step_they_fall_into(runs: list[tuple[float, list[float]]]) -> None:
+    """Each run starts below half of where the one before ended and stays below it for its first two readings."""
+    readings: list[float] = []
+    expected = 0.0
+    for start, rises in runs:
+        run = rising(start, [100.0, *rises])
+        if readings:
+            run = rising(start, [readings[-1] / 10, *rises])
+            assume(run[0] < readings[-1] / 2 and run[1] < readings[-1])
+        expected += run[-1] - run[0]
+        readings += run
+    assert counter_increase(readings) == pytest.approx(expected, abs=1e-6)
+
+
+def test_power_is_integrated_by_trapezoids() -> None:
+    assert integrate_power([0, HOUR // 4, HOUR // 2], [0.0, 4.0, 4.0], 0) == pytest.approx((1.5, 0.0))
+
+
+def test_power_that_crosses_zero_is_cut_there() -> None:
+    assert integrate_power([0, HOUR // 4], [4.0, -4.0], 0) == pytest.approx((0.25, 0.25))
+    assert integrate_power([0, HOUR // 4], [-2.0, 6.0], 0) == pytest.approx((0.5625, 0.0625))
+
+
+def test_gaps_over_fifteen_minutes_are_gaps() -> None:
+    quarter = 900 * SECOND
+    assert integrate_power([0, quarter], [4.0, 4.0], 0).positive == pytest.approx(1.0)
+    assert integrate_power([0, quarter + 1], [4.0, 4.0], 0).positive == 0
+
+
+def test_power_before_the_start_counts_only_as_the_line_it_begins() -> None:
+    assert integrate_power([-HOUR // 2, -HOUR // 8, HOUR // 8], [9.0, 0.0, 8.0], 0).positive == pytest.approx(0.75)
+
+
+samples = st.lists(st.tuples(st.integers(1, 1_200 * SECOND), st.floats(-1e4, 1e4)), max_size=50)
+
+
+@given(samples, st.integers(-HOUR, HOUR))
+def test_energies_are_never_negative_and_their_difference_is_the_net(samples: list[tuple[int, float]], start: int) -> None:
+    times, powers, now = [], [], -HOUR
+    for step, power in samples:
+        now += step
+        times.append(now)
+        powers.append(power)
+    positive, negative = integrate_power(times, powers, start)
+    assert positive >= 0
+    assert negative >= 0
+    net = 0.0
+    for (t0, p0), (t1, p1) in pairwise(zip(times, powers, strict=True)):
+        if t1 - t0 <= 900 * SECOND and t1 > start:
+            begin = max(t0, start)
+            at_begin = p0 + (p1 - p0) * (begin - t0) / (t1 - t0)
+            net += (at_begin + p1) / 2 * (t1 - begin) / HOUR
+    assert positive - negative == pytest.approx(net, abs=1e-6)
+    assert positive <= sum(abs(p) for p in powers) * len(powers) + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("produced", "exported", "percent"), [(0, 0, 0), (0, 5, 0), (10, 0, 100), (10, 4, 60), (10, 12, 0), (10, 10, 0)]
+)
+def test_self_consumption(produced: float, exported: float, percent: float) -> None:
+    assert self_consumption_percent(produced, exported) == pytest.approx(percent)
