@@ -1,6 +1,5 @@
 """`gridfleet simulate`: a demo organisation with plants that behave like real ones."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,7 +43,9 @@ def simulate(
     state: Annotated[
         Path | None, typer.Option(help="Folder for credentials and queues. [default: GRIDFLEET_HOME/simulator]")
     ] = None,
-    api: Annotated[str | None, typer.Option(help="Address of the service. [default: the one on this machine]")] = None,
+    api: Annotated[
+        str | None, typer.Option(envvar="GRIDFLEET_API", help="Address of the service. [default: the one on this machine]")
+    ] = None,
     email: Annotated[str | None, typer.Option(envvar="GRIDFLEET_ADMIN_EMAIL", help="SuperAdmin to register with.")] = None,
     password: Annotated[str | None, typer.Option(envvar="GRIDFLEET_ADMIN_PASSWORD", help="Its password.")] = None,
 ) -> None:
@@ -73,7 +74,7 @@ def simulate(
     )
     folder = state or settings.home / "simulator"
     credentials = (email, password) if email and password else _admin_of(settings.home, email)
-    address = api or os.environ.get("GRIDFLEET_API") or f"http://{_reachable(settings.http_host)}:{settings.http_port}"
+    address = api or _address_on_this_machine(settings.home) or f"http://{_reachable(settings.http_host)}:{settings.http_port}"
     try:
         results = asyncio.run(_simulate(plan, plants, seed, organization, folder, ledger, address, *credentials))
     except (SimulationError, DeviceError) as error:
@@ -192,6 +193,17 @@ def _admin_of(home: Path, email: str | None) -> tuple[str, str]:
     raise typer.Exit(2)
 
 
+def _address_on_this_machine(home: Path) -> str | None:
+    """Where the API of a running `gridfleet up` is, by the file that it keeps while it runs."""
+    import msgspec
+
+    try:
+        run = msgspec.json.decode((home / "run.json").read_bytes())
+        return str(run["urls"]["api"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        return None
+
+
 def _reachable(host: str) -> str:
     """An address to connect to for one to listen on."""
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - nothing is bound
@@ -218,8 +230,8 @@ def _show(results: "Sequence[PlantResult]", ledger: Path | None) -> None:
     totals = [sum(getattr(result, name) for result in results) for name in ("sent", "acknowledged", "refused", "waiting")]
     table.add_section()
     table.add_row("all", "", "", str(sum(result.devices for result in results)), *map(str, totals))
-    console = Console()
-    # Ids are there to be copied: a narrow terminal or a pipe must not cut them.
-    console.print(table, width=max(console.width, 150))
+    # Ids and numbers are there to be copied: a narrow terminal or a pipe must not cut them.
+    console = Console(width=max(Console().width, 150))
+    console.print(table)
     if ledger is not None:
         console.print(f"ledger: {ledger}", soft_wrap=True)

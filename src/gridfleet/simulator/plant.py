@@ -38,6 +38,7 @@ class SimulatedPlant:
         self._state = saved.state if saved and _fits(registered, saved.state) else None
         self.days: dict[str, Energy] = dict(saved.days) if saved and self._state else {}
         self._orders = Orders()
+        self._counters_lost = False
 
     @property
     def id(self) -> str:
@@ -55,15 +56,18 @@ class SimulatedPlant:
         pause_ms = time_ms - state.time_ms
         step_ms = pause_ms if pause_ms <= max(interval_ms, _CONTINUES_WITHIN_MS) else interval_ms
         reading = physics.step(self._design, state, time_ms, step_ms, self._orders)
-        if self._state is not None:
+        if self._state is not None and not self._counters_lost:
             add_energy(self.days, state, reading.state)
+        self._counters_lost = False
         self._state = reading.state
         return self._snapshot(time_ms, measure(self._design, reading))
 
     def reset_counters(self) -> None:
-        """Lose all counters, as when devices are replaced."""
+        """Lose all counters, as when devices are replaced. What the next step adds to them counts for no day:
+        a reader cannot know it, and goes on from the first value that it sees."""
         if self._state is not None:
             self._state = physics.reset_counters(self._state)
+            self._counters_lost = True
 
     def saved(self) -> SavedPlant | None:
         """What must be kept to go on later, None before the first step."""

@@ -23,7 +23,7 @@ class Api:
     """
 
     def __init__(self, base_url: str, email: str, password: str) -> None:
-        self.base_url = base_url.rstrip("/")
+        self.base_url = base_url.rstrip("/").removesuffix("/api/v1")
         self._credentials = {"email": email, "password": password}
         self._token = ""
         self._login = asyncio.Lock()
