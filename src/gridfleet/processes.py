@@ -4,17 +4,19 @@ Every task is eternal: one that fails or returns is started again with backoff, 
 in good order; nothing is lost when it is killed instead.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gridfleet.kernel.logging import configure_logging
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import run_until_stopped
 
-__all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
+if TYPE_CHECKING:
+    from gridfleet.kernel.db import Database
 
-Tasks = dict[str, Callable[[], Awaitable[None]]]
+__all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
 
 
 def run_serve(settings: Settings) -> None:
@@ -46,18 +48,31 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _ingest(settings: Settings) -> None:
-    tasks: Tasks = {}
-    await run_until_stopped(tasks)
+    from gridfleet.kernel.security.keyring import Keyring
+    from gridfleet.mqtt.worker import IngestWorker
+
+    keyring = Keyring.parse(settings.secret("keys").get_secret_value())
+    async with _database(settings, "gridfleet-ingest", 4) as database:
+        await run_until_stopped({"ingest": IngestWorker(settings, database, keyring).run})
 
 
 async def _gateway(settings: Settings) -> None:
-    tasks: Tasks = {}
-    await run_until_stopped(tasks)
+    from gridfleet.amqp.upkeep import keep_broker
+
+    await run_until_stopped({"broker upkeep": partial(keep_broker, settings)})
 
 
 async def _jobs(settings: Settings) -> None:
-    tasks: Tasks = {}
-    await run_until_stopped(tasks)
+    from gridfleet.jobs.schedule import run_jobs
+
+    async with _database(settings, "gridfleet-jobs", 4) as database:
+        await run_until_stopped({"jobs": partial(run_jobs, database)})
+
+
+def _database(settings: Settings, name: str, size: int) -> "AbstractAsyncContextManager[Database]":
+    from gridfleet.kernel.db import open_database
+
+    return open_database(settings.secret("database_url").get_secret_value(), name=name, size=size)
 
 
 def _run(settings: Settings, main: Coroutine[Any, Any, None]) -> None:

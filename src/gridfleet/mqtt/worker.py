@@ -6,6 +6,7 @@ keeps the rest on disk.
 """
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -68,6 +69,8 @@ class IngestWorker:
         )
         self._buffer: list[_Message] = []
         self._arrived = asyncio.Event()
+        self._full = asyncio.Event()
+        self._acknowledged = asyncio.Event()
         self._unacknowledged = dict.fromkeys(range(settings.ingest_shards), 0)
         self._consumers: dict[int, str] = {}
         await self._pipeline.partitions.ensure_ahead(2)
@@ -119,10 +122,14 @@ class IngestWorker:
             await asyncio.sleep(_LEASE_SECONDS)
 
     async def _start_shard(self, channel: AbstractChannel, shard: int) -> None:
+        size = self._settings.ingest_batch_messages
+
         async def on_message(message: DeliveredMessage) -> None:
             self._buffer.append(_Message(message.delivery_tag or 0, shard, message.routing_key or "", message.body))
             self._unacknowledged[shard] += 1
             self._arrived.set()
+            if len(self._buffer) >= size:
+                self._full.set()
 
         started = await channel.basic_consume(ingest_queue(shard), on_message)
         self._consumers[shard] = str(started.consumer_tag)
@@ -131,7 +138,8 @@ class IngestWorker:
     async def _stop_shard(self, channel: AbstractChannel, shard: int) -> None:
         await channel.basic_cancel(self._consumers.pop(shard))
         while self._unacknowledged[shard]:
-            await asyncio.sleep(0.05)
+            self._acknowledged.clear()
+            await self._acknowledged.wait()
         log.info("shard given back", shard=shard)
 
     def _note_empty(self) -> None:
@@ -162,9 +170,11 @@ class IngestWorker:
         """The next batch: what came within the batch's time, at most its size."""
         size = self._settings.ingest_batch_messages
         await self._arrived.wait()
-        deadline = asyncio.get_running_loop().time() + self._settings.ingest_batch_milliseconds / 1000
-        while len(self._buffer) < size and (left := deadline - asyncio.get_running_loop().time()) > 0:
-            await asyncio.sleep(min(left, 0.01))
+        if len(self._buffer) < size:
+            self._full.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.ingest_batch_milliseconds / 1000):
+                    await self._full.wait()
         messages, self._buffer = self._buffer[:size], self._buffer[size:]
         if not self._buffer:
             self._arrived.clear()
@@ -187,6 +197,7 @@ class IngestWorker:
         await channel.basic_ack(messages[-1].tag, multiple=True)
         for message in messages:
             self._unacknowledged[message.shard] -= 1
+        self._acknowledged.set()
 
     async def _write(self, deliveries: Sequence[Delivery], batch: Batch, *, again: bool = False) -> None:
         """Commits the batch. One that the database refuses is read again, since what was known of plants or partitions may

@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Final
 
 from gridfleet.domains.device_templates.decoder import Metric, SignalMap
-from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, Layout, layouts_of
+from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, layouts_of
 from gridfleet.domains.telemetry.frames.writing import Layouts, used_layouts
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import MAX_FIELDS
@@ -50,10 +50,11 @@ class TemplateReader:
             dropped = self._signals.undeclared(fields)
         if len(self._layout_ids) == 1:
             return [(self._layout_ids[0], values)], dropped
+        parts = [values[start : start + MAX_LAYOUT_METRICS] for start in range(0, len(values), MAX_LAYOUT_METRICS)]
         return [
             (layout_id, part)
-            for place, layout_id in enumerate(self._layout_ids)
-            if any(v is not None for v in (part := values[place * MAX_LAYOUT_METRICS : (place + 1) * MAX_LAYOUT_METRICS]))
+            for layout_id, part in zip(self._layout_ids, parts, strict=True)
+            if any(value is not None for value in part)
         ], dropped
 
 

@@ -1,0 +1,1 @@
+"""Queued and periodic work: thin definitions that call domains."""

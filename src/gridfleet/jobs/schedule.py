@@ -1,0 +1,65 @@
+"""What runs when. Times are UTC; a job that is still waiting when its next turn comes runs once."""
+
+from procrastinate import App, PsycopgConnector
+
+from gridfleet.domains.identity import housekeeping as identity
+from gridfleet.domains.plants.credentials.packages import forget_old_packages
+from gridfleet.domains.plants.installation.records import trim_refused_messages
+from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.telemetry.frames.writing import Partitions
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+
+__all__ = ["build_app", "run_jobs"]
+
+_SYSTEM = SystemScope("housekeeping serves every organisation")
+_PARTITIONS_AHEAD_DAYS = 3
+
+
+def build_app(database: Database) -> App:
+    """The queue over the database, with every periodic job."""
+    app = App(connector=PsycopgConnector(conninfo=database.url, min_size=1, max_size=2))
+
+    @app.periodic(cron="* * * * *")
+    @app.task(queueing_lock="sweep_silent", name="plants.sweep_silent")
+    async def sweep_silent_plants(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await sweep_silent(db, _SYSTEM)
+
+    @app.periodic(cron="*/5 * * * *")
+    @app.task(queueing_lock="forget_packages", name="plants.forget_old_packages")
+    async def forget_packages(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await forget_old_packages(db, _SYSTEM)
+
+    @app.periodic(cron="*/10 * * * *")
+    @app.task(queueing_lock="trim_refused", name="plants.trim_refused_messages")
+    async def trim_refused(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await trim_refused_messages(db, _SYSTEM)
+
+    @app.periodic(cron="17 * * * *")
+    @app.task(queueing_lock="sweep_identity", name="identity.sweep")
+    async def sweep_identity(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await identity.sweep(db)
+
+    @app.periodic(cron="7 * * * *")
+    @app.task(queueing_lock="partitions", name="telemetry.make_partitions")
+    async def make_partitions(timestamp: int) -> None:
+        await Partitions(database).ensure_ahead(_PARTITIONS_AHEAD_DAYS)
+
+    return app
+
+
+async def run_jobs(database: Database) -> None:
+    """Works on the queue until cancelled; raises when the database is lost."""
+    app = build_app(database)
+    async with app.open_async():
+        await app.run_worker_async(
+            concurrency=4,
+            install_signal_handlers=False,
+            delete_jobs="successful",
+            listen_notify=True,
+            fetch_job_polling_interval=5,
+        )
