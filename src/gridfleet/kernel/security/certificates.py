@@ -2,7 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cryptography import x509
@@ -25,7 +25,7 @@ class IssuedCertificate:
     """A leaf with its key. `serial_number` and `fingerprint` (SHA-256) are lowercase hex."""
 
     certificate_pem: str
-    key_pem: str
+    key_pem: str = field(repr=False)
     serial_number: str
     fingerprint: str
     expires_at: datetime
@@ -36,7 +36,7 @@ class Authority:
     """A certificate authority: its certificate and its private key, both PEM."""
 
     certificate_pem: str
-    key_pem: str
+    key_pem: str = field(repr=False)
 
     @classmethod
     def create(cls, name: str = "Gridfleet authority") -> "Authority":

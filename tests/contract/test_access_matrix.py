@@ -1,0 +1,115 @@
+"""Every endpoint refuses whom its declaration excludes and lets in whom it names, on a running application."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounts import add_member, add_organization, add_user, session_of, super_admin_token
+from api_service import ApiService, api_service, bearer
+from contract.rows import built
+from gridfleet.api._http.callers import CallerKind, CallerRule
+from gridfleet.api._http.endpoint import Endpoint
+from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.ids import new_id
+
+BUILT = built()
+REFUSALS = {"UNAUTHORIZED", "FORBIDDEN", "SUPER_ADMIN_REQUIRED", "ORG_MEMBERSHIP_REQUIRED"}
+
+IDENTITIES = ["anonymous", "garbage", "stranger", *(role.name for role in OrgRole), "super_admin"]
+
+
+@pytest.fixture
+async def service(database_url: str, home: Path) -> AsyncIterator[ApiService]:
+    async with api_service(database_url, home) as running:
+        yield running
+
+
+def expected_refusal(rule: CallerRule, identity: str) -> str | None:
+    """The code that keeps an identity out; None lets it in."""
+    if rule.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL):
+        return None
+    if identity in ("anonymous", "garbage"):
+        return "UNAUTHORIZED"
+    if rule.kind is CallerKind.SESSION or identity == "super_admin":
+        return None
+    if rule.kind is CallerKind.SUPER_ADMIN or identity == "stranger" or rule.min_role is None:
+        return rule.refusal
+    return None if OrgRole[identity] >= rule.min_role else rule.refusal
+
+
+async def headers_of(service: ApiService, identity: str) -> dict[str, str]:
+    """Fresh credentials, since some endpoints end the session that calls them."""
+    database, tokens = service.state.database, service.state.access_tokens
+    organization = await add_organization(database)
+    org = {"x-org-id": str(organization.id)}
+    if identity == "anonymous":
+        return org
+    if identity == "garbage":
+        return {**org, **bearer("eyJhbGciOiJub25lIn0.e30.")}
+    if identity == "super_admin":
+        return {**org, **bearer(await super_admin_token(database, tokens))}
+    user = await add_user(database)
+    home_of = organization if identity != "stranger" else await add_organization(database)
+    await add_member(database, home_of.id, user.id, OrgRole.ORG_ADMIN if identity == "stranger" else OrgRole[identity])
+    return {**org, **bearer(await session_of(database, tokens, user))}
+
+
+async def code_of(service: ApiService, endpoint: Endpoint, headers: dict[str, str]) -> str | None:
+    """The error code of a call with an id that is nobody's and, where a body is asked for, an empty one."""
+    path = re.sub(r"\{\w+\}", lambda _: str(new_id()), endpoint.path)
+    body: dict[str, Any] = {"json": {}} if endpoint.body_type is not None else {}
+    answer = await service.client.request(endpoint.method, path, headers=headers, **body)
+    if answer.is_success or not answer.headers["content-type"].startswith("application/json"):
+        return None
+    code: str | None = answer.json().get("code")
+    return code
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_who_gets_in(service: ApiService, identity: str) -> None:
+    wrong = []
+    for endpoint in BUILT.values():
+        code = await code_of(service, endpoint, await headers_of(service, identity))
+        expected = expected_refusal(endpoint.caller, identity)
+        if (code != expected) if expected is not None else (code in REFUSALS):
+            wrong.append(f"{endpoint.method} {endpoint.path}: {code}, not {expected}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("org", [None, "", "5", "x" * 36, str(new_id()), "{0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d}"])
+async def test_the_organisation_must_be_named_and_known(service: ApiService, org: str | None) -> None:
+    wrong = []
+    for identity in ("ORG_ADMIN", "super_admin"):
+        headers = await headers_of(service, identity)
+        headers.pop("x-org-id")
+        if org is not None:
+            headers["x-org-id"] = org
+        for endpoint in BUILT.values():
+            if endpoint.caller.kind is CallerKind.ORG_MEMBER:
+                code = await code_of(service, endpoint, headers)
+                if code != "FORBIDDEN":
+                    wrong.append(f"{identity} {endpoint.method} {endpoint.path}: {code}")
+    assert wrong == []
+
+
+async def test_internal_endpoints_are_closed_in_production(database_url: str, home: Path) -> None:
+    async with api_service(database_url, home, environment="production") as service:
+        for endpoint in BUILT.values():
+            if endpoint.caller.kind is CallerKind.INTERNAL:
+                assert await code_of(service, endpoint, await headers_of(service, "super_admin")) == "FORBIDDEN"
+                path = endpoint.path
+                answer = await service.client.get(path, headers={"x-internal-auth": "inside"})
+                assert answer.status_code in (200, 503)
+
+
+def test_a_wrong_answer_would_be_found() -> None:
+    """The expectation tells identities apart: nothing lets everybody in but public endpoints."""
+    kinds = {endpoint.caller.kind for endpoint in BUILT.values()}
+    assert {CallerKind.PUBLIC, CallerKind.SESSION, CallerKind.ORG_MEMBER, CallerKind.SUPER_ADMIN} <= kinds
+    for endpoint in BUILT.values():
+        if endpoint.caller.kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL):
+            assert expected_refusal(endpoint.caller, "anonymous") == "UNAUTHORIZED"
+            assert expected_refusal(endpoint.caller, "super_admin") is None
