@@ -28,6 +28,7 @@ __all__ = ["CannotStart", "Machine"]
 
 _ROLES: Final = ("serve", "ingest", "gateway", "jobs")
 _READY_SECONDS: Final = 90
+_START_TRIES: Final = 3
 _SETUP_SECONDS: Final = 600
 
 
@@ -121,18 +122,21 @@ class Machine:
     async def _start_postgres(self, postgres: EmbeddedPostgres) -> None:
         await asyncio.to_thread(postgres.prepare)
         await self._supervisor.start(postgres.program())
-        await asyncio.to_thread(postgres.wait_until_ready, partial(self._supervisor.running, "postgres"))
+        await asyncio.to_thread(postgres.wait_until_ready, partial(self._holds_out, "postgres"))
         self._environment["GRIDFLEET_DATABASE_URL"] = postgres.url
 
     async def _start_broker(self, broker: PrivateBroker) -> None:
         broker.prepare()
         for program in broker.programs():
             await self._supervisor.start(program)
-        await asyncio.to_thread(broker.wait_until_ready, partial(self._supervisor.running, "broker"))
+        await asyncio.to_thread(broker.wait_until_ready, partial(self._holds_out, "broker"))
         self._environment |= {
             "GRIDFLEET_BROKER_URL": broker.url,
             "GRIDFLEET_BROKER_MANAGEMENT_URL": broker.management_url,
         }
+
+    def _holds_out(self, name: str) -> bool:
+        return self._supervisor.ended(name) < _START_TRIES
 
     async def _setup(self, step: str) -> str:
         """Runs `gridfleet setup {step}` to its end and gives what it printed."""

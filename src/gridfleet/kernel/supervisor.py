@@ -154,6 +154,7 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._programs: dict[str, Program] = {}
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._ended: dict[str, int] = {}
         self._stopping: set[str] = set()
 
     @property
@@ -167,9 +168,9 @@ class Supervisor:
         self._programs[program.name] = program
         self._tasks[program.name] = asyncio.create_task(self._keep(program, process), name=program.name)
 
-    def running(self, name: str) -> bool:
-        """Whether `name` has a process right now."""
-        return name in self._processes
+    def ended(self, name: str) -> int:
+        """How often `name` has ended by itself since its start."""
+        return self._ended.get(name, 0)
 
     async def stop(self) -> None:
         """Stops every program in the reverse order of its start, those of one family (`ingest-1`, `ingest-2`) together."""
@@ -208,6 +209,7 @@ class Supervisor:
             while True:
                 if program.name in self._stopping:
                     return
+                self._ended[program.name] = self.ended(program.name) + 1
                 wait = backoff.after_run(time.monotonic() - started)
                 self._write("supervisor", f"{program.name} ended ({_describe(code)}); starting it again in {wait:.1f} s")
                 await asyncio.sleep(wait)

@@ -218,13 +218,15 @@ class EmbeddedPostgres:
         return folder
 
     def clear_leftovers(self) -> None:
-        """Ends servers that a killed supervisor left in our data folder, and drops a lock file that names a stranger."""
-        end_leftovers(lambda process: process.name() == "postgres" and process.cwd() == str(self.data), signal.SIGINT)
-        lock = self.data / "postmaster.pid"
-        with contextlib.suppress(FileNotFoundError, ValueError, IndexError, psutil.Error):
-            # PostgreSQL sees for itself that a dead process holds no lock, but not that its number went to another program.
-            if psutil.Process(int(lock.read_text().splitlines()[0])).name() != "postgres":
-                lock.unlink()
+        """Ends servers that a killed supervisor left in our data folder, and drops lock files that hold no server."""
+        end_leftovers(self._works_here, signal.SIGINT)
+        # PostgreSQL sees for itself that a process is gone, but takes a zombie, or another program that got its number,
+        # for the server. Nothing of ours is left now, and nobody else's server locks these.
+        for lock in (self.data / "postmaster.pid", self._socket_folder() / ".s.PGSQL.5432.lock"):
+            lock.unlink(missing_ok=True)
+
+    def _works_here(self, process: psutil.Process) -> bool:
+        return process.name() == "postgres" and process.cwd() == str(self.data)
 
 
 def _let_others_pass(path: Path) -> None:
