@@ -209,16 +209,21 @@ def _reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - nothing is bound
 
 
+def _caption(dates: set[str]) -> str:
+    energies = f"; energies of {max(dates)} (UTC) in kWh" if dates else ""
+    return f"confirmed by the broker; wrong: made to be refused{energies}"
+
+
 def _show(results: "Sequence[PlantResult]", ledger: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
     dates = {result.date for result in results if result.date}
-    table = Table(title="What was sent", caption=f"energies of {max(dates)} (UTC) in kWh" if dates else None)
+    table = Table(title="What was sent", caption=_caption(dates))
     for name in ("plant", "id", "method"):
         table.add_column(name, no_wrap=True)
-    for name in ("devices", "snapshots", "acknowledged", "made wrong", "waiting", "produced", "imported", "exported"):
-        table.add_column(name, justify="right")
+    for name in ("devices", "snapshots", "confirmed", "wrong", "waiting", "produced", "imported", "exported"):
+        table.add_column(name, justify="right", no_wrap=True)
     for result in results:
         table.add_row(
             result.serial_number,

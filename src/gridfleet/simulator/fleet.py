@@ -63,7 +63,7 @@ def _design(number: int, seed: int) -> SimulatedSite:
     peak_w = sum(pv.peak_w for pv in pvs)
     batteries = []
     for index in range(1, chance.randint(1, 2) + 1):
-        kwh = chance.randrange(10, 100, 5)
+        kwh = chance.randrange(5, 40, 5)
         power_w = int(kwh * 1000 * chance.choice((0.3, 0.5, 0.8)))
         batteries.append(Battery(f"BAT{index}", kwh * WMS_PER_KWH, power_w, power_w))
     return SimulatedSite(
@@ -72,11 +72,11 @@ def _design(number: int, seed: int) -> SimulatedSite:
         auth_method=_METHODS[(number - 1) % len(_METHODS)],
         design=PlantDesign(
             seed=chance.getrandbits(32),
-            latitude=round(chance.uniform(36, 58), 4),
+            latitude=round(chance.uniform(35, 52), 4),
             longitude=round(chance.uniform(-8, 25), 4),
             pvs=pvs,
             batteries=tuple(batteries),
-            base_load_w=int(peak_w * chance.uniform(0.04, 0.12)),
-            peak_load_w=int(peak_w * chance.uniform(0.2, 0.5)),
+            base_load_w=int(peak_w * chance.uniform(0.01, 0.04)),
+            peak_load_w=int(peak_w * chance.uniform(0.06, 0.18)),
         ),
     )

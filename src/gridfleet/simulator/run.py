@@ -33,7 +33,8 @@ _BACKFILL_WAITING: Final = 1_000
 _DRAIN_SECONDS: Final = 30
 _PROGRESS_SECONDS: Final = 15
 _FILES_OF_A_PLANT: Final = 4
-_SKEW_MS: Final = 11 * 60_000
+_SKEW_MS: Final = 2 * 3_600_000
+"""Well beyond the ten minutes: the service allows for the time that a message waited in the broker."""
 
 
 @dataclass(frozen=True, slots=True)
