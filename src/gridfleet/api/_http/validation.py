@@ -156,8 +156,6 @@ def _string(info: inspect.StrType, trim: bool, extra: dict[str, Any]) -> Checker
 
 
 def _limits(low: float | None, above: float | None, high: float | None, below: float | None) -> str:
-    if low is not None and high is not None:
-        return f" from {low} to {high}"
     parts = [f" {sign} {limit}" for sign, limit in ((">=", low), (">", above), ("<=", high), ("<", below)) if limit is not None]
     return " and".join(parts)
 

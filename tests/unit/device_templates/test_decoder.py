@@ -1,0 +1,95 @@
+"""The compiled decoder against the rule it stands for: raw × scale + offset, bits of words, nothing invented."""
+
+import math
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridfleet.domains.device_templates.decoder import SignalMap
+from gridfleet.domains.device_templates.models import Signal
+from gridfleet.domains.device_templates.system_templates import SYSTEM_TEMPLATES
+
+
+def signal_map(*signals: dict[str, object]) -> SignalMap:
+    return SignalMap(msgspec.convert(list(signals), list[Signal]))
+
+
+numbers = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.just(10**400)
+)
+factors = st.floats(-1e6, 1e6, allow_nan=False).filter(lambda value: value != 0)
+
+
+def expected(raw: int | float | bool | None, scale: float, offset: float) -> float | None:
+    try:
+        value = None if raw is None else float(raw) * scale + offset
+    except OverflowError:
+        return None
+    return value if value is not None and math.isfinite(value) else None
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), numbers), factors, st.floats(-1e3, 1e3))
+def test_numeric_signals_are_scaled_one_by_one(fields: dict[str, float | None], scale: float, offset: float) -> None:
+    decoder = signal_map(
+        {"key": "first", "field": "a", "scale": scale, "offset": offset},
+        {"key": "second", "field": "b"},
+        {"key": "third", "field": "c"},
+    )
+
+    values = decoder.decode(fields)
+
+    if not {"a", "b", "c"} & fields.keys():
+        assert values is None
+    else:
+        assert values == [
+            expected(fields.get("a"), scale, offset),
+            expected(fields.get("b"), 1, 0),
+            expected(fields.get("c"), 1, 0),
+        ]
+    assert decoder.undeclared(fields) == ("d" in fields)
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 63), st.booleans())
+def test_a_bit_is_read_from_its_word(word: int, bit: int, invert: bool) -> None:
+    decoder = signal_map({"key": "flag", "bit": bit, "word": "w", "invert": invert})
+
+    assert decoder.decode({"w": word}) == [float((word >> bit & 1) != invert)]
+
+
+@given(
+    st.one_of(
+        st.floats(max_value=-1e-9),
+        st.integers(max_value=-1),
+        st.integers(min_value=2**64),
+        st.just(0.5),
+        st.booleans(),
+        st.none(),
+    )
+)
+def test_what_is_no_word_yields_no_bits(word: float | None) -> None:
+    assert signal_map({"key": "flag", "bit": 0}).decode({"status": word}) == [None]
+
+
+def test_a_whole_float_is_a_word() -> None:
+    assert signal_map({"key": "flag", "bit": 2}).decode({"status": 5.0}) == [1.0]
+
+
+def test_metrics_name_the_values_in_their_order() -> None:
+    decoder = signal_map(
+        {"key": "fault", "bit": 1}, {"key": "energy", "field": "e", "unit": "kWh", "kind": "counter", "min": 0, "max": 9}
+    )
+
+    assert [(m.key, m.unit, m.counter, m.minimum, m.maximum) for m in decoder.metrics] == [
+        ("energy", "kWh", True, 0, 9),
+        ("fault", "", False, None, None),
+    ]
+    assert decoder.decode({"status": 2, "e": 4}) == [4, 1.0]
+
+
+def test_every_system_template_decodes_its_own_fields() -> None:
+    for template in SYSTEM_TEMPLATES:
+        signals = msgspec.convert(template.signals, list[Signal])
+        values = SignalMap(signals).decode({str(s.field): 1.5 for s in signals if isinstance(s.field, str)} | {"status": 0})
+        assert values is not None
+        assert None not in values
