@@ -1,0 +1,55 @@
+# Gridfleet: `make` lists what there is to do.
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check bench faults lock clean
+.DELETE_ON_ERROR:
+
+RUN := .venv/bin
+RUNTIME := .venv/.installed-runtime
+DEVELOPMENT := .venv/.installed-development
+INSTALLERS := pyproject.toml $(wildcard scripts/*.sh)
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: $(RUNTIME) ## Install what is missing and start the whole service on this machine
+	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	@exec $(RUN)/gridfleet up
+
+test: $(DEVELOPMENT) ## Run every test (ARGS="-k name" for some)
+	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	$(RUN)/python -m pytest $(ARGS)
+
+check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+	$(RUN)/python -m pytest -q tests/architecture
+
+bench: $(DEVELOPMENT) ## Measure ingest against this machine's limits
+	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	$(RUN)/python bench/ingest.py $(ARGS)
+
+faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
+	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	$(RUN)/python -m pytest -m faults $(ARGS)
+
+lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --group build -o requirements.lock
+	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+
+LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
+
+clean: ## Remove the virtual environment and caches; the service's data stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): requirements.lock $(INSTALLERS)
+	@scripts/ensure_environment.sh requirements.lock
+	@touch $@
+
+$(DEVELOPMENT): requirements-dev.lock $(INSTALLERS)
+	@scripts/ensure_environment.sh requirements-dev.lock
+	@touch $@ $(RUNTIME)

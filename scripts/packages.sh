@@ -1,0 +1,45 @@
+# Sourced: install system packages, as root or through sudo, or say what to do.
+
+say() { printf '%s\n' "$*" >&2; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+# install_packages WHAT APT_PACKAGES DNF_PACKAGES BREW_PACKAGES
+install_packages() {
+    what=$1 apt=$2 dnf=$3 brew=$4
+    if command -v apt-get >/dev/null 2>&1; then
+        command="apt-get install -y $apt"
+    elif command -v dnf >/dev/null 2>&1; then
+        command="dnf install -y $dnf"
+    elif command -v brew >/dev/null 2>&1; then
+        say "Installing $what: brew install $brew"
+        # shellcheck disable=SC2086 # a list of words
+        brew install $brew >&2
+        return
+    else
+        say "$what is missing and this system's package manager is not known here."
+        say "Install it by hand, then run the same command again."
+        return 1
+    fi
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null 2>&1; then
+        say "$what is missing, and without root or sudo it cannot be installed from here."
+        say "As root, run:  $command"
+        say "Then run the same command again."
+        return 1
+    fi
+    say "Installing $what: $command"
+    if [ "${command%% *}" = apt-get ]; then
+        as_root apt-get update -q >&2
+        # shellcheck disable=SC2086 # a list of words
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $apt >&2
+    else
+        # shellcheck disable=SC2086 # a list of words
+        as_root $command >&2
+    fi
+}

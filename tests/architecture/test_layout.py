@@ -1,0 +1,60 @@
+"""Rules about where code lives that an import contract cannot express."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import gridfleet
+
+SOURCE = Path(gridfleet.__file__).parent
+SQL = re.compile(
+    r"\s*(SELECT\s|INSERT\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|WITH\s+\w+.*\sAS\s|COPY\s+\w+|CREATE\s+(TABLE|INDEX)\s)",
+    re.DOTALL,
+)
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "service", "manager"}
+
+
+def test_only_stores_and_the_database_kernel_hold_sql() -> None:
+    strays = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path, tree in modules()
+        if path.name != "store.py" and SOURCE / "kernel" / "db" not in path.parents
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.match(node.value)
+    ]
+    assert not strays
+
+
+def test_a_store_is_imported_by_its_own_domain_alone() -> None:
+    strays = [
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for path, tree in modules()
+        for name in imports(tree)
+        if re.search(r"\.store(\.|$)", name)
+        and name.startswith("gridfleet.domains.")
+        and path.relative_to(SOURCE).parts[:2] != tuple(name.split(".")[1:3])
+    ]
+    assert not strays
+
+
+def test_file_names_say_what_is_inside() -> None:
+    assert not [path for path, _ in modules() if path.stem in NAMES_THAT_SAY_NOTHING]
+
+
+def test_every_module_says_what_it_gives() -> None:
+    assert not [path for path, tree in modules() if tree.body and not ast.get_docstring(tree)]
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path, ast.parse(path.read_text(), path)
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
