@@ -7,7 +7,16 @@ the catalogue maps it to a status and its name (spec, Errors).
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
 
-__all__ = ["CATALOGUE", "CodedError", "CodeStatus", "Forbidden", "NotFound", "TooManyRequests", "Unauthorized", "ValidationFailed"]
+__all__ = [
+    "CATALOGUE",
+    "CodeStatus",
+    "CodedError",
+    "Forbidden",
+    "NotFound",
+    "TooManyRequests",
+    "Unauthorized",
+    "ValidationFailed",
+]
 
 
 class CodeStatus(NamedTuple):

@@ -59,13 +59,17 @@ class Settings(BaseSettings):
         "auto", description="Type of the ingest queues; `auto`: quorum on a cluster of RabbitMQ 3.12 or newer, else classic."
     )
 
-    keys: SecretStr | None = Field(None, description="Keyring `1:<64 hex>,2:<64 hex>`; the highest encrypts. Made on first start.")
+    keys: SecretStr | None = Field(
+        None, description="Keyring `1:<64 hex>,2:<64 hex>`; the highest encrypts. Made on first start."
+    )
     admin_email: str | None = Field(None, description="First SuperAdmin; made at start when there is none.")
     admin_password: SecretStr | None = Field(None, description="Its password; generated and shown once without.")
     rate_limits: Literal["on", "off"] = Field("on", description="`off` for load tests.")
     login_per_address_per_minute: int = Field(300, ge=1, description="Logins from one address.")
     login_per_account_per_minute: int = Field(60, ge=1, description="Logins to one account.")
-    account_per_address_per_minute: int = Field(300, ge=1, description="Calls of other auth and account endpoints from one address.")
+    account_per_address_per_minute: int = Field(
+        300, ge=1, description="Calls of other auth and account endpoints from one address."
+    )
     mqtt_token_minutes: int = Field(24 * 60, ge=1, description="Life of a plant's MQTT token.")
     signature_window_seconds: int = Field(600, ge=1, description="How far a message's `sentAt` may lie from our clock.")
 

@@ -78,7 +78,10 @@ async def test_a_plant_is_created_listed_and_read(fleet: Fleet) -> None:
         **dict.fromkeys(
             ("capacityKwh", "configEnabled", "description", "esiState", "fvePeakPowerKwp", "latitude", "longitude")
         ),
-        **{"plantWithLoad": None, "tag": None, "alerts": [], "plantGroups": []},
+        "plantWithLoad": None,
+        "tag": None,
+        "alerts": [],
+        "plantGroups": [],
     }
 
 

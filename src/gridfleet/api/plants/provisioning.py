@@ -41,7 +41,7 @@ async def provision(call: Call, org: OrgScope, db: Connection, id: UUID) -> Prov
     answer=ProvisioningPackage,
 )
 async def download(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
-    """The same package as a file: provisions a PENDING plant, or gives what `provision` answered within 15 minutes once more."""
+    """The same package as a file: provisions a PENDING plant, or repeats what `provision` answered within 15 minutes."""
     call.no_store()
     plant, package = await provisioning.download_package(db, org, _provisioner(call.state), id)
     return FileDownload(f"{plant.serial_number}.json", package)

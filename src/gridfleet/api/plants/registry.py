@@ -45,8 +45,8 @@ class PlantPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     type: PlantType | UnsetType = UNSET
     auth_method: AuthMethod | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
-    external_plant_id: ExternalPlantId | None | UnsetType = UNSET
-    template_id: UUID | None | UnsetType = UNSET
+    external_plant_id: ExternalPlantId | UnsetType | None = UNSET
+    template_id: UUID | UnsetType | None = UNSET
     organization_id: UUID | UnsetType = UNSET
 
 

@@ -36,7 +36,8 @@ async def list_all(db: Connection, level: TemplateLevel | None) -> list[DeviceTe
     """Every template of a level, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM device_template WHERE %(level)s::text IS NULL OR level = %(level)s ORDER BY created_at DESC, id DESC",
+        f"SELECT {_COLUMNS} FROM device_template WHERE %(level)s::text IS NULL OR level = %(level)s"
+        " ORDER BY created_at DESC, id DESC",
         {"level": level},
     )
     return await cursor.fetchall()

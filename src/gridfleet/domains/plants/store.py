@@ -122,7 +122,8 @@ async def activate(db: Connection, org: OrgScope, plant_id: UUID, certificate: I
     """PENDING → ACTIVE; False when the plant was not PENDING (any more)."""
     cursor = await db.execute(
         "UPDATE plant SET lifecycle_status = 'ACTIVE', activated_at = now(), updated_at = now(),"
-        " certificate_serial_number = %(serial)s, certificate_fingerprint = %(fingerprint)s, certificate_expires_at = %(expires)s"
+        " certificate_serial_number = %(serial)s, certificate_fingerprint = %(fingerprint)s,"
+        " certificate_expires_at = %(expires)s"
         " WHERE id = %(id)s AND organization_id = %(org)s AND lifecycle_status = 'PENDING'",
         {
             "id": plant_id,

@@ -82,7 +82,8 @@ async def open_database(url: str, *, name: str, size: int = 10) -> AsyncIterator
         kwargs={
             "application_name": name,
             "connect_timeout": 5,
-            "options": "-c timezone=UTC -c statement_timeout=30000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000",
+            "options": "-c timezone=UTC -c statement_timeout=30000 -c lock_timeout=5000"
+            " -c idle_in_transaction_session_timeout=60000",
         },
     )
     await pool.open()

@@ -27,7 +27,8 @@ async def insert_refused(db: Connection, system: SystemScope, messages: Iterable
     rows = list(messages)
     await db.execute(
         f"INSERT INTO refused_message ({_COLUMNS})"
-        " SELECT r.* FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])"
+        " SELECT r.* FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[],"
+        " %s::text[], %s::int[])"
         f" AS r ({_COLUMNS}) WHERE EXISTS (SELECT FROM plant p WHERE p.id = r.plant_id)",
         tuple([getattr(row, name) for row in rows] for name in RefusedMessage.__struct_fields__),
     )

@@ -101,8 +101,8 @@ async def create_partition(db: Connection, system: SystemScope, day: date) -> No
 async def write_frames(db: Connection, system: SystemScope, batch: FrameBatch) -> None:
     """Merges the batch's frames into the table; what is there already and not in the new frame stays."""
     await db.execute(
-        "CREATE TEMPORARY TABLE IF NOT EXISTS frame_stage (source_id integer, layout_id integer, time timestamptz, vals float8[])"
-        " ON COMMIT DELETE ROWS"
+        "CREATE TEMPORARY TABLE IF NOT EXISTS frame_stage (source_id integer, layout_id integer, time timestamptz,"
+        " vals float8[]) ON COMMIT DELETE ROWS"
     )
     rows = [pack_row(source, layout, time, vals) for (source, time, layout), vals in sorted(batch.frames.items(), key=_place)]
     cursor = db.cursor()
