@@ -9,7 +9,7 @@ Handlers name what they need: `call`, `caller` (UserCaller), `org` (OrgScope), `
 transaction), `query`, `body` (msgspec structs), and their path parameters in snake_case (UUID or str).
 """
 
-from gridfleet.api._http.answers import FileDownload, Stream
+from gridfleet.api._http.answers import Asset, FileDownload, Stream
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.callers import internal, org_member, public, session, super_admin
 from gridfleet.api._http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
@@ -20,6 +20,7 @@ __all__ = [
     "NOT_NULL",
     "SA",
     "AppState",
+    "Asset",
     "Call",
     "Email",
     "Endpoint",

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from litestar.types import Receive, Scope, Send
 
-__all__ = ["Answer", "FileDownload", "Header", "Stream", "StreamedAnswer"]
+__all__ = ["Answer", "Asset", "FileDownload", "Header", "Stream", "StreamedAnswer"]
 
 Header = tuple[bytes, bytes]
 
@@ -34,6 +34,14 @@ class Stream:
 
     content_type: str
     chunks: AsyncIterator[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """An answer that is its own bytes, such as a page or a script."""
+
+    content_type: str
+    content: bytes
 
 
 class Answer:

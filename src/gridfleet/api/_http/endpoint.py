@@ -60,6 +60,7 @@ class Endpoint:
     query_type: Any
     body_type: Any
     answer_type: Any
+    answer_content_type: str
     path_parameters: tuple[PathParameter, ...]
     arguments: frozenset[str]
     summary: str
@@ -86,6 +87,7 @@ def endpoint(
     bad_path_id: str | None = None,
     bad_input: str | None = None,
     answer: Any = None,
+    answer_content_type: str = "application/json",
     addition: bool = False,
     content_types: tuple[str, ...] = ("application/json",),
     max_body_bytes: int = 1024 * 1024,
@@ -94,7 +96,7 @@ def endpoint(
 
     `codes`: every error code the row lists. `bad_path_id`: its code for a path id that is no UUID. `bad_input`: its code
     for a bad query or body (VALIDATION_ERROR where listed, else BAD_REQUEST, else `bad_path_id`). `answer`: the type of
-    the answer where the handler returns a `FileDownload` or `Stream`. `addition`: the route is not in the contract.
+    the answer where the handler returns a `FileDownload`, `Stream` or `Asset`. `addition`: the route is not in the contract.
 
     Raises TypeError at import for a declaration that contradicts itself.
     """
@@ -134,6 +136,7 @@ def endpoint(
             query_type=hints.get("query"),
             body_type=hints.get("body"),
             answer_type=hints["return"] if answer is None else answer,
+            answer_content_type=answer_content_type,
             path_parameters=parameters,
             arguments=arguments,
             summary=summary,

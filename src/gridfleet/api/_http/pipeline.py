@@ -14,7 +14,7 @@ import structlog
 from litestar.types import ASGIApp, Receive
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from gridfleet.api._http.answers import Answer, FileDownload, Header, Stream, StreamedAnswer
+from gridfleet.api._http.answers import Answer, Asset, FileDownload, Header, Stream, StreamedAnswer
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.callers import CallerKind
 from gridfleet.api._http.endpoint import Endpoint
@@ -249,6 +249,8 @@ class Pipeline:
             call.set_header("content-disposition", result.disposition)
             content = result.content if isinstance(result.content, bytes) else self._write(result.content)
             return Answer(status, self._answer_headers(call, result.content_type), content)
+        if isinstance(result, Asset):
+            return Answer(status, self._answer_headers(call, result.content_type), result.content)
         if result is None and status == 204:
             return Answer(204, self._answer_headers(call, None))
         return Answer(status, self._answer_headers(call, "application/json"), self._write(result))

@@ -1,0 +1,25 @@
+"""`/api/v1/openapi.json`: the interface, for machines."""
+
+import functools
+import json
+from importlib.metadata import version
+from typing import Any
+
+from gridfleet.api._http import Asset, Call, endpoint, public
+from gridfleet.api._http.endpoint import ENDPOINTS
+from gridfleet.api._http.openapi import build_document
+
+
+@endpoint(
+    "GET", "/api/v1/openapi.json", caller=public(), codes=("INTERNAL_SERVER_ERROR",), answer=dict[str, Any], addition=True
+)
+async def openapi(call: Call) -> Asset:
+    """The OpenAPI 3.1 document of this version."""
+    call.set_header("cache-control", "no-cache")
+    return Asset("application/json", _document(call.state.settings.base_url))
+
+
+@functools.lru_cache(maxsize=8)
+def _document(base_url: str) -> bytes:
+    document = build_document(ENDPOINTS.values(), version=version("gridfleet"), base_url=base_url)
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,127 @@
+"""The published document is valid, and the running service keeps to it whatever it is sent."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import (
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from accounts import add_organization, super_admin_token
+from free_ports import settings_at
+from gridfleet.api._http.endpoint import ENDPOINTS
+from gridfleet.api._http.openapi import build_document
+from gridfleet.api._http.registry import import_handlers
+from gridfleet.api._http.serving import serve
+from gridfleet.api._http.state import open_state
+from gridfleet.kernel.security.keyring import Keyring
+
+import_handlers()
+DOCUMENT = build_document(ENDPOINTS.values(), version="0", base_url="http://localhost")
+ENDS_ITS_SESSION = "/api/v1/auth/logout"
+
+
+class Service:
+    """Both listeners in a thread of their own, with a SuperAdmin and an organisation."""
+
+    def __init__(self, database_url: str, home: Path) -> None:
+        self.settings = settings_at(home, database_url=database_url, keys=Keyring.generate(), internal_secret="inside")
+        self.ready = threading.Event()
+        self.headers: dict[str, str] = {}
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+        assert self.ready.wait(20)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with open_state(self.settings) as state:
+            token = await super_admin_token(state.database, state.access_tokens)
+            organization = await add_organization(state.database)
+            self.headers = {"authorization": f"Bearer {token}", "x-org-id": str(organization.id)}
+            serving = asyncio.create_task(serve(state))
+            await asyncio.sleep(0.5)
+            self.ready.set()
+            await self._stop.wait()
+            serving.cancel()
+            await asyncio.wait([serving])
+
+    def stop(self) -> None:
+        """Ends both listeners."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(20)
+
+
+@pytest.fixture
+def service(database_url: str, home: Path) -> Iterator[Service]:
+    running = Service(database_url, home)
+    yield running
+    running.stop()
+
+
+def test_the_document_is_valid_and_complete() -> None:
+    schema = schemathesis.openapi.from_dict(DOCUMENT)
+    assert schema.validate() is None
+    operations = {(result.ok().method.upper(), result.ok().path) for result in schema.get_all_operations()}
+    assert operations == set(ENDPOINTS)
+    names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names))
+
+
+def test_every_operation_says_who_may_call_it_and_what_it_answers() -> None:
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            assert operation["summary"], f"{method} {path}"
+            assert operation["description"], f"{method} {path}"
+            assert "500" in operation["responses"]
+            assert "429" in operation["responses"]
+
+
+def test_the_service_publishes_it_with_a_page_to_try_it(service: Service) -> None:
+    base = f"http://127.0.0.1:{service.settings.http_port}"
+    published = httpx.get(f"{base}/api/v1/openapi.json")
+    assert published.json()["openapi"] == "3.1.0"
+    assert published.json()["paths"].keys() == DOCUMENT["paths"].keys()
+    for path, kind in [("/docs", "text/html"), ("/docs/page.js", "text/javascript"), ("/docs/page.css", "text/css")]:
+        answer = httpx.get(base + path)
+        assert answer.headers["content-type"].startswith(kind)
+        assert "'self'" in answer.headers["content-security-policy"]
+    page = httpx.get(f"{base}/docs").text
+    assert "http" not in page.replace("https://", "http").split("<body>")[0], "nothing comes from elsewhere"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_service_keeps_to_it(service: Service) -> None:
+    """Random good and bad requests to every operation: no failure of ours, no undocumented status, no other shape."""
+    base = f"http://127.0.0.1:{service.settings.http_port}"
+    schema = schemathesis.openapi.from_dict(DOCUMENT)
+    for result in schema.get_all_operations():
+        operation: Any = result.ok()
+        if operation.path in (ENDS_ITS_SESSION, "/api/v1/health/ready"):
+            continue
+
+        @settings(
+            max_examples=25,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE))
+        def send(case: Any) -> None:
+            answer = case.call(base_url=base, headers=service.headers)
+            assert answer.status_code < 500, answer.text
+            if answer.status_code != 404:  # a path that generation made into another route
+                case.validate_response(answer, checks=[status_code_conformance, response_schema_conformance])
+
+        send()
