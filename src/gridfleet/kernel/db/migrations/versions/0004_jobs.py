@@ -14,8 +14,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Installs the queue as its library defines it; its later versions bring migrations of their own."""
-    with op.get_bind().connection.cursor() as cursor:
-        cursor.execute(SchemaManager.get_schema())
+    op.get_bind().connection.cursor().execute(SchemaManager.get_schema())
 
 
 def downgrade() -> None:
