@@ -58,3 +58,18 @@ def imports(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_a_violation_would_be_found() -> None:
+    for statement in (
+        "SELECT 1",
+        " INSERT INTO plant",
+        "UPDATE plant SET a = 1",
+        "WITH a AS (SELECT 1) DELETE FROM a",
+        "COPY a",
+    ):
+        assert SQL.match(statement)
+    for words in ("Select a plant", "Updates the plant", "with care", "DELETE", "copy"):
+        assert not SQL.match(words)
+    found = set(imports(ast.parse("from gridfleet.domains.plants import store\nimport gridfleet.domains.identity.store")))
+    assert {"gridfleet.domains.plants.store", "gridfleet.domains.identity.store"} <= found

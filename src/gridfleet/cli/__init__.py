@@ -6,7 +6,7 @@ pay for the others' imports.
 
 import typer
 
-from gridfleet.cli import db, processes, setup, simulate, up
+from gridfleet.cli import db, processes, routes, setup, simulate, up
 
 __all__ = ["application", "main"]
 
@@ -20,6 +20,7 @@ application = typer.Typer(
 up.register(application)
 processes.register(application)
 simulate.register(application)
+routes.register(application)
 application.add_typer(db.commands, name="db")
 application.add_typer(setup.commands, name="setup", hidden=True)
 

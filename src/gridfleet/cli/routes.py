@@ -1,0 +1,52 @@
+"""What the REST API serves: a list of routes, and the OpenAPI document."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["register"]
+
+
+def register(application: typer.Typer) -> None:
+    """Adds `routes` and `openapi` to the command line."""
+    application.command("routes")(routes)
+    application.command("openapi")(openapi)
+
+
+def routes() -> None:
+    """Print every route with the file and line of its handler."""
+    from gridfleet.api._http.endpoint import ENDPOINTS
+    from gridfleet.api._http.registry import import_handlers
+
+    import_handlers()
+    found = sorted(ENDPOINTS.values(), key=lambda endpoint: (endpoint.path, endpoint.method))
+    width = max(len(endpoint.path) for endpoint in found)
+    for endpoint in found:
+        source = f"{_shown(endpoint.source_file)}:{endpoint.source_line}"
+        typer.echo(f"{endpoint.method:<6} {endpoint.path:<{width}} {source}")
+
+
+def openapi(
+    output: Annotated[Path | None, typer.Option(help="File to write instead of standard output.")] = None,
+) -> None:
+    """Print the OpenAPI 3.1 document of the REST API."""
+    import json
+    from importlib.metadata import version
+
+    from gridfleet.api._http.endpoint import ENDPOINTS
+    from gridfleet.api._http.openapi import build_document
+    from gridfleet.api._http.registry import import_handlers
+    from gridfleet.cli.settings import load_settings
+
+    import_handlers()
+    document = build_document(ENDPOINTS.values(), version=version("gridfleet"), base_url=load_settings().base_url)
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text + "\n", encoding="utf-8")
+
+
+def _shown(file: Path) -> Path:
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
