@@ -32,6 +32,7 @@ _BACKFILL_CHUNK: Final = 200
 _BACKFILL_WAITING: Final = 1_000
 _DRAIN_SECONDS: Final = 30
 _PROGRESS_SECONDS: Final = 15
+_SAME_PROBLEM_SECONDS: Final = 60
 _FILES_OF_A_PLANT: Final = 4
 _SKEW_MS: Final = 2 * 3_600_000
 """Well beyond the ten minutes: the service allows for the time that a message waited in the broker."""
@@ -76,7 +77,6 @@ class PlantResult:
     """Messages made to be refused."""
     waiting: int = 0
     connected: bool = False
-    last_problem: str = ""
     date: str = ""
     produced: float = 0
     imported: float = 0
@@ -163,6 +163,7 @@ class _PlantRun:
         self._report = report
         self._pending: dict[int, Measured] = {}
         self._held: list[Measured] = []
+        self._reported: dict[type[DeviceError], float] = {}
 
     async def run(self) -> None:
         plant = self._plant
@@ -293,10 +294,10 @@ class _PlantRun:
         self._ledger.write("snapshot", plantId=self._plant.id, time=moment, values=measured.expected, acknowledged=acknowledged)
 
     def _note(self, error: DeviceError) -> None:
-        text = f"{type(error).__name__}: {error}"
-        if text != self.result.last_problem:
-            self._report(f"{self.result.serial_number}: {text}")
-        self.result.last_problem = text
+        now = time.monotonic()
+        if now > self._reported.get(type(error), -_SAME_PROBLEM_SECONDS) + _SAME_PROBLEM_SECONDS:
+            self._reported[type(error)] = now
+            self._report(f"{self.result.serial_number}: {type(error).__name__}: {error}")
 
     def _close_books(self) -> None:
         for measured in self._pending.values():
