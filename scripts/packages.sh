@@ -34,12 +34,18 @@ install_packages() {
         return 1
     fi
     say "Installing $what: $command"
+    log=$(mktemp)
+    # shellcheck disable=SC2086 # a list of words
     if [ "${command%% *}" = apt-get ]; then
-        as_root apt-get update -q >&2
-        # shellcheck disable=SC2086 # a list of words
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $apt >&2
+        as_root apt-get update -q >"$log" 2>&1 &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $apt >>"$log" 2>&1
     else
-        # shellcheck disable=SC2086 # a list of words
-        as_root $command >&2
-    fi
+        as_root $command >"$log" 2>&1
+    fi || {
+        cat "$log" >&2
+        rm -f "$log"
+        say "That did not work. Once it does, run the same command again."
+        return 1
+    }
+    rm -f "$log"
 }
