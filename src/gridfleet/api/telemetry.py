@@ -1,5 +1,6 @@
 """`/api/v1/telemetry`: the history of a plant, and its newest values."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated, Final
@@ -45,22 +46,22 @@ async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: Teleme
     writer = PointWriter(query.plant_id, text_format)
     content_type = "text/csv; charset=utf-8" if text_format is TextFormat.CSV else text_format.value
     call.set_header("vary", "accept")
-    return Stream(content_type, _pages(call.state.database, history, writer))
+    return Stream(content_type, history_pages(call.state.database, history, writer))
 
 
-async def _pages(database: Database, history: History, writer: PointWriter) -> AsyncIterator[bytes]:
+async def history_pages(database: Database, history: History, writer: PointWriter) -> AsyncIterator[bytes]:
+    """The answer page by page, each read in a transaction of its own."""
     # The first page was read with the request's connection, which goes back before anything is sent.
-    start = writer.opening + writer.page(history.first)
-    if history.finished:
-        yield start + writer.closing
-        return
-    yield start
-    while not history.finished:
+    page = history.first
+    while True:
+        for piece in writer.pieces(page):
+            yield piece
+            await asyncio.sleep(0)
+        if history.finished:
+            break
         async with database.transaction() as db:
             page = await history.read(db)
-        if text := writer.page(page):
-            yield text
-    yield writer.closing
+    yield writer.finish()
 
 
 @endpoint(

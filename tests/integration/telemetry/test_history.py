@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gridfleet.api.telemetry import history_pages
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
@@ -37,11 +38,8 @@ async def text(
     writer = PointWriter(query.plant_id, text_format)
     async with database.transaction() as db:
         history = await open_history(db, org, query, capped=capped)
-    parts = [writer.opening, writer.page(history.first)]
-    while not history.finished:
-        async with database.transaction() as db:
-            parts.append(writer.page(await history.read(db)))
-    return b"".join([*parts, writer.closing])
+    pieces = [piece async for piece in history_pages(database, history, writer)]
+    return b"".join(pieces)
 
 
 async def ask(plant: RecordedPlant, start: datetime, end: datetime, **more: Any) -> list[TelemetryPoint]:

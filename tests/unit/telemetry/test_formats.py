@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gridfleet.api.telemetry import preferred_format
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
-from gridfleet.domains.telemetry.history.models import BucketPoint, Place, Point, Series, SeriesValues, TelemetryPoint
+from gridfleet.domains.telemetry.history.models import BucketPoint, Page, Place, Series, SeriesValues, TelemetryPoint
 from gridfleet.protocol.envelope import format_time
 
 PLANT = UUID("018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d")
@@ -25,17 +25,22 @@ def series(unit: str | None = "kW", sub_device: str | None = "PV1", low: float =
     return Series("PV1.p" if sub_device else "p", sub_device, (Place(1, 1, 0, unit, low, high),))
 
 
+def written(text_format: TextFormat, *pages: Page) -> bytes:
+    """The whole answer."""
+    writer = PointWriter(PLANT, text_format)
+    return b"".join([*(piece for page in pages for piece in writer.pieces(page)), writer.finish()])
+
+
 moments = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
 
 
 @given(st.lists(st.tuples(moments, st.floats(allow_nan=False, allow_infinity=False)), unique_by=lambda pair: pair[0]))
 def test_both_ways_of_writing_raw_points_agree_and_lose_nothing(points: list[tuple[datetime, float]]) -> None:
     one = series(low=-10.0, high=10.0)
-    in_bulk = PointWriter(PLANT, TextFormat.JSON)
-    bulk = in_bulk.page(SeriesValues(one, [microseconds(time) for time, _ in points], [value for _, value in points]))
-    one_by_one = PointWriter(PLANT, TextFormat.JSON).page(Point(time, one, one.places[0], value) for time, value in points)
-    read = msgspec.json.decode(b"[" + bulk + b"]")
-    assert read == msgspec.json.decode(b"[" + one_by_one + b"]")
+    values = SeriesValues(one, [microseconds(time) for time, _ in points], [value for _, value in points])
+    read = msgspec.json.decode(written(TextFormat.JSON, values))
+    one_by_one = ((time, one, one.places[0], value) for time, value in points)
+    assert read == msgspec.json.decode(written(TextFormat.JSON, one_by_one))
     assert [(point["time"], point["value"]) for point in read] == [(format_time(time), value) for time, value in points]
     assert [point["metadata"].get("outOfRange", False) for point in read] == [not -10 <= value <= 10 for _, value in points]
 
@@ -43,13 +48,9 @@ def test_both_ways_of_writing_raw_points_agree_and_lose_nothing(points: list[tup
 @pytest.mark.parametrize("text_format", list(TextFormat))
 def test_pages_join_whether_or_not_some_are_empty(text_format: TextFormat) -> None:
     one = series()
-    writer = PointWriter(PLANT, text_format)
-    pages = [[], [1.0, 2.0], [], [3.0], []]
+    pages: list[list[float]] = [[], [1.0, 2.0], [], [3.0], []]
     times = iter(range(10))
-    text = writer.opening
-    for page in pages:
-        text += writer.page(SeriesValues(one, [next(times) for _ in page], page))
-    text += writer.closing
+    text = written(text_format, *(SeriesValues(one, [next(times) for _ in page], page) for page in pages))
     if text_format is TextFormat.JSON:
         found = [point["value"] for point in msgspec.json.decode(text)]
     elif text_format is TextFormat.NDJSON:
@@ -65,8 +66,17 @@ def test_an_answer_without_points_is_still_well_formed() -> None:
         (TextFormat.NDJSON, b""),
         (TextFormat.CSV, b"time,plant_id,metric,value,unit\n"),
     ):
-        writer = PointWriter(PLANT, text_format)
-        assert writer.opening + writer.page(iter(())) + writer.closing == expected
+        assert written(text_format, iter(())) == expected
+
+
+def test_a_large_page_comes_in_pieces_that_join() -> None:
+    one, count = series(), 10_001
+    page = SeriesValues(one, range(count), [float(number) for number in range(count)])
+    assert len(list(PointWriter(PLANT, TextFormat.JSON).pieces(page))) == 3
+    assert [point["value"] for point in msgspec.json.decode(written(TextFormat.JSON, page, page))] == [
+        *range(count),
+        *range(count),
+    ]
 
 
 @pytest.mark.parametrize("unit", ["kW", None, "°C", 'a"b', "a,b", "\\", "€/kWh"])
@@ -74,16 +84,13 @@ def test_an_answer_without_points_is_still_well_formed() -> None:
 def test_units_survive_in_every_form(unit: str | None, sub_device: str | None) -> None:
     one = series(unit, sub_device)
     bucket = BucketPoint(DAY, one, 1.5, 1.0, 2.0, 2)
-    json = PointWriter(PLANT, TextFormat.JSON)
     raw, averaged = msgspec.json.decode(
-        b"[" + json.page(iter([Point(DAY, one, one.places[0], 1.5)])) + json.page(iter([bucket])) + b"]",
+        written(TextFormat.JSON, iter([(DAY, one, one.places[0], 1.5)]), [bucket]),
         type=list[TelemetryPoint],
     )
     assert raw.unit == averaged.unit == unit
     assert averaged.metadata == {**raw.metadata, "min": 1.0, "max": 2.0, "count": 2}
-    table = PointWriter(PLANT, TextFormat.CSV)
-    text = table.opening + table.page(iter([bucket]))
-    (row,) = csv.DictReader(io.StringIO(text.decode()))
+    (row,) = csv.DictReader(io.StringIO(written(TextFormat.CSV, [bucket]).decode()))
     expected = {
         "time": "2026-11-20T00:00:00.000Z",
         "plant_id": str(PLANT),
@@ -97,8 +104,8 @@ def test_units_survive_in_every_form(unit: str | None, sub_device: str | None) -
 def test_times_are_cut_to_milliseconds() -> None:
     one = series()
     time = DAY + timedelta(microseconds=999_999)
-    text = PointWriter(PLANT, TextFormat.CSV).page(SeriesValues(one, [microseconds(time)], [1.0]))
-    assert text.startswith(b"2026-11-20T00:00:00.999Z,")
+    text = written(TextFormat.CSV, SeriesValues(one, [microseconds(time)], [1.0]))
+    assert text.splitlines()[1].startswith(b"2026-11-20T00:00:00.999Z,")
 
 
 @pytest.mark.parametrize(

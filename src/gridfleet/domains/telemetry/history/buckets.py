@@ -1,6 +1,6 @@
 """Values in buckets, page by page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -76,10 +76,10 @@ class BucketReader:
         """Whether the next page is the last."""
         return buckets_between(self._start, self._end, self._bucket) <= self._buckets_a_page
 
-    async def read(self, db: Connection) -> Iterator[BucketPoint]:
+    async def read(self, db: Connection) -> list[BucketPoint]:
         """The next page, possibly empty."""
         if self.finished:
-            return iter(())
+            return []
         if self.one_page:
             page_end = self._end
         else:
@@ -87,7 +87,7 @@ class BucketReader:
         points = await read_buckets(db, self._series, self._bucket, self._start, page_end)
         self._start = page_end
         self.finished = page_end >= self._end
-        return iter(points)
+        return points
 
     async def exceeds(self, db: Connection, limit: int) -> bool:
         """Whether more than `limit` points are still to come."""
@@ -96,5 +96,5 @@ class BucketReader:
         ahead = BucketReader(self._series, self._bucket, self._start, self._end)
         total = 0
         while not ahead.finished and total <= limit:
-            total += sum(1 for _ in await ahead.read(db))
+            total += len(await ahead.read(db))
         return total > limit

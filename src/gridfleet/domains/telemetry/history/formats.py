@@ -5,15 +5,17 @@ numbers are printed in bulk.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from itertools import islice, repeat
 from math import inf
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
-from gridfleet.domains.telemetry.history.models import BucketPoint, Place, Point, Series, SeriesValues
+from gridfleet.domains.telemetry.history.models import BucketPoint, Page, Place, Point, Series, SeriesValues
 
 __all__ = ["PointWriter", "TextFormat"]
 
@@ -27,9 +29,14 @@ class TextFormat(StrEnum):
 
 
 _encode: Final = msgspec.json.Encoder().encode
+_POINTS_A_PIECE: Final = 4_000
 _MINUTE: Final = 60_000_000
 _MINUTES_A_DAY: Final = 24 * 60
 _FIRST_DAY: Final = date(2000, 1, 1).toordinal()
+
+
+_seconds: Final[dict[int, str]] = {}
+"""The end of a time by its milliseconds within the minute; grows to 60,000 entries at most."""
 
 
 def _json(value: str | None) -> str:
@@ -49,19 +56,22 @@ def _time_text(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds")[:23] + "Z"
 
 
+@dataclass(frozen=True, slots=True)
 class _Line:
-    """The parts of a series' lines: time, `middle`, value, then `plain` or, for a value out of range, `flagged`."""
+    """The parts of a series' lines that do not change: what follows the time, and what follows the value.
 
-    __slots__ = ("flagged", "middle", "plain")
+    After the value comes `plain`, or `flagged` when it is out of range, or `bucket` and a bucket's own figures.
+    """
 
-    def __init__(self, middle: str, plain: str, flagged: str) -> None:
-        self.middle = middle
-        self.plain = plain
-        self.flagged = flagged
+    place: Place
+    middle: str
+    plain: str
+    flagged: str
+    bucket: str
 
 
 class PointWriter:
-    """Writes one answer: `opening`, pages in their order, `closing`."""
+    """Writes one answer: the pieces of its pages in their order, then `finish`."""
 
     def __init__(self, plant_id: UUID, text_format: TextFormat) -> None:
         self._plant_id = plant_id
@@ -69,90 +79,89 @@ class PointWriter:
         # A comma comes before a point, since a page does not know whether another follows.
         self._start = {TextFormat.JSON: ',{"time":"', TextFormat.NDJSON: '{"time":"', TextFormat.CSV: ""}[text_format]
         self._stop = "" if text_format is TextFormat.JSON else "\n"
-        self._drop_comma = text_format is TextFormat.JSON
-        self._lines: dict[tuple[str, str | None], _Line] = {}
-        self.opening = {TextFormat.JSON: b"[", TextFormat.CSV: b"time,plant_id,metric,value,unit\n"}.get(text_format, b"")
-        self.closing = b"]" if text_format is TextFormat.JSON else b""
+        self._commas_too_many = 1 if text_format is TextFormat.JSON else 0
+        self._lines: dict[int, _Line] = {}
+        self._opening = {TextFormat.JSON: "[", TextFormat.CSV: "time,plant_id,metric,value,unit\n"}.get(text_format, "")
+        self._closing = "]" if text_format is TextFormat.JSON else ""
 
-    def page(self, points: SeriesValues | Iterator[Point] | Iterator[BucketPoint]) -> bytes:
-        """The points of one page; empty for none."""
-        lines = self._series_lines(points) if isinstance(points, SeriesValues) else self._point_lines(points)
-        text = "".join(lines)
-        if self._drop_comma and text:
-            self._drop_comma = False
-            text = text[1:]
-        return text.encode()
+    def pieces(self, points: Page) -> Iterator[bytes]:
+        """The points of one page, a few thousand a piece, so that whoever writes them can let others run in between."""
+        lines = (
+            self._series_lines(points)
+            if isinstance(points, SeriesValues)
+            else self._bucket_lines(points)
+            if isinstance(points, list)
+            else self._point_lines(points)
+        )
+        while text := "".join(islice(lines, _POINTS_A_PIECE)):
+            piece = self._opening + text[self._commas_too_many :]
+            self._opening, self._commas_too_many = "", 0
+            yield piece.encode()
 
-    def _series_lines(self, page: SeriesValues) -> list[str]:
-        if not page.times:
-            return []
-        place = page.series.places[0]
-        line = self._line(page.series, place)
-        numbers = _numbers(page.values if isinstance(page.values, list) else list(page.values))
-        starts = self._starts(page.times, line.middle)
-        if place.low == -inf and place.high == inf:
-            end = line.plain
-            return [f"{start}{number}{end}" for start, number in zip(starts, numbers, strict=True)]
-        low, high, plain, flagged = place.low, place.high, line.plain, line.flagged
-        return [
-            f"{start}{number}{plain if low <= value <= high else flagged}"
-            for start, number, value in zip(starts, numbers, page.values, strict=True)
-        ]
+    def finish(self) -> bytes:
+        """What comes after the last page."""
+        return (self._opening + self._closing).encode()
 
-    def _starts(self, times: Iterable[int], middle: str) -> Iterator[str]:
-        """Lines up to the value. Neighbours share their minute; points of other minutes share their second."""
-        start = self._start
+    def _series_lines(self, page: SeriesValues) -> Iterator[str]:
+        line, place = self._line(page.series, page.series.places[0]), page.series.places[0]
+        low, high = place.low, place.high
+        ends: Iterable[str] = repeat(line.plain)
+        if low != -inf or high != inf:
+            ends = [line.plain if low <= value <= high else line.flagged for value in page.values]
+        start, middle = self._start, line.middle
         this_minute = None
         head = ""
-        seconds: dict[int, str] = {}
-        for time in times:
-            minute, rest = divmod(time, _MINUTE)
+        for time, number, end in zip(page.times, _numbers(list(page.values)), ends, strict=False):
+            minute = time // _MINUTE
+            rest = (time - minute * _MINUTE) // 1_000
             if minute != this_minute:
                 this_minute = minute
                 day, of_day = divmod(minute, _MINUTES_A_DAY)
                 head = f"{start}{date.fromordinal(_FIRST_DAY + day)}T{of_day // 60:02}:{of_day % 60:02}:"
-            tail = seconds.get(rest)
-            if tail is None:
-                tail = seconds[rest] = f"{rest // 1_000_000:02}.{rest // 1_000 % 1_000:03}Z{middle}"
-            yield head + tail
+            second = _seconds.get(rest)
+            if second is None:
+                second = _seconds[rest] = f"{rest // 1_000:02}.{rest % 1_000:03}Z"
+            yield f"{head}{second}{middle}{number}{end}"
 
-    def _point_lines(self, points: Iterator[Point] | Iterator[BucketPoint]) -> Iterator[str]:
+    def _point_lines(self, points: Iterator[Point]) -> Iterator[str]:
         this_time = None
         start = ""
-        for point in points:
-            if point.time != this_time:
-                this_time = point.time
-                start = self._start + _time_text(point.time)
-            if isinstance(point, Point):
-                line = self._line(point.series, point.place)
-                low, high = point.place.low, point.place.high
-                yield f"{start}{line.middle}{point.value!r}{line.plain if low <= point.value <= high else line.flagged}"
+        for time, series, place, value in points:
+            if time != this_time:
+                this_time = time
+                start = self._start + _time_text(time)
+            line = self._lines.get(id(place)) or self._line(series, place)
+            yield f"{start}{line.middle}{value!r}{line.plain if place.low <= value <= place.high else line.flagged}"
+
+    def _bucket_lines(self, points: Iterable[BucketPoint]) -> Iterator[str]:
+        this_time = None
+        start = ""
+        for time, series, average, minimum, maximum, size in points:
+            if time != this_time:
+                this_time = time
+                start = self._start + _time_text(time)
+            line = self._line(series, series.places[0])
+            if self._json:
+                figures = f'"min":{minimum!r},"max":{maximum!r},"count":{size}}}}}'
+                yield f"{start}{line.middle}{average!r}{line.bucket}{figures}{self._stop}"
             else:
-                middle = self._line(point.series, point.series.places[0]).middle
-                yield f"{start}{middle}{point.average!r}{self._bucket_end(point)}"
+                yield f"{start}{line.middle}{average!r}{line.plain}"
 
     def _line(self, series: Series, place: Place) -> _Line:
-        line = self._lines.get((series.metric, place.unit))
-        if line is None:
-            line = self._lines[series.metric, place.unit] = self._new_line(series, place.unit)
+        line = self._lines.get(id(place))
+        if line is None:  # the line keeps its place alive, so that no other can have its id
+            line = self._lines[id(place)] = self._new_line(series, place)
         return line
 
-    def _new_line(self, series: Series, unit: str | None) -> _Line:
+    def _new_line(self, series: Series, place: Place) -> _Line:
         if not self._json:
-            end = f",{_csv(unit or '')}{self._stop}"
-            return _Line(f",{self._plant_id},{series.metric},", end, end)
+            end = f",{_csv(place.unit or '')}{self._stop}"
+            return _Line(place, f",{self._plant_id},{series.metric},", end, end, end)
         middle = f'","plant_id":"{self._plant_id}","metric":{_json(series.metric)},"value":'
-        end = f',"unit":{_json(unit)},"metadata":{{'
-        sub_device = "" if series.sub_device is None else f'"subDevice":{_json(series.sub_device)}'
-        comma = "," if sub_device else ""
-        return _Line(middle, f"{end}{sub_device}}}}}{self._stop}", f'{end}{sub_device}{comma}"outOfRange":true}}}}{self._stop}')
-
-    def _bucket_end(self, point: BucketPoint) -> str:
-        unit = point.series.unit
-        if not self._json:
-            return f",{_csv(unit or '')}{self._stop}"
-        sub_device = "" if point.series.sub_device is None else f'"subDevice":{_json(point.series.sub_device)},'
-        return (
-            f',"unit":{_json(unit)},"metadata":{{{sub_device}"min":{point.minimum!r},"max":{point.maximum!r},'
-            f'"count":{point.size}}}}}{self._stop}'
-        )
+        metadata = f',"unit":{_json(place.unit)},"metadata":{{'
+        if series.sub_device is None:
+            flagged = bucket = metadata
+        else:
+            metadata += f'"subDevice":{_json(series.sub_device)}'
+            flagged = bucket = metadata + ","
+        return _Line(place, middle, f"{metadata}}}}}{self._stop}", f'{flagged}"outOfRange":true}}}}{self._stop}', bucket)

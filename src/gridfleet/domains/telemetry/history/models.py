@@ -1,6 +1,6 @@
 """Queries, the series they name, and the pages they are answered with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -18,6 +18,7 @@ __all__ = [
     "HistoryQuery",
     "KnownLayout",
     "LatestSignal",
+    "Page",
     "Place",
     "Point",
     "Series",
@@ -133,13 +134,8 @@ class SeriesValues:
     values: Sequence[float]
 
 
-class Point(NamedTuple):
-    """One raw value."""
-
-    time: datetime
-    series: Series
-    place: Place
-    value: float
+Point = tuple[datetime, Series, Place, float]
+"""One raw value. A plain tuple: half a million of them are made for one answer."""
 
 
 class BucketPoint(NamedTuple):
@@ -151,6 +147,10 @@ class BucketPoint(NamedTuple):
     minimum: float
     maximum: float
     size: int
+
+
+Page = SeriesValues | Iterator[Point] | list[BucketPoint]
+"""A part of an answer, its points by time, then by metric."""
 
 
 class TelemetryPoint(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The history of a plant: the query checked, the first page read, and what reads the others."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -9,17 +9,14 @@ from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.buckets import BucketReader, buckets_between
-from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery, Point, Series, SeriesValues
+from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Page, Series
 from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, raw_reader
 from gridfleet.domains.telemetry.history.series import plant_series
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["History", "Page", "open_history"]
-
-Page = SeriesValues | Iterator[Point] | Iterator[BucketPoint]
-"""Points in order: by time, then by metric."""
+__all__ = ["History", "open_history"]
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 

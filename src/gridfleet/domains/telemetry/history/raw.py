@@ -152,7 +152,7 @@ class FramesReader:
                 for frame, place in emission.choices:
                     value = frames[frame][3][place.position]
                     if value is not None:
-                        yield Point(time, emission.series, place, value)
+                        yield time, emission.series, place, value
                         break
 
     def _plan(self, frames: Sequence[Frame]) -> list[_Emission]:
