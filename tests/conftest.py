@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from fleet_under_test import Fleet
 from free_ports import settings_at
 from gridfleet.kernel.broker.private_node import PrivateBroker
 from gridfleet.kernel.broker.server_certificate import write_server_certificate
@@ -104,3 +105,13 @@ def stack() -> Iterator[RunningStack]:
     finally:
         running.destroy()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def fleet(stack: RunningStack) -> Iterator[Fleet]:
+    """An organisation of the tests' own at the whole service."""
+    found = Fleet(stack)
+    try:
+        yield found
+    finally:
+        found.close()

@@ -1,0 +1,216 @@
+"""Plants registered over REST at a running service, and what they and their installers do with it."""
+
+import itertools
+import json
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import httpx
+import psycopg
+
+import lean_mqtt
+from gridfleet.kernel.db.embedded import EmbeddedPostgres
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.local_secrets import local_secret
+from gridfleet.protocol.envelope import seal
+from running_stack import RunningStack
+
+T = TypeVar("T")
+_numbers = itertools.count(1)
+
+JsonObject = dict[str, Any]
+
+
+@dataclass
+class Plant:
+    """A plant and its package; `package` is empty before it is provisioned."""
+
+    fleet: "Fleet"
+    id: str
+    method: str
+    package: JsonObject = field(default_factory=dict)
+
+    @property
+    def secret(self) -> bytes:
+        """The key it signs with."""
+        return bytes.fromhex(self.package["security"]["hmacSecret"])
+
+    @property
+    def password(self) -> str | None:
+        """What stands in the password field of its login: the package's password, or a fresh token."""
+        if self.method == "TOKEN":
+            return str(self.fleet.call("POST", f"/plants/{self.id}/mqtt-token")["token"])
+        password: str | None = self.package["security"]["password"]
+        return password
+
+    @property
+    def login(self) -> lean_mqtt.Login:
+        """A login that the service accepts."""
+        if self.method == "MTLS":
+            return lean_mqtt.Login(self.id)
+        return lean_mqtt.Login(self.id, self.id, self.password)
+
+    def topic(self, channel: str = "telemetry") -> str:
+        """One of its four topics."""
+        return f"v1/plants/{self.id}/{channel}"
+
+    def tls(self, *, certificate: bool = True) -> ssl.SSLContext:
+        """Trust in the service, and with `certificate` the plant's own if it has one."""
+        security = self.package["security"]
+        own = certificate and security["clientCert"] is not None
+        return tls_context(security["caCert"], security["clientCert"] + security["clientKey"] if own else None)
+
+    async def connect(self, login: lean_mqtt.Login | None = None) -> lean_mqtt.Connection:
+        """A connection over TLS."""
+        return await lean_mqtt.connect(self.fleet.stack.ports["mqtts_port"], login or self.login, self.tls())
+
+    def seal(self, payload: bytes | object, *, message_id: str | None = None, age_seconds: float = 0, **changes: Any) -> bytes:
+        """A signed telemetry message; `changes`: `key`, `topic`."""
+        content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        return seal(
+            changes.get("key", self.secret),
+            changes.get("topic", self.topic()),
+            message_id or f"m-{next(_numbers)}",
+            int((time.time() - age_seconds) * 1000),
+            content,
+        )
+
+    def add_device(self, external_id: str, type: str = "INVERTER", template_id: str | None = None) -> JsonObject:
+        """Registers a sub-device."""
+        body = {"externalId": external_id, "name": external_id, "type": type}
+        answer: JsonObject = self.fleet.call(
+            "POST", f"/plants/{self.id}/sub-devices", body | ({"templateId": template_id} if template_id else {})
+        )
+        return answer
+
+    def refused(self) -> list[JsonObject]:
+        """Its refused messages, newest first."""
+        found: list[JsonObject] = self.fleet.call("GET", f"/plants/{self.id}/refused-messages?limit=100")["data"]
+        return found
+
+    def refusal_of(self, message_id: str) -> JsonObject:
+        """The refusal of one message, once it is there."""
+        return wait_for(lambda: next((one for one in self.refused() if one["messageId"] == message_id), None))
+
+    def sightings(self) -> list[JsonObject]:
+        """Devices it named that are not registered."""
+        found: list[JsonObject] = self.fleet.call("GET", f"/plants/{self.id}/unregistered-devices")
+        return found
+
+    def latest(self) -> dict[str, tuple[str, float]]:
+        """(time, value) of each metric."""
+        points = self.fleet.call("GET", f"/telemetry/{self.id}/latest")
+        return {point["metric"]: (point["time"], point["value"]) for point in points}
+
+    def history(self, start: str, end: str) -> dict[str, dict[str, float]]:
+        """Values by time and metric."""
+        found: dict[str, dict[str, float]] = {}
+        for point in self.fleet.call("GET", f"/telemetry?plantId={self.id}&from={start}&to={end}"):
+            found.setdefault(point["time"], {})[point["metric"]] = point["value"]
+        return found
+
+    def status(self) -> str:
+        """ONLINE, OFFLINE or UNKNOWN."""
+        return str(self.fleet.call("GET", f"/plants/{self.id}")["status"])
+
+    def device_status(self, external_id: str) -> str:
+        """ONLINE, DEGRADED, OFFLINE or UNKNOWN."""
+        return str(self.fleet.call("GET", f"/plants/{self.id}/sub-devices/{external_id}")["status"])
+
+    def update(self, **columns: object) -> None:
+        """Writes columns of the plant's row; for states that no endpoint makes yet."""
+        self.fleet.update("plant", "id", self.id, columns)
+
+    def update_secret(self, **columns: object) -> None:
+        """Writes columns of its secrets."""
+        self.fleet.update("plant_secret", "plant_id", self.id, columns)
+
+
+class Fleet:
+    """One organisation at a running service, seen by a SuperAdmin."""
+
+    def __init__(self, stack: RunningStack) -> None:
+        self.stack = stack
+        self._http = httpx.Client(base_url=f"{stack.base_url}/api/v1", timeout=30)
+        login = {"email": stack.admin_email, "password": stack.admin_password}
+        self._http.headers["authorization"] = f"Bearer {self.call('POST', '/auth/login', login)['access_token']}"
+        name = f"fleet-{uuid4().hex[:12]}"
+        self._http.headers["x-org-id"] = self.call("POST", "/organizations", {"name": name, "slug": name})["id"]
+        self.templates: dict[str, str] = {one["name"]: one["id"] for one in self.call("GET", "/device-templates")}
+        self.keyring = Keyring.parse(local_secret(stack.home, "keys"))
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """The answer's JSON; `httpx.HTTPStatusError` unless it succeeded."""
+        answer = self._http.request(method, path, json=body)
+        if answer.is_error:
+            raise httpx.HTTPStatusError(f"{method} {path}: {answer.text}", request=answer.request, response=answer)
+        return answer.json() if answer.content else None
+
+    def register(self, method: str = "PASSWORD") -> Plant:
+        """A PENDING plant."""
+        body = {"name": method, "serialNumber": uuid4().hex, "type": "GATEWAY", "authMethod": method}
+        return Plant(self, self.call("POST", "/plants", body)["id"], method)
+
+    def plant(self, method: str = "PASSWORD", devices: Sequence[str] = ()) -> Plant:
+        """An ACTIVE plant with sub-devices that have no template."""
+        plant = self.register(method)
+        for external_id in devices:
+            plant.add_device(external_id)
+        plant.package = self.call("POST", f"/plants/{plant.id}/provision")
+        return plant
+
+    def template(self, signals: Sequence[JsonObject], type: str = "INVERTER") -> str:
+        """A new template's id."""
+        body = {"name": uuid4().hex, "type": type, "level": "SUB_DEVICE", "signals": list(signals), "actions": []}
+        return str(self.call("POST", "/device-templates", body)["id"])
+
+    def authority(self) -> Authority:
+        """The authority of the service, with its key: for certificates that the service would not issue."""
+        [[pem, sealed, version]] = self.sql("SELECT certificate, private_key, key_version FROM certificate_authority")
+        key = self.keyring.decrypt(sealed, version, table="certificate_authority", column="private_key", row_id="1")
+        return Authority(pem, key.decode())
+
+    def sql(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a statement that commits."""
+        with psycopg.connect(EmbeddedPostgres(self.stack.home).url, autocommit=True) as db:
+            cursor = db.execute(query.encode(), parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def update(self, table: str, key: str, row_id: str, columns: Mapping[str, object]) -> None:
+        """Writes columns of one row."""
+        assignments = ", ".join(f"{name} = %s" for name in columns)
+        self.sql(f"UPDATE {table} SET {assignments} WHERE {key} = %s", [*columns.values(), row_id])
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._http.close()
+
+
+def wait_for(look: Callable[[], T | None], seconds: float = 15) -> T:
+    """The first answer of `look` that is neither None nor False."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found is not None and found is not False:
+            return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"still {found!r} after {seconds} s")
+        time.sleep(0.05)
+
+
+def tls_context(authority: str, certificate_and_key: str | None = None) -> ssl.SSLContext:
+    """A client's TLS: trust in `authority`, and a certificate of its own if given (PEM)."""
+    context = ssl.create_default_context(cadata=authority)
+    if certificate_and_key is not None:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(certificate_and_key)
+            file.flush()
+            context.load_cert_chain(Path(file.name))
+    return context
