@@ -8,6 +8,7 @@ keeps the rest on disk.
 import asyncio
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -16,7 +17,7 @@ import psycopg_pool
 import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
-from gridfleet.domains.ingest.backlog import Backlog
+from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
 from gridfleet.kernel import metrics
@@ -28,6 +29,7 @@ from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
+from gridfleet.mqtt.window import ShardWindow
 
 __all__ = ["IngestWorker"]
 
@@ -46,6 +48,7 @@ class _Message(NamedTuple):
     shard: int
     routing_key: str
     body: bytes
+    arrived_after: int
 
 
 class IngestWorker:
@@ -71,11 +74,10 @@ class IngestWorker:
         self._arrived = asyncio.Event()
         self._full = asyncio.Event()
         self._acknowledged = asyncio.Event()
-        self._unacknowledged = dict.fromkeys(range(settings.ingest_shards), 0)
+        self._acknowledged_tag = 0
+        self._windows: dict[int, ShardWindow] = {}
         self._consumers: dict[int, str] = {}
         await self._pipeline.partitions.ensure_ahead(2)
-        async with self._database.transaction() as db:
-            self._backlog = await Backlog.load(db)
         async with (
             open_leases(self._database.url, _LEASE_KIND, settings.ingest_shards) as leases,
             open_channel(broker_url, PLANTS_VHOST) as channel,
@@ -114,19 +116,23 @@ class IngestWorker:
             for shard in sorted(leases.held)[share:]:
                 await self._stop_shard(channel, shard)
                 await leases.give_back(shard)
-            self._note_empty()
-            if loop.time() - saved_at > _BOOKS_SECONDS:
+            now = int(utc_now().timestamp() * 1000)
+            for window in self._windows.values():
+                window.look(now, self._acknowledged_tag)
+            if loop.time() - saved_at > _BOOKS_SECONDS and self._windows:
                 saved_at = loop.time()
                 async with self._database.transaction() as db:
-                    await self._backlog.save(db)
+                    await save_empty_at(db, {shard: window.settled_at for shard, window in self._windows.items()})
             await asyncio.sleep(_LEASE_SECONDS)
 
     async def _start_shard(self, channel: AbstractChannel, shard: int) -> None:
         size = self._settings.ingest_batch_messages
+        async with self._database.transaction() as db:
+            window = self._windows[shard] = ShardWindow(self._prefetch, await load_empty_at(db, shard))
 
         async def on_message(message: DeliveredMessage) -> None:
-            self._buffer.append(_Message(message.delivery_tag or 0, shard, message.routing_key or "", message.body))
-            self._unacknowledged[shard] += 1
+            tag = message.delivery_tag or 0
+            self._buffer.append(_Message(tag, shard, message.routing_key or "", message.body, window.deliver(tag)))
             self._arrived.set()
             if len(self._buffer) >= size:
                 self._full.set()
@@ -137,27 +143,18 @@ class IngestWorker:
 
     async def _stop_shard(self, channel: AbstractChannel, shard: int) -> None:
         await channel.basic_cancel(self._consumers.pop(shard))
-        while self._unacknowledged[shard]:
+        while self._windows[shard].unacknowledged:
             self._acknowledged.clear()
             await self._acknowledged.wait()
+        del self._windows[shard]
         log.info("shard given back", shard=shard)
-
-    def _note_empty(self) -> None:
-        # The broker fills the window first: while there is room in it, nothing else waits.
-        now = utc_now()
-        for shard in self._consumers:
-            if self._unacknowledged[shard] < self._prefetch:
-                self._backlog.note_empty(shard, now)
 
     async def _consume(self, channel: AbstractChannel) -> None:
         writing: asyncio.Task[None] | None = None
         try:
             while True:
                 messages = await self._collect()
-                deliveries = [
-                    Delivery(message.routing_key, message.body, self._backlog.arrived_after(message.shard))
-                    for message in messages
-                ]
+                deliveries = [Delivery(message.routing_key, message.body, message.arrived_after) for message in messages]
                 batch = await self._prepare(deliveries)
                 if writing is not None:
                     await writing
@@ -195,8 +192,9 @@ class IngestWorker:
         await self._write(deliveries, batch)
         # Batches take everything in the order of delivery, so the last tag stands for all before it.
         await channel.basic_ack(messages[-1].tag, multiple=True)
-        for message in messages:
-            self._unacknowledged[message.shard] -= 1
+        self._acknowledged_tag = messages[-1].tag
+        for shard, count in Counter(message.shard for message in messages).items():
+            self._windows[shard].acknowledge(count)
         self._acknowledged.set()
 
     async def _write(self, deliveries: Sequence[Delivery], batch: Batch, *, again: bool = False) -> None:

@@ -6,7 +6,7 @@ shard, bounds the arrival of everything still in it.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 from gridfleet.domains.ingest import store
@@ -14,33 +14,19 @@ from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 
-__all__ = ["Backlog"]
+__all__ = ["load_empty_at", "save_empty_at"]
 
 _SYSTEM: Final = SystemScope("ingest keeps its own books")
-_MARGIN: Final = timedelta(seconds=60)
-"""Covers what a connection that died unnoticed may have held back before its heartbeat ended it."""
 
 
-class Backlog:
-    """For each shard, a moment before which nothing in its queue arrived."""
+async def load_empty_at(db: Connection, shard: int) -> int:
+    """When the shard's queue was last known to be empty, in epoch milliseconds. A shard never written down was empty when
+    the deployment began, which is now."""
+    drained = (await store.drained_at(db, _SYSTEM)).get(shard, utc_now())
+    return int(drained.timestamp() * 1000)
 
-    def __init__(self, drained: Mapping[int, datetime]) -> None:
-        self._drained = dict(drained)
 
-    @classmethod
-    async def load(cls, db: Connection) -> "Backlog":
-        """As far as it was written down."""
-        return cls(await store.drained_at(db, _SYSTEM))
-
-    def arrived_after(self, shard: int) -> int:
-        """Epoch milliseconds. A shard never seen before was empty when the deployment began, which is now."""
-        drained = self._drained.setdefault(shard, utc_now())
-        return int((drained - _MARGIN).timestamp() * 1000)
-
-    def note_empty(self, shard: int, moment: datetime) -> None:
-        """The shard's queue held nothing at that moment."""
-        self._drained[shard] = moment
-
-    async def save(self, db: Connection) -> None:
-        """Writes it down."""
-        await store.record_drained(db, _SYSTEM, self._drained)
+async def save_empty_at(db: Connection, moments: Mapping[int, int]) -> None:
+    """Writes down those moments (epoch milliseconds by shard); they never move back."""
+    drained = {shard: datetime.fromtimestamp(moment / 1000, UTC) for shard, moment in moments.items()}
+    await store.record_drained(db, _SYSTEM, drained)
