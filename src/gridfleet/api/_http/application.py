@@ -12,6 +12,7 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Send
 
+from gridfleet.api._http.access_log import open_access_log
 from gridfleet.api._http.answers import Answer
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, Endpoint
@@ -27,7 +28,7 @@ __all__ = ["Application", "create_app", "create_internal_app"]
 
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
-access_log = structlog.get_logger("gridfleet.access")
+log = structlog.get_logger(__name__)
 
 
 class Application(Litestar):
@@ -41,6 +42,7 @@ class Application(Litestar):
             logging_config=None,
         )
         self.app_state = state
+        self._access_log = open_access_log(state.settings.log_level, json=state.settings.log_format == "json")
         self.base_headers = security_headers(state.settings.base_url)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -66,13 +68,8 @@ class Application(Litestar):
             else:
                 await error_answer(call, self.base_headers, NotFound())(scope, receive, watch)
         finally:
-            access_log.info(
-                "request",
-                method=scope["method"],
-                route=scope.get("path_template", "-"),
-                status=status,
-                ms=round((time.perf_counter() - started) * 1000, 1),
-            )
+            seconds = time.perf_counter() - started
+            self._access_log(scope["method"], scope.get("path_template", "-"), status, seconds, call.request_id)
             structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
             raise call.bug
@@ -103,7 +100,7 @@ def _router_error(request: Request[Any, Any, Any], error: Exception) -> Response
     elif isinstance(error, HTTPException) and error.status_code < 500:
         answer = error_answer(call, app.base_headers, ValidationFailed(), "BAD_REQUEST")
     else:
-        access_log.error("router failed", exc_info=error)
+        log.error("router failed", exc_info=error)
         answer = error_answer(call, app.base_headers, None)
     headers = {name.decode(): value.decode() for name, value in answer.headers}
     return Response(answer.body, status_code=answer.status, headers=headers, media_type=headers["content-type"])
@@ -140,7 +137,7 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
             text = await handler(call, form)
             await Answer(200, headers, text.encode())(scope, receive, send)
         except Exception:
-            access_log.exception("internal request failed", path=path)
+            log.exception("internal request failed", path=path)
             await Answer(500, headers, b"failed")(scope, receive, send)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
