@@ -125,7 +125,7 @@ async def _simulate(
         def registered(_: RegisteredPlant) -> None:
             nonlocal registered_count
             registered_count += 1
-            if registered_count % 10 == 0 or registered_count == plants:
+            if registered_count % max(10, plants // 10) == 0 or registered_count == plants:
                 typer.echo(f"{registered_count} of {plants} plants registered")
 
         organization, fleet = await register(api, design_fleet(plants, seed), state, slug, registered)

@@ -377,8 +377,9 @@ class Device:
     # Failures
 
     def _report(self, error: DeviceError) -> None:
-        _log.warning("plant %s: %s", self.package.plant_id, error)
-        if self._on_problem is not None:
+        if self._on_problem is None:
+            _log.warning("plant %s: %s", self.package.plant_id, error)
+        else:
             self._on_problem(error)
 
     def _failure(self) -> BaseException | None:

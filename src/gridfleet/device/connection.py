@@ -51,7 +51,7 @@ async def open_connection(
         ),
     )
     client.pending_calls_threshold = window
-    await _enter(client)
+    await _enter(client, f"{package.mqtt.broker}:{package.mqtt.port}")
     try:
         yield client
     except (aiomqtt.MqttError, ExceptionGroup) as error:
@@ -64,16 +64,16 @@ async def open_connection(
             await client.__aexit__(None, None, None)
 
 
-async def _enter(client: aiomqtt.Client) -> None:
+async def _enter(client: aiomqtt.Client, address: str) -> None:
     entering = asyncio.ensure_future(client.__aenter__())
     try:
         await asyncio.shield(entering)
     except aiomqtt.MqttCodeError as error:
         code = error.rc.value if isinstance(error.rc, ReasonCode) else error.rc
         kind = LoginRefused if code in _REFUSED_CODES else ConnectFailed
-        raise kind(str(error)) from error
+        raise kind(f"{address}: {error}") from error
     except (aiomqtt.MqttError, OSError, ValueError) as error:
-        raise ConnectFailed(str(error) or type(error).__name__) from error
+        raise ConnectFailed(f"{address}: {error}") from error
     except asyncio.CancelledError:
         # paho connects in a thread that cannot be interrupted: let it finish, then close what it opened.
         await asyncio.wait({entering}, timeout=_ABANDON_SECONDS)
