@@ -9,7 +9,8 @@ from typing import Final
 __all__ = ["MARGIN_MILLISECONDS", "ShardWindow"]
 
 MARGIN_MILLISECONDS: Final = 60_000
-"""Covers what a connection that died unnoticed may have held back before its heartbeat ended it."""
+"""How far the last known moment may be wrong: a connection that dies unnoticed holds messages back until its heartbeat
+ends it."""
 
 
 class ShardWindow:
@@ -18,7 +19,7 @@ class ShardWindow:
     def __init__(self, size: int, arrived_after: int) -> None:
         """`size`: the consumer's prefetch. `arrived_after`: when the shard's queue was last known to be empty."""
         self._size = size
-        self._empty_at = arrived_after
+        self._empty_at = arrived_after - MARGIN_MILLISECONDS
         self._peak = size  # full until proven otherwise: what waited before we came is still on its way
         self._looked_at = arrived_after
         self._last_tag = 0
@@ -32,7 +33,7 @@ class ShardWindow:
         self.unacknowledged += 1
         self._peak = max(self._peak, self.unacknowledged)
         self._last_tag = tag
-        return self._empty_at - MARGIN_MILLISECONDS
+        return self._empty_at
 
     def acknowledge(self, count: int) -> None:
         """Counts acknowledged messages."""

@@ -224,7 +224,7 @@ class IngestWorker:
                 return
 
     async def _give_up(self, delivery: Delivery) -> None:
-        refusal = self._pipeline.refuse_unstorable(delivery)
+        refusal = await self._pipeline.refuse_unstorable(delivery)
         async with self._database.transaction() as db:
             await self._pipeline.store(db, refusal)
         count_committed(refusal)

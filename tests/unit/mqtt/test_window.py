@@ -24,7 +24,7 @@ def test_a_window_with_room_all_the_time_means_that_nothing_waits() -> None:
     shard.acknowledge(1)
     shard.look(9_001_000, 1)
 
-    assert shard.deliver(2) == 9_000_000 - MARGIN_MILLISECONDS
+    assert shard.deliver(2) == 9_000_000
 
 
 def test_a_window_that_was_full_for_a_moment_proves_nothing() -> None:
