@@ -1,0 +1,88 @@
+"""Writes the tables of docs/settings.md and docs/metrics.md from the code: run it after adding a setting or a metric.
+
+    .venv/bin/python scripts/write_references.py
+
+Only what stands between the two marker lines of each page is replaced; the words around it are written by hand.
+`tests/architecture/test_docs.py` fails while a page differs from what this would write.
+"""
+
+import typing
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from prometheus_client.metrics import MetricWrapperBase
+from pydantic.fields import FieldInfo
+
+from gridfleet.kernel import metrics
+from gridfleet.kernel.settings import Settings
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+BEGIN = "<!-- begin: scripts/write_references.py -->"
+END = "<!-- end -->"
+
+COMPUTED = {"ingest_processes": "half the cores, at least 1"}
+"""Defaults that depend on the machine, in words."""
+
+
+def settings_table() -> str:
+    """Every environment variable, in the order of the class."""
+    return _table(
+        ("variable", "default", "meaning"),
+        (
+            (f"`GRIDFLEET_{name.upper()}`", _default(name, setting), f"{setting.description}{_choices(setting)}")
+            for name, setting in Settings.model_fields.items()
+        ),
+    )
+
+
+def metrics_table() -> str:
+    """Every metric by its name at the scraper, sorted."""
+    return _table(
+        ("metric", "type", "labels", "meaning"),
+        sorted((f"`{_name(metric)}`", metric._type, _labels(metric), metric._documentation or "") for metric in _metrics()),
+    )
+
+
+PAGES = {"settings.md": settings_table, "metrics.md": metrics_table}
+
+
+def written(page: str) -> str:
+    """The page with a fresh table."""
+    head, _, rest = (DOCS / page).read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{PAGES[page]()}\n{END}{tail}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _default(name: str, setting: FieldInfo) -> str:
+    if setting.default_factory is not None:
+        return COMPUTED[name]
+    return "–" if setting.default in (None, "") else f"`{setting.default}`"
+
+
+def _choices(setting: FieldInfo) -> str:
+    if typing.get_origin(setting.annotation) is not typing.Literal:
+        return ""
+    return f" One of {', '.join(f'`{choice}`' for choice in typing.get_args(setting.annotation))}."
+
+
+def _metrics() -> list[MetricWrapperBase]:
+    return [value for value in vars(metrics).values() if isinstance(value, MetricWrapperBase)]
+
+
+def _name(metric: MetricWrapperBase) -> str:
+    # The library keeps a counter's name without the suffix that it is scraped with.
+    return f"{metric._name}_total" if metric._type == "counter" else metric._name
+
+
+def _labels(metric: MetricWrapperBase) -> str:
+    return ", ".join(f"`{label}`" for label in metric._labelnames) or "–"
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        (DOCS / page).write_text(written(page))
