@@ -8,12 +8,12 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from broker_node import BrokerNode
 from fleet_under_test import Fleet
 from free_ports import settings_at
 from gridfleet.kernel.broker.private_node import PrivateBroker
@@ -23,7 +23,6 @@ from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.db.migrate import migrate
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.local_secrets import ensure_local_secrets
-from gridfleet.kernel.settings import Settings
 from running_stack import RunningStack
 
 _numbers = itertools.count(1)
@@ -66,16 +65,6 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     """The test's own database behind a pool, as the processes use it."""
     async with open_database(database_url, name="test", size=5) as opened:
         yield opened
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerNode:
-    """A running node. Its questions go to `settings.internal_port`, where nothing listens unless the test does."""
-
-    settings: Settings
-    authority: Authority
-    url: str
-    management_url: str
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from broker_node import BrokerNode
 from free_ports import free_ports
 from running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
 
@@ -104,6 +105,43 @@ def test_an_occupied_port_is_named_with_its_setting_and_process(home: Path) -> N
     assert f"port {port} of 127.0.0.1 is in use by {psutil.Process().name()} (process {os.getpid()})" in text
     assert "GRIDFLEET_MQTT_PORT" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("until", ["PostgreSQL is running", "the database is up to date"])
+def test_ctrl_c_while_starting_ends_at_once(home: Path, until: str) -> None:
+    stack = RunningStack(home)
+    process = stack.launch()
+    try:
+        while until not in stack.log.read_text():
+            assert process.poll() is None
+            time.sleep(0.05)
+        assert stack.stop(30) == 0
+        assert not stack.processes()
+    finally:
+        stack.destroy()
+
+
+def test_runs_on_a_database_and_a_broker_of_somebody_elses(home: Path, database_url: str, broker: BrokerNode) -> None:
+    node = broker.settings
+    (home / "secrets").mkdir()
+    for secret in ("internal_secret", "keys"):
+        shutil.copy(node.home / "secrets" / secret, home / "secrets" / secret)
+    stack = RunningStack(
+        home,
+        changes={
+            "database_url": database_url,
+            "broker_url": broker.url,
+            "broker_management_url": broker.management_url,
+            "internal_port": node.internal_port,
+        },
+    )
+    try:
+        stack.start()
+        assert set(stack.state["processes"]).isdisjoint({"postgres", "broker", "epmd"})
+        wait_until_healthy(stack)
+        assert stack.stop() == 0
+    finally:
+        stack.destroy()
 
 
 def test_an_invalid_setting_is_named(home: Path) -> None:

@@ -48,6 +48,7 @@ class Machine:
         self._supervisor = Supervisor(self._terminal.log, self._write_run_file)
         self._environment = dict(os.environ)
         self._ready = False
+        self._stopping = False
 
     async def run(self) -> int:
         """Starts, waits for SIGINT, SIGTERM or SIGHUP, stops; gives the exit code."""
@@ -65,10 +66,11 @@ class Machine:
                     if starting.done():
                         await starting
                         await stopped
-                    else:
-                        starting.cancel()
                 finally:
                     self._ready = False
+                    self._stopping = True
+                    starting.cancel()
+                    await asyncio.wait([starting])
                     self._run_file.unlink(missing_ok=True)
                     if self._supervisor.pids:
                         self._terminal.step("stopping")
@@ -136,7 +138,7 @@ class Machine:
         }
 
     def _holds_out(self, name: str) -> bool:
-        return self._supervisor.ended(name) < _START_TRIES
+        return not self._stopping and self._supervisor.ended(name) < _START_TRIES
 
     async def _setup(self, step: str) -> str:
         """Runs `gridfleet setup {step}` to its end and gives what it printed."""

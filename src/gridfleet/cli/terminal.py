@@ -66,6 +66,6 @@ class Terminal:
         try:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
-        except (BrokenPipeError, ValueError):
-            # Whoever read us is gone (`gridfleet up | head`): the service goes on without a log stream.
+        except (OSError, ValueError):
+            # Whoever read us is gone (`gridfleet up | head`, a closed terminal): the service goes on without a log stream.
             sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - for the rest of the process
