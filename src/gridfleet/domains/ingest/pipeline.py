@@ -64,9 +64,9 @@ class Pipeline:
         batch = Batch()
         now = utc_now()
         topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
-        await self.book.load(topic.plant_id for topic in topics if topic)
+        plants = await self.book.look_up(topic.plant_id for topic in topics if topic)
         for delivery, topic in zip(deliveries, topics, strict=True):
-            plant = self.book.get(topic.plant_id) if topic else None
+            plant = plants.get(topic.plant_id) if topic else None
             if plant is None or topic is None:
                 batch.count("unknown_plant")
             elif plant.lifecycle_status is Lifecycle.SUSPENDED:
@@ -102,11 +102,11 @@ class Pipeline:
         self.book.forget_all()
         self.partitions.forget()
 
-    def refuse_unstorable(self, delivery: Delivery) -> Batch:
+    async def refuse_unstorable(self, delivery: Delivery) -> Batch:
         """A batch that only keeps the refusal of a message which the database would not take."""
         batch = Batch()
         topic = parse_routing_key(delivery.routing_key)
-        plant = self.book.get(topic.plant_id) if topic else None
+        plant = (await self.book.look_up([topic.plant_id])).get(topic.plant_id) if topic else None
         if plant is None:
             batch.count("unknown_plant")
         else:

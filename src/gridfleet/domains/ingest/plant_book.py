@@ -1,6 +1,6 @@
 """The plants this process has met, ready for use: keys, readers, sources. Database notifications strike entries out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -76,28 +76,38 @@ class PlantBook:
         self._keyring = keyring
         self._plants: dict[str, KnownPlant] = {}
         self._signal_maps: dict[tuple[UUID, int], SignalMap] = {}
+        self._changes = 0
         self.layouts = Layouts()
 
-    def get(self, plant_id: str) -> KnownPlant | None:
-        """The plant, if it exists; `load` must have been asked for it."""
-        return self._plants.get(plant_id)
+    async def look_up(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
+        """Those of the plants that exist, by id, for the caller to keep while it works on what they sent: an entry may be
+        struck out of the book at any moment."""
+        wanted = set(plant_ids)
+        found = {plant_id: self._plants[plant_id] for plant_id in wanted & self._plants.keys()}
+        missing = [UUID(plant_id) for plant_id in wanted - found.keys() if _is_canonical(plant_id)]
+        if missing:
+            changes = self._changes
+            read = await self._read(missing)
+            found |= read
+            if changes == self._changes:  # else it may be stale already: good for now, not to be remembered
+                self._plants |= read
+        return found
 
-    async def load(self, plant_ids: Iterable[str]) -> None:
-        """Reads those of the plants that are not in the book yet."""
-        missing = [UUID(plant_id) for plant_id in set(plant_ids) - self._plants.keys() if _is_canonical(plant_id)]
-        if not missing:
-            return
+    async def _read(self, plant_ids: Sequence[UUID]) -> dict[str, KnownPlant]:
         async with self._database.transaction() as db:
-            connected = await load_connected_plants(db, _SYSTEM, self._keyring, missing)
+            connected = await load_connected_plants(db, _SYSTEM, self._keyring, plant_ids)
             sources = await load_sources(db, [plant.id for plant in connected])
             templates = await templates_by_id(
                 db,
                 {plant.template_id for plant in connected if plant.template_id}
                 | {device.template_id for plant in connected for device in plant.devices if device.template_id},
             )
-            for plant in connected:
-                source_ids = {source.external_id: source.id for source in sources[plant.id]}
-                self._plants[str(plant.id)] = await self._known(db, plant, source_ids, templates)
+            return {
+                str(plant.id): await self._known(
+                    db, plant, {source.external_id: source.id for source in sources[plant.id]}, templates
+                )
+                for plant in connected
+            }
 
     async def make_room(self, device: KnownDevice, fields: dict[str, int | float | bool | None]) -> None:
         """Gives new field names of a device without a template a place. In a transaction of its own: places outlive the
@@ -107,10 +117,12 @@ class PlantBook:
 
     def forget(self, plant_id: str) -> None:
         """Strikes one plant out; it is read again when it next speaks."""
+        self._changes += 1
         self._plants.pop(plant_id, None)
 
     def forget_all(self) -> None:
         """Strikes everything out."""
+        self._changes += 1
         self._plants.clear()
         self._signal_maps.clear()
 

@@ -1,0 +1,146 @@
+"""The ingest pipeline over a database of the test's own, without a broker: plants, their messages, what is stored."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from accounts import add_organization
+from gridfleet.domains.ingest.models import Batch, Delivery
+from gridfleet.domains.ingest.pipeline import Pipeline
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.protocol.envelope import seal
+
+Values = dict[str, dict[datetime, float]]
+
+
+@dataclass
+class Bench:
+    """One pipeline and the plants that speak to it."""
+
+    database: Database
+    keyring: Keyring = field(default_factory=lambda: Keyring.parse(Keyring.generate()))
+    pipeline: Pipeline = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pipeline = self.another_process()
+
+    def another_process(self) -> Pipeline:
+        """A pipeline that knows nothing yet, as after a restart."""
+        return Pipeline(self.database, self.keyring, window_seconds=600)
+
+    async def plant(self, devices: Sequence[str] = ()) -> "BenchPlant":
+        """An ACTIVE plant with sub-devices that have no template."""
+        organization = await add_organization(self.database)
+        plant = BenchPlant(self, organization.id, new_id())
+        async with self.database.transaction() as db:
+            await db.execute(
+                "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, lifecycle_status)"
+                " VALUES (%s, %s, 'Plant', %s, 'GATEWAY', 'PASSWORD', 'ACTIVE')",
+                (plant.id, organization.id, plant.id.hex),
+            )
+            await db.execute(
+                "INSERT INTO plant_secret (plant_id, key_version, hmac_secret) VALUES (%s, 1, %s)",
+                (plant.id, self.keyring.encrypt(plant.key, table="plant_secret", column="hmac_secret", row_id=plant.id)),
+            )
+        for external_id in devices:
+            await plant.add_device(external_id)
+        return plant
+
+    async def take(self, *deliveries: Delivery, pipeline: Pipeline | None = None) -> Batch:
+        """One batch from bytes to committed rows."""
+        pipeline = pipeline or self.pipeline
+        batch = await pipeline.prepare(deliveries)
+        async with self.database.transaction() as db:
+            await pipeline.store(db, batch)
+        return batch
+
+
+@dataclass
+class BenchPlant:
+    """A plant that signs with `key`."""
+
+    bench: Bench
+    organization_id: UUID
+    id: UUID
+    key: bytes = bytes(range(32))
+
+    async def add_device(self, external_id: str, signals: list[dict[str, Any]] | None = None) -> UUID | None:
+        """Registers a sub-device, with a template of these signals if given; the template's id."""
+        template_id = None
+        async with self.bench.database.transaction() as db:
+            if signals is not None:
+                template_id = new_id()
+                await db.execute(
+                    "INSERT INTO device_template (id, name, type, level, version, signals, actions)"
+                    " VALUES (%s, %s, 'INVERTER', 'SUB_DEVICE', 1, %s, '[]')",
+                    (template_id, template_id.hex, Jsonb(signals)),
+                )
+            await db.execute(
+                "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type, template_id)"
+                " VALUES (%s, %s, %s, %s, %s, 'INVERTER', %s)",
+                (new_id(), self.organization_id, self.id, external_id, external_id, template_id),
+            )
+        self.bench.pipeline.book.forget(str(self.id))
+        return template_id
+
+    def message(
+        self, payload: object, *, channel: str = "telemetry", sent_at: int | None = None, message_id: str = "m"
+    ) -> Delivery:
+        """A signed message as the broker hands it over."""
+        content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        now = int(time.time() * 1000)
+        topic = f"v1/plants/{self.id}/{channel}"
+        body = seal(self.key, topic, message_id, now if sent_at is None else sent_at, content)
+        return self.delivery(body, channel)
+
+    def delivery(self, body: bytes, channel: str = "telemetry") -> Delivery:
+        """Any bytes on one of its topics."""
+        return Delivery(f"v1.plants.{self.id}.{channel}", body, int(time.time() * 1000) - 60_000)
+
+    async def stored(self) -> Values:
+        """Every stored value by metric (`{device}.{key}`, the plant's own by its key) and time."""
+        return await self._values(
+            "SELECT s.external_id, l.metrics, f.vals, array_fill(f.time, ARRAY[cardinality(f.vals)]) FROM telemetry_frame f"
+            " JOIN telemetry_source s ON s.id = f.source_id JOIN telemetry_layout l ON l.id = f.layout_id WHERE s.plant_id = %s"
+        )
+
+    async def latest(self) -> Values:
+        """The newest values, in the same form."""
+        return await self._values(
+            "SELECT s.external_id, l.metrics, t.vals, coalesce(t.times, array_fill(t.time, ARRAY[cardinality(t.vals)]))"
+            " FROM telemetry_latest t JOIN telemetry_source s ON s.id = t.source_id"
+            " JOIN telemetry_layout l ON l.id = t.layout_id WHERE s.plant_id = %s"
+        )
+
+    async def refusals(self) -> list[tuple[str, str]]:
+        """(reason, detail) of its refused messages, in their order."""
+        return await self.rows("SELECT reason, detail FROM refused_message WHERE plant_id = %s ORDER BY received_at, id")
+
+    async def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """What a query about this plant gives."""
+        async with self.bench.database.transaction() as db:
+            return await (await db.execute(query.encode(), (self.id,))).fetchall()
+
+    async def _values(self, query: str) -> Values:
+        found: Values = {}
+        for device, metrics, values, times in await self.rows(query):
+            for metric, value, moment in zip(metrics, values, times, strict=True):
+                if value is not None:
+                    name = f"{device}.{metric}" if device else metric
+                    assert moment not in found.setdefault(name, {}), f"{name} is stored twice at {moment}"
+                    found[name][moment] = value
+        return found
+
+
+def moment(seconds: int) -> datetime:
+    """A time some seconds after the full hour before this one, so that no test meets the edges of what is accepted."""
+    hour = int(time.time()) // 3600 * 3600 - 3600
+    return datetime.fromtimestamp(hour + seconds, UTC)
