@@ -1,7 +1,5 @@
 """The published document is valid, and the running service keeps to it whatever it is sent."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,56 +13,20 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from accounts import add_organization, super_admin_token
-from free_ports import settings_at
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.openapi import build_document
 from gridfleet.api._http.registry import import_handlers
-from gridfleet.api._http.serving import serve
-from gridfleet.api._http.state import open_state
-from gridfleet.kernel.security.keyring import Keyring
+from served import Served, served
 
 import_handlers()
 DOCUMENT = build_document(ENDPOINTS.values(), version="0", base_url="http://localhost")
 ENDS_ITS_SESSION = "/api/v1/auth/logout"
 
 
-class Service:
-    """Both listeners in a thread of their own, with a SuperAdmin and an organisation."""
-
-    def __init__(self, database_url: str, home: Path) -> None:
-        self.settings = settings_at(home, database_url=database_url, keys=Keyring.generate(), internal_secret="inside")
-        self.ready = threading.Event()
-        self.headers: dict[str, str] = {}
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
-        self._thread.start()
-        assert self.ready.wait(20)
-
-    async def _run(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        async with open_state(self.settings) as state:
-            token = await super_admin_token(state.database, state.access_tokens)
-            organization = await add_organization(state.database)
-            self.headers = {"authorization": f"Bearer {token}", "x-org-id": str(organization.id)}
-            serving = asyncio.create_task(serve(state))
-            await asyncio.sleep(0.5)
-            self.ready.set()
-            await self._stop.wait()
-            serving.cancel()
-            await asyncio.wait([serving])
-
-    def stop(self) -> None:
-        """Ends both listeners."""
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
-
-
 @pytest.fixture
-def service(database_url: str, home: Path) -> Iterator[Service]:
-    running = Service(database_url, home)
-    yield running
-    running.stop()
+def service(database_url: str, home: Path) -> Iterator[Served]:
+    with served(database_url, home) as running:
+        yield running
 
 
 def test_the_document_is_valid_and_complete() -> None:
@@ -85,7 +47,7 @@ def test_every_operation_says_who_may_call_it_and_what_it_answers() -> None:
             assert "429" in operation["responses"]
 
 
-def test_the_service_publishes_it_with_a_page_to_try_it(service: Service) -> None:
+def test_the_service_publishes_it_with_a_page_to_try_it(service: Served) -> None:
     base = f"http://127.0.0.1:{service.settings.http_port}"
     published = httpx.get(f"{base}/api/v1/openapi.json")
     assert published.json()["openapi"] == "3.1.0"
@@ -100,7 +62,7 @@ def test_the_service_publishes_it_with_a_page_to_try_it(service: Service) -> Non
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_service_keeps_to_it(service: Service) -> None:
+def test_the_service_keeps_to_it(service: Served) -> None:
     """Random good and bad requests to every operation: no failure of ours, no undocumented status, no other shape."""
     base = f"http://127.0.0.1:{service.settings.http_port}"
     schema = schemathesis.openapi.from_dict(DOCUMENT)

@@ -134,6 +134,16 @@ async def test_a_body_over_one_mebibyte_is_too_large(browse: Browse, chunked: bo
     assert (answer.json()["code"], answer.json()["error"], answer.json()["statusCode"]) == ("PAYLOAD_TOO_LARGE", "Error", 413)
 
 
+async def test_an_endpoint_without_a_body_takes_no_large_one_either(browse: Browse) -> None:
+    @endpoint("POST", "/api/v1/act", caller=public(), codes=())
+    async def act() -> Message:
+        return Message("done")
+
+    async with browse() as client:
+        assert (await client.post("/api/v1/act", content=b"anything")).status_code == 200
+        assert (await client.post("/api/v1/act", content=b"x" * (1024 * 1024 + 1))).json()["code"] == "PAYLOAD_TOO_LARGE"
+
+
 async def test_times_are_utc_with_milliseconds_and_absent_values_are_null(browse: Browse) -> None:
     declare_things(codes=("VALIDATION_ERROR",))
     async with browse() as client:
@@ -278,9 +288,9 @@ async def test_cookies_are_http_only_and_secure_behind_https(browse: Browse) -> 
         return Message(json.dumps(dict(call.cookies)))
 
     async with browse() as client:
-        answer = await client.post("/api/v1/cookie", headers={"cookie": "x=1; y=2"})
+        answer = await client.post("/api/v1/cookie", headers={"cookie": 'x=1; y="2"; odd {"a"}; x=3; =; z='})
         assert answer.headers["set-cookie"] == "a=b; Path=/api; Max-Age=60; HttpOnly; SameSite=Strict"
-        assert json.loads(answer.json()["message"]) == {"x": "1", "y": "2"}
+        assert json.loads(answer.json()["message"]) == {"x": "1", "y": "2", "": "", "z": ""}
     async with browse(public_url="https://fleet.example.com") as client:
         assert (await client.post("/api/v1/cookie")).headers["set-cookie"].endswith("; Secure")
 

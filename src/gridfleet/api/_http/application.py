@@ -131,7 +131,7 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
         call = Call(scope, state, str(new_id()))
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         try:
-            body = await read_body(receive, None, 64 * 1024)
+            body = await read_body(receive, 0, 64 * 1024)
             # Blank fields are kept: the broker's empty `password=` must not look like a login by certificate.
             form = dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict"))
             text = await handler(call, form)

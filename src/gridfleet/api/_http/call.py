@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal
 
 from gridfleet.api._http.answers import Header
@@ -57,11 +56,13 @@ class Call:
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
-        """Request cookies; none when the header cannot be read."""
-        try:
-            return {name: morsel.value for name, morsel in SimpleCookie(self.headers.get("cookie", "")).items()}
-        except CookieError:
-            return {}
+        """Request cookies; of a repeated one the first counts (RFC 6265 sends the more specific path first)."""
+        found: dict[str, str] = {}
+        for pair in self.headers.get("cookie", "").split(";"):
+            name, equals, value = pair.strip().partition("=")
+            if equals:
+                found.setdefault(name, value.strip('"'))
+        return found
 
     def set_header(self, name: str, value: str) -> None:
         """Adds a header to the answer, if the call succeeds."""

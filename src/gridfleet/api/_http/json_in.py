@@ -21,12 +21,12 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
 
 
-async def read_body(receive: Receive, announced: int | None, limit: int) -> bytes:
+async def read_body(receive: Receive, announced: int, limit: int) -> bytes:
     """The whole body of at most `limit` bytes, announced or chunked.
 
     Raises `PayloadTooLarge`, `InvalidInput` when it does not arrive in time, and `ClientGone`.
     """
-    if announced is not None and announced > limit:
+    if announced > limit:
         await _drain(receive)
         raise PayloadTooLarge
     try:

@@ -118,9 +118,11 @@ class Pipeline:
         if self._kind is CallerKind.INTERNAL:
             self._require_internal(call)
         body = b""
-        if self._check_body is not None:
-            # Before the transaction: a slow sender must not hold a connection of the pool.
-            body = await read_body(receive, _content_length(call), endpoint.max_body_bytes)
+        if endpoint.method in _UNSAFE:
+            announced = _content_length(call)
+            if self._check_body is not None or announced > endpoint.max_body_bytes:
+                # Before the transaction: a slow sender must not hold a connection of the pool.
+                body = await read_body(receive, announced, endpoint.max_body_bytes)
         if not self._in_transaction:
             return await self._finish(call, await endpoint.handler(**self._arguments(call, scope, body)))
         async with self._state.database.transaction() as db:
@@ -279,9 +281,10 @@ class _BadPathId(CodedError):
         self.code = code  # type: ignore[misc]
 
 
-def _content_length(call: Call) -> int | None:
+def _content_length(call: Call) -> int:
+    """Bytes that the client announced; 0 when it sends chunks."""
     text = call.headers.get("content-length", "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 def _query_pairs(query: bytes) -> list[tuple[str, str]]:

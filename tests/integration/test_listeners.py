@@ -1,0 +1,128 @@
+"""Both listeners as a client on a socket sees them."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from gridfleet.api._http import Call, Stream, endpoint, internal_endpoint, public
+from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS
+from gridfleet.api._http.serving import serve
+from gridfleet.api._http.state import AppState
+from served import INTERNAL_SECRET, Served, served
+
+
+async def failing() -> AsyncIterator[bytes]:
+    yield b"first"
+    raise RuntimeError("the second piece fails")
+
+
+@pytest.fixture
+def service(database_url: str, home: Path) -> Iterator[Served]:
+    kept = dict(ENDPOINTS), dict(INTERNAL_ENDPOINTS)
+
+    @internal_endpoint("POST", "/test/echo")
+    async def echo(call: Call, form: Mapping[str, str]) -> str:
+        return repr(dict(form))
+
+    @internal_endpoint("POST", "/test/fail")
+    async def fail(call: Call, form: Mapping[str, str]) -> str:
+        raise RuntimeError("secret detail")
+
+    @endpoint("GET", "/api/v1/test/cut", caller=public(), codes=(), answer=str)
+    async def cut() -> Stream:
+        return Stream("text/plain", failing())
+
+    with served(database_url, home) as running:
+        yield running
+    for registry, before in zip((ENDPOINTS, INTERNAL_ENDPOINTS), kept, strict=True):
+        cast("dict[Any, Any]", registry).clear()
+        cast("dict[Any, Any]", registry).update(before)
+
+
+def exchange(port: int, request: bytes, seconds: float = 1) -> list[bytes]:
+    """What arrives after the request, as the kernel hands it over, until it is quiet or the end."""
+    received = []
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        connection.sendall(request)
+        try:
+            while piece := connection.recv(65_536):
+                received.append(piece)
+        except TimeoutError:
+            pass
+    return received
+
+
+def form(path: str, body: bytes) -> bytes:
+    return b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
+
+
+def test_internal_answers_leave_in_one_piece(service: Served) -> None:
+    for _ in range(8):
+        received = exchange(service.settings.internal_port, form(f"/{INTERNAL_SECRET}/test/echo", b"a=1"), 0.2)
+        assert len(received) == 1
+        assert received[0].endswith(b"{'a': '1'}")
+
+
+def test_a_blank_form_field_is_not_an_absent_one(service: Served) -> None:
+    received = exchange(service.settings.internal_port, form(f"/{INTERNAL_SECRET}/test/echo", b"username=u&password="), 0.2)
+    assert received[0].endswith(b"{'username': 'u', 'password': ''}")
+
+
+@pytest.mark.parametrize("path", ["/test/echo", "/wrong/test/echo", f"/{INTERNAL_SECRET}", f"/{INTERNAL_SECRET}/nothing", "/"])
+def test_the_internal_listener_serves_nothing_beside_its_secret_path(service: Served, path: str) -> None:
+    answer = httpx.post(f"http://127.0.0.1:{service.settings.internal_port}{path}")
+    assert (answer.status_code, answer.text) == (404, "not found")
+
+
+def test_the_public_listener_knows_nothing_of_internal_paths(service: Served) -> None:
+    answer = httpx.post(f"{service.url}/{INTERNAL_SECRET}/test/echo")
+    assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+
+
+def test_an_internal_failure_tells_nothing(service: Served) -> None:
+    answer = httpx.post(f"http://127.0.0.1:{service.settings.internal_port}/{INTERNAL_SECRET}/test/fail")
+    assert (answer.status_code, answer.text) == (500, "failed")
+
+
+def test_a_stream_that_fails_midway_is_seen_to_be_cut(service: Served) -> None:
+    with pytest.raises(httpx.RemoteProtocolError):
+        httpx.get(f"{service.url}/api/v1/test/cut")
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_a_client_that_sends_too_much_reads_why(service: Served, pieces: bool) -> None:
+    def body() -> Iterator[bytes]:
+        for _ in range(50):
+            yield b" " * 100_000
+
+    content: bytes | Iterator[bytes] = body() if pieces else b"".join(body())
+    answer = httpx.post(f"{service.url}/api/v1/auth/login", content=content, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (413, "PAYLOAD_TOO_LARGE")
+
+
+async def test_a_taken_port_is_named(service: Served) -> None:
+    class State:
+        settings = service.settings
+        strict = False
+
+    run: Callable[[AppState], Any] = serve
+    with pytest.raises(OSError, match=f"port {service.settings.http_port} of 127.0.0.1 is taken"):
+        await asyncio.wait_for(run(cast("AppState", State())), 5)
+
+
+def test_other_methods_and_odd_requests_get_an_answer_of_ours(service: Served) -> None:
+    for request, status in [
+        (b"BREW /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"OPTIONS /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"GET /api/v1/health HTTP/1.1\r\nHost: not/a/host\r\n\r\n", b"400"),
+        (b"GET /api/v1/plants/%00%ff HTTP/1.1\r\nHost: x\r\n\r\n", b"401"),
+    ]:
+        received = b"".join(exchange(service.settings.http_port, request, 0.3))
+        assert received.split()[1] == status
+        assert b"x-request-id: " in received
+        assert b'"details":[' in received
