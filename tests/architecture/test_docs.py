@@ -83,6 +83,18 @@ class TestPage:
         assert {(method, path) for method, path in named if (method, shape(path)) not in known} == set()
 
 
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached:
+            reached.add(page)
+            links = re.findall(r"\]\((?!https?:)([^)#\s]+\.md)", TEXTS[page])
+            waiting += [(page.parent / link).resolve() for link in links]
+    assert set(PAGES) - reached == set()
+
+
 def test_every_code_is_explained_with_its_status() -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", TEXTS[ROOT / "docs" / "errors.md"], re.MULTILINE)
 
