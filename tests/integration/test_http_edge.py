@@ -162,3 +162,12 @@ async def test_without_a_database_answers_are_envelopes_still(service: ApiServic
     ready = await service.client.get("/api/v1/health/ready")
     assert ready.json()["checks"]["database"] == "unavailable"
     assert (await service.client.get("/api/v1/health")).status_code == 200
+
+
+@pytest.mark.parametrize("external_id", ["%00", "a%00b", "%C2%85", "%0A", "..", "%2e%2e%2f", "x" * 5000, "%F0%9F%94%8B"])
+async def test_a_name_in_the_path_that_no_record_can_have_is_found_nowhere(service: ApiService, external_id: str) -> None:
+    admin = await service.super_admin()
+    created = await service.client.post(URL, headers=admin, json=organization())
+    headers = {**admin, "x-org-id": created.json()["id"]}
+    answer = await service.client.get(f"/api/v1/plants/{new_id()}/sub-devices/{external_id}", headers=headers)
+    assert answer.status_code == 404

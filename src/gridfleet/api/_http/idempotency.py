@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from gridfleet.api._http.call import Call
-from gridfleet.api._http.validation import InvalidInput
+from gridfleet.api._http.validation import InvalidInput, storable
 from gridfleet.kernel.caller import OrgScope, UserCaller
 from gridfleet.kernel.db import Connection, idempotency
 from gridfleet.kernel.security.keyring import Keyring
@@ -42,7 +42,7 @@ class FirstAnswer:
             return None
         if not _KEY.fullmatch(key):
             raise InvalidInput(["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])
-        scope = f"{org.organization_id if org else '-'} {call.method} {call.path}"
+        scope = f"{org.organization_id if org else '-'} {call.method} {storable(call.path)}"
         return cls(call.state.keyring, caller, scope, key, hashlib.sha256(query + b"\0" + body).digest())
 
     async def earlier(self, db: Connection) -> tuple[int, bytes] | None:

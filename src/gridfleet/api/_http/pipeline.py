@@ -23,7 +23,7 @@ from gridfleet.api._http.idempotency import FirstAnswer
 from gridfleet.api._http.json_in import ClientGone, decode_json, read_body
 from gridfleet.api._http.json_out import build_writer
 from gridfleet.api._http.state import AppState
-from gridfleet.api._http.validation import InvalidInput, build_checker, parse_uuid, text_reader
+from gridfleet.api._http.validation import InvalidInput, build_checker, parse_uuid, storable, text_reader
 from gridfleet.domains.identity.sessions import authenticate
 from gridfleet.domains.organizations.membership import enter
 from gridfleet.kernel.caller import OrgScope, UserCaller
@@ -210,7 +210,7 @@ class Pipeline:
         values = scope["path_params"]
         for parameter in endpoint.path_parameters:
             text = values[parameter.name]
-            arguments[parameter.argument] = self._path_id(parameter.name, text) if parameter.is_uuid else text
+            arguments[parameter.argument] = self._path_id(parameter.name, text) if parameter.is_uuid else storable(text)
         complaints: list[str] = []
         if self._read_query is not None:
             try:

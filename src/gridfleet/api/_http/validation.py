@@ -19,7 +19,7 @@ from uuid import UUID
 
 from msgspec import inspect
 
-__all__ = ["MAX_COMPLAINTS", "MAX_DEPTH", "Checker", "InvalidInput", "build_checker", "parse_uuid", "text_reader"]
+__all__ = ["MAX_COMPLAINTS", "MAX_DEPTH", "Checker", "InvalidInput", "build_checker", "parse_uuid", "storable", "text_reader"]
 
 MAX_COMPLAINTS: Final = 1_000
 MAX_DEPTH: Final = 32
@@ -215,6 +215,11 @@ def _uuid(value: Any, path: str, complaints: list[str]) -> Any:
 def parse_uuid(text: str) -> UUID | None:
     """The UUID in its usual spelling of 36 characters, else None."""
     return UUID(text) if _UUID.match(text) else None
+
+
+def storable(text: str) -> str:
+    """Text that can be looked up: what PostgreSQL could not even hold becomes U+FFFD, so it is found nowhere."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _date_time(value: Any, path: str, complaints: list[str]) -> Any:
