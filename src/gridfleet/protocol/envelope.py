@@ -172,7 +172,10 @@ def parse_time(value: Time) -> datetime:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError("a time needs its zone, such as Z")
-        return value.astimezone(UTC)
+        try:
+            return value.astimezone(UTC)
+        except OverflowError:
+            raise ValueError("the time is outside the calendar") from None
     try:
         return datetime.fromtimestamp(value / 1000, UTC)
     except (OverflowError, OSError, ValueError):

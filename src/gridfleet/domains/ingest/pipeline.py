@@ -147,7 +147,7 @@ class Pipeline:
             raise Refusal(RefusalReason.SIGNATURE_INVALID, "sig: does not match the message and the plant's secret", message.id)
         now_ms = int(now.timestamp() * 1000)
         if not delivery.arrived_after - self._window <= message.sent_at <= now_ms + self._window:
-            off = round((message.sent_at - now_ms) / 1000)
+            off = (message.sent_at - now_ms) // 1000
             raise Refusal(
                 RefusalReason.TIMESTAMP_OUT_OF_WINDOW,
                 f"sentAt: is {abs(off)} s {'ahead of' if off > 0 else 'behind'} the service's clock; check the plant's clock",
@@ -183,20 +183,23 @@ class Pipeline:
             raise Refusal(RefusalReason.TOO_MANY_DEVICES, f"{path}.devices: more than {wire.MAX_DEVICES}", message_id)
         time = _measurement_time(snapshot.time, f"{path}.time", message_id, now)
         entries: list[tuple[KnownDevice, int, dict[str, int | float | bool | None]]] = []
+        statuses: list[tuple[KnownDevice, SubDeviceStatus]] = []
+        unregistered: list[str] = []
         if snapshot.fields:
             _check_fields(snapshot.fields, f"{path}.fields", message_id)
             entries.append((plant.itself, time, snapshot.fields))
         for index, entry in enumerate(snapshot.devices):
             device = plant.devices.get(entry.id)
             if device is None:
-                _sight(batch, plant, entry.id, f"{path}.devices.{index}.id", message_id)
+                _check_unregistered(entry.id, f"{path}.devices.{index}.id", message_id)
+                unregistered.append(entry.id)
                 continue
             _check_fields(entry.fields, f"{path}.devices.{index}.fields", message_id)
             own_time = time
             if entry.time is not None:
                 own_time = _measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
             entries.append((device, own_time, entry.fields))
-            _see_device(batch, device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE), now)
+            statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
         for device, own_time, fields in entries:
             if device.reader.lacks(fields):
                 await self.book.make_room(device, fields)
@@ -204,6 +207,11 @@ class Pipeline:
             batch.undeclared_fields += dropped
             for layout_id, values in frames:
                 batch.frames.add(device.source_id, layout_id, own_time, values)
+        for device, status in statuses:
+            _see_device(batch, device, status, now)
+        for external_id in unregistered:
+            key = (plant.id, external_id)
+            batch.sightings[key] = batch.sightings.get(key, 0) + 1
 
 
 def count_committed(batch: Batch) -> None:
@@ -267,11 +275,9 @@ def _see_device(batch: Batch, device: KnownDevice, status: SubDeviceStatus, now:
         batch.devices_seen[device.id] = DeviceSeen(device.id, now, status, seen.interval_seconds)
 
 
-def _sight(batch: Batch, plant: KnownPlant, external_id: str, path: str, message_id: str) -> None:
+def _check_unregistered(external_id: str, path: str, message_id: str) -> None:
     if len(external_id) > MAX_EXTERNAL_ID or "\0" in external_id:
         raise Refusal(RefusalReason.MALFORMED, f"{path}: must have at most {MAX_EXTERNAL_ID} characters, no NUL", message_id)
-    key = (plant.id, external_id)
-    batch.sightings[key] = batch.sightings.get(key, 0) + 1
 
 
 def _refuse(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime, refusal: Refusal) -> None:
