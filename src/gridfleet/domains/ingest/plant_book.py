@@ -121,10 +121,11 @@ class PlantBook:
         self._plants.pop(plant_id, None)
 
     def forget_all(self) -> None:
-        """Strikes everything out."""
+        """Strikes everything out, layouts too: one that was made in a transaction that failed does not exist."""
         self._changes += 1
         self._plants.clear()
         self._signal_maps.clear()
+        self.layouts = Layouts()
 
     async def _known(
         self,
