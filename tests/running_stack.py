@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from free_ports import free_port_settings
+from gridfleet.kernel.supervisor import Program, spawn
 
 ADMIN_EMAIL = "admin@example.com"
 ADMIN_PASSWORD = "Correct-horse-7"
@@ -65,15 +66,10 @@ class RunningStack:
     def launch(self) -> "subprocess.Popen[bytes]":
         """Starts `gridfleet up` without waiting for it."""
         self.home.mkdir(parents=True, exist_ok=True)
+        argv = (sys.executable, "-m", "gridfleet", "up")
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "gridfleet", "up"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=self.environment,
-                start_new_session=True,
-            )
+            # Spawned so that even a killed test run leaves no service behind.
+            self.process = spawn(Program(name="up", argv=argv, environment=self.environment), output)
         return self.process
 
     def start(self, seconds: float = 90) -> "RunningStack":

@@ -154,6 +154,7 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._programs: dict[str, Program] = {}
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._pumps: dict[str, asyncio.Task[None]] = {}
         self._ended: dict[str, int] = {}
         self._stopping: set[str] = set()
 
@@ -188,10 +189,17 @@ class Supervisor:
     async def _launch(self, program: Program) -> asyncio.subprocess.Process:
         if program.before_start is not None:
             await asyncio.to_thread(program.before_start)
-        process = await asyncio.create_subprocess_exec(
-            *program.argv, stdout=asyncio.subprocess.PIPE, **_popen_arguments(program)
-        )
+        # A pipe of our own: asyncio's would keep `wait` waiting for grandchildren that hold its other end.
+        readable, writable = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(*program.argv, stdout=writable, **_popen_arguments(program))
+        except BaseException:
+            os.close(readable)
+            raise
+        finally:
+            os.close(writable)
         self._processes[program.name] = process
+        self._pumps[program.name] = asyncio.create_task(self._pump(program.name, readable))
         self._changed()
         return process
 
@@ -199,9 +207,9 @@ class Supervisor:
         backoff = Backoff()
         while True:
             started = time.monotonic()
-            pump = asyncio.create_task(self._pump(program.name, process))
             code = await process.wait()
             self._processes.pop(program.name, None)
+            pump = self._pumps.pop(program.name)
             # What is left of its group would hold ports and files that the next run needs.
             _signal_group(process.pid, signal.SIGKILL)
             await asyncio.wait([pump], timeout=1)
@@ -219,19 +227,24 @@ class Supervisor:
                 try:
                     process = await self._launch(program)
                     break
-                except OSError as error:
+                except Exception as error:  # whatever it is, the next try may go well, and nobody else would try
                     self._write("supervisor", f"{program.name} cannot be started: {error}")
 
-    async def _pump(self, name: str, process: asyncio.subprocess.Process) -> None:
-        stream = process.stdout
-        assert stream is not None
+    async def _pump(self, name: str, readable: int) -> None:
+        stream = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            partial(asyncio.StreamReaderProtocol, stream), os.fdopen(readable, "rb")
+        )
         rest = b""
-        while chunk := await stream.read(65_536):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                self._write(name, line.decode(errors="replace").rstrip("\r"))
-        if rest:
-            self._write(name, rest.decode(errors="replace"))
+        try:
+            while chunk := await stream.read(65_536):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self._write(name, line.decode(errors="replace").rstrip("\r"))
+            if rest:
+                self._write(name, rest.decode(errors="replace"))
+        finally:
+            transport.close()
 
     async def _stop_one(self, name: str) -> None:
         program, task = self._programs[name], self._tasks[name]

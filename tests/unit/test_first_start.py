@@ -1,0 +1,82 @@
+"""What the first start makes, and what it finds out about ports, before any server runs."""
+
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from free_ports import settings_at
+from gridfleet.cli.ports import check_ports
+from gridfleet.kernel.broker.server_certificate import write_server_certificate
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets, local_secret, write_private
+
+
+def test_secrets_are_made_once_and_for_the_owner_alone(tmp_path: Path) -> None:
+    ensure_local_secrets(tmp_path)
+    made = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
+    assert set(made) == {"internal_secret", "keys", "broker_password"}
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "secrets").iterdir()} == {0o600}
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    assert Keyring.parse(local_secret(tmp_path, "keys")).versions == (1,)
+    ensure_local_secrets(tmp_path)
+    assert {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()} == made
+
+
+def test_a_secret_is_never_half_written(tmp_path: Path) -> None:
+    write_private(tmp_path / "secret", "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_private(tmp_path / "secret", "new \ud800")
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+    assert (tmp_path / "secret").read_text() == "old"
+
+
+def test_the_server_certificate_stays_while_it_fits(tmp_path: Path) -> None:
+    authority = Authority.create()
+
+    def serial(hosts: list[str], issuer: Authority = authority) -> int:
+        write_server_certificate(tmp_path, issuer, hosts)
+        return x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes()).serial_number
+
+    first = serial(["localhost", "127.0.0.1"])
+    assert serial(["localhost", "127.0.0.1"]) == first
+    second = serial(["mqtt.example.com", "localhost"])
+    assert second != first
+    assert serial(["mqtt.example.com", "localhost"], Authority.create()) != second
+    assert (tmp_path / "server.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_server_certificate_about_to_end_is_replaced(tmp_path: Path) -> None:
+    authority = Authority.create()
+    write_server_certificate(tmp_path, authority, ["localhost"])
+    ending = authority.issue_server(["localhost"], timedelta(days=29))
+    (tmp_path / "server.pem").write_text(ending.certificate_pem)
+    write_server_certificate(tmp_path, authority, ["localhost"])
+    assert (tmp_path / "server.pem").read_text() != ending.certificate_pem
+
+
+def test_free_ports_are_no_problem(tmp_path: Path) -> None:
+    assert check_ports(settings_at(tmp_path), with_broker=True) == []
+
+
+def test_a_port_given_twice_and_an_occupied_one_are_both_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        free = settings_at(tmp_path)
+        settings = free.model_copy(update={"http_port": taken, "mqtts_port": free.mqtt_port})
+        complaints = [str(problem) for problem in check_ports(settings, with_broker=True)]
+    assert len(complaints) == 2
+    assert complaints[0].startswith(f"port {taken} of 127.0.0.1 is in use")
+    assert "GRIDFLEET_HTTP_PORT" in complaints[0]
+    assert (
+        complaints[1] == f"port {free.mqtt_port} is given to GRIDFLEET_MQTT_PORT too: set GRIDFLEET_MQTTS_PORT to another one"
+    )
+
+
+def test_somebody_elses_broker_needs_no_broker_ports(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = settings_at(tmp_path, mqtt_port=other.getsockname()[1])
+        assert check_ports(settings, with_broker=False) == []
