@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +120,7 @@ def test_the_signature_vectors_of_the_page_hold() -> None:
         assert signature.sign(key, vector["address"], vector["messageId"], vector["sentAt"], payload) == vector["sig"]
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the example needs openssl")
 def test_the_shell_version_of_the_signature_agrees() -> None:
     (script,) = blocks(TEXTS[MQTT], "sh")
     vector = next(block for block in map(json.loads, blocks(TEXTS[MQTT], "json")) if "address" in block)
