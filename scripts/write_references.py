@@ -39,7 +39,7 @@ def metrics_table() -> str:
     """Every metric by its name at the scraper, sorted."""
     return _table(
         ("metric", "type", "labels", "meaning"),
-        sorted((f"`{_name(metric)}`", str(metric._type), _labels(metric), metric._documentation or "") for metric in _metrics()),
+        sorted((f"`{_name(each)}`", str(each._type), _labels(each), each._documentation or "") for each in _metrics()),
     )
 
 
