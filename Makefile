@@ -13,7 +13,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(RUNTIME) ## Install what is missing and start the whole service on this machine
-	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	@[ -n "$$GRIDFLEET_BROKER_URL" ] || scripts/ensure_rabbitmq.sh $(RUN)/python
 	@exec $(RUN)/gridfleet up
 
 test: $(DEVELOPMENT) ## Run every test (ARGS="-k name" for some)
