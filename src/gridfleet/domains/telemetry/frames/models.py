@@ -73,7 +73,7 @@ class LatestRow:
     """The newest values of one source and layout within a batch; `times` is None while all are of `time`."""
 
     time: int
-    vals: list[float | None]
+    vals: Values
     times: list[int] | None
 
 
@@ -99,17 +99,19 @@ class FrameBatch:
         row = self.latest.get(place)
         complete = None not in vals
         if row is None or (complete and row.times is None and time >= row.time):
-            self.latest[place] = LatestRow(time, list(vals), None)
+            self.latest[place] = LatestRow(time, vals, None)
         else:
             _advance(row, time, vals)
 
 
 def _advance(row: LatestRow, time: int, vals: Values) -> None:
     times = row.times or [row.time] * len(row.vals)
+    merged = list(row.vals)
     for place, value in enumerate(vals):
-        if value is not None and (row.vals[place] is None or time >= times[place]):
-            row.vals[place] = value
+        if value is not None and (merged[place] is None or time >= times[place]):
+            merged[place] = value
             times[place] = time
+    row.vals = merged
     row.time = max(row.time, time)
     row.times = None if all(t == row.time for t in times) else times
 
