@@ -16,7 +16,7 @@ up: $(RUNTIME) ## Install what is missing and start the whole service on this ma
 	@[ -n "$$GRIDFLEET_BROKER_URL" ] || scripts/ensure_rabbitmq.sh $(RUN)/python
 	@exec $(RUN)/gridfleet up
 
-test: $(DEVELOPMENT) ## Run every test (ARGS="-k name" for some)
+test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for some)
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	$(RUN)/python -m pytest $(ARGS)
 

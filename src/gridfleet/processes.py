@@ -21,7 +21,7 @@ __all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
 
 
 def run_serve(settings: Settings) -> None:
-    """REST API, console, and the internal listener that answers the broker's questions."""
+    """REST API, and the internal listener that answers the broker's questions."""
     _run(settings, _serve(settings))
 
 
@@ -31,7 +31,7 @@ def run_ingest(settings: Settings) -> None:
 
 
 def run_gateway(settings: Settings) -> None:
-    """Partners' commands in, partners' events out."""
+    """The broker's upkeep, and what leaves through it."""
     _run(settings, _gateway(settings))
 
 

@@ -22,7 +22,7 @@ processes.register(application)
 simulate.register(application)
 routes.register(application)
 application.add_typer(db.commands, name="db")
-application.add_typer(setup.commands, name="setup", hidden=True)
+application.add_typer(setup.commands, name="setup")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ commands = typer.Typer(help="The database's schema.", no_args_is_help=True)
 
 @commands.command()
 def upgrade() -> None:
-    """Brings the database of GRIDFLEET_DATABASE_URL to this release's schema."""
+    """Brings the database to this release's schema."""
     from gridfleet.kernel.db.migrate import migrate
 
     typer.echo(f"schema at revision {migrate(_url())}")
@@ -29,7 +29,12 @@ def check() -> None:
 
 
 def _url() -> str:
-    try:
-        return load_settings().secret("database_url").get_secret_value()
-    except LookupError as error:
-        raise typer.BadParameter("set GRIDFLEET_DATABASE_URL (gridfleet up migrates its own database)") from error
+    """GRIDFLEET_DATABASE_URL, else the embedded database of a running `gridfleet up`."""
+    from gridfleet.kernel.db.embedded import EmbeddedPostgres
+
+    settings = load_settings()
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    if not (settings.home / "run.json").exists():
+        raise typer.BadParameter(f"set GRIDFLEET_DATABASE_URL, or run `gridfleet up` in {settings.home.resolve()} first")
+    return EmbeddedPostgres(settings.home.resolve()).url

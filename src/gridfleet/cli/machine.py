@@ -249,7 +249,9 @@ class Machine:
             rows["SuperAdmin"] = first_admin["adminEmail"]
         if first_admin["adminPassword"]:
             rows["Password"] = first_admin["adminPassword"]
-            hints.insert(0, "The password is shown this once: keep it.")
+            hints.insert(
+                0, "The password is shown this once; secrets/admin.json in the home folder keeps it for `gridfleet simulate`."
+            )
         self._terminal.table(f"Gridfleet is ready ({seconds:.1f} s)", rows, hints)
 
 

@@ -14,7 +14,7 @@ def register(application: typer.Typer) -> None:
 
 
 def serve() -> None:
-    """REST API, console, and the internal listener that answers the broker's questions."""
+    """REST API, and the internal listener that answers the broker's questions."""
     from gridfleet.processes import run_serve
 
     run_serve(load_settings())
@@ -28,14 +28,14 @@ def ingest() -> None:
 
 
 def gateway() -> None:
-    """Partners' commands in, partners' events out."""
+    """The broker's upkeep, and what leaves through it."""
     from gridfleet.processes import run_gateway
 
     run_gateway(load_settings())
 
 
 def jobs() -> None:
-    """Queued and periodic work: mail, synchronisation, roll-ups, retention, sweeps."""
+    """Queued and periodic work."""
     from gridfleet.processes import run_jobs
 
     run_jobs(load_settings())

@@ -13,7 +13,7 @@ from gridfleet.kernel.settings import Settings
 
 __all__ = ["commands"]
 
-commands = typer.Typer(help="Steps of `gridfleet up`.", no_args_is_help=True)
+commands = typer.Typer(help="Prepare servers of your own; `gridfleet up` does this by itself.", no_args_is_help=True)
 
 
 @commands.command()
