@@ -4,7 +4,6 @@ A member holds one lock that counts it and one for each piece it works on. A pro
 connection, and the others take its pieces over.
 """
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +12,9 @@ from psycopg import AsyncConnection
 from gridfleet.kernel.db.pool import Connection
 
 __all__ = ["Leases", "open_leases"]
+
+# By default a server waits two hours before it gives up a connection, and its locks, to a machine that lost its power.
+_NOTICE_A_DEAD_MACHINE = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 
 
 class Leases:
@@ -27,17 +29,24 @@ class Leases:
 
     async def join(self) -> None:
         """Counts this process as a member."""
-        await self._connection.execute("SELECT pg_advisory_lock(%s, %s)", (self._members, os.getpid() & 0x7FFFFFFF))
+        # The server's process id for us: ours may be that of a member in another container.
+        await self._connection.execute("SELECT pg_advisory_lock(%s, pg_backend_pid())", (self._members,))
 
     async def fair_share(self) -> int:
-        """How many pieces this member should hold at most. Raises `psycopg.OperationalError` when the locks are lost."""
+        """How many pieces this member should hold: all members' shares differ by one at most and make up the whole.
+
+        Raises `psycopg.OperationalError` when the locks are lost.
+        """
         cursor = await self._connection.execute(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND granted"
+            "SELECT count(*), count(*) FILTER (WHERE objid::bigint < pg_backend_pid()) FROM pg_locks"
+            " WHERE locktype = 'advisory' AND classid = %s AND granted"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
             (self._members,),
         )
         row = await cursor.fetchone()
-        return -(-self._pieces // max(1, row[0] if row else 1))
+        members, before_us = (int(row[0]), int(row[1])) if row else (1, 0)
+        share, rest = divmod(self._pieces, max(1, members))
+        return share + (before_us < rest)
 
     async def take(self, count: int) -> set[int]:
         """Takes up to `count` free pieces; answers those taken."""
@@ -64,7 +73,7 @@ class Leases:
 async def open_leases(url: str, kind: int, pieces: int) -> AsyncIterator[Leases]:
     """A membership on a connection of its own; `kind` tells kinds of work apart."""
     async with await AsyncConnection.connect(
-        url, autocommit=True, connect_timeout=5, application_name="gridfleet-lease"
+        url, autocommit=True, connect_timeout=5, application_name="gridfleet-lease", options=_NOTICE_A_DEAD_MACHINE
     ) as connection:
         leases = Leases(connection, kind, pieces)
         await leases.join()
