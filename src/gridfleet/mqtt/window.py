@@ -1,7 +1,8 @@
 """One shard's window of unacknowledged messages, and what it tells about messages that still wait in the broker.
 
-The broker fills the window as long as it has messages. So if the window was never full between two looks, nothing waited
-then, and whatever is delivered later reached the broker after the first of them.
+When the broker says that a queue holds nothing and that nobody else consumes it, everything in it has been sent to us, and
+has reached us by the time of its next answer on the same channel. So whatever is delivered after two looks reached the
+broker after the first of them, if that one saw nothing wait.
 """
 
 from typing import Final
@@ -16,12 +17,10 @@ ends it."""
 class ShardWindow:
     """Times are epoch milliseconds; tags are the channel's delivery tags, which only rise."""
 
-    def __init__(self, size: int, arrived_after: int) -> None:
-        """`size`: the consumer's prefetch. `arrived_after`: when the shard's queue was last known to be empty."""
-        self._size = size
+    def __init__(self, arrived_after: int) -> None:
+        """`arrived_after`: when the shard's queue was last known to be empty."""
         self._empty_at = arrived_after - MARGIN_MILLISECONDS
-        self._peak = size  # full until proven otherwise: what waited before we came is still on its way
-        self._looked_at = arrived_after
+        self._seen_empty_at: int | None = None
         self._last_tag = 0
         self._candidate: tuple[int, int] | None = None
         self.unacknowledged = 0
@@ -31,7 +30,6 @@ class ShardWindow:
     def deliver(self, tag: int) -> int:
         """Counts a delivery; answers a moment before which the message cannot have reached the broker."""
         self.unacknowledged += 1
-        self._peak = max(self._peak, self.unacknowledged)
         self._last_tag = tag
         return self._empty_at
 
@@ -39,12 +37,12 @@ class ShardWindow:
         """Counts acknowledged messages."""
         self.unacknowledged -= count
 
-    def look(self, now: int, acknowledged_tag: int) -> None:
-        """Draws the conclusion from the time since the last look."""
-        if self._peak < self._size:
-            self._empty_at = self._looked_at
-        self._looked_at = now
-        self._peak = self.unacknowledged
+    def look(self, now: int, acknowledged_tag: int, *, nothing_waits: bool) -> None:
+        """Draws the conclusion. `nothing_waits`: asked at `now`, the broker knew of no message that nobody has, and of no
+        consumer but us."""
+        if self._seen_empty_at is not None:
+            self._empty_at = self._seen_empty_at
+        self._seen_empty_at = now if nothing_waits else None
         # In-flight messages came before `_empty_at`; it may be written down once they are acknowledged.
         if self._candidate is not None and acknowledged_tag >= self._candidate[1]:
             self.settled_at = self._candidate[0]

@@ -116,19 +116,25 @@ class IngestWorker:
             for shard in sorted(leases.held)[share:]:
                 await self._stop_shard(channel, shard)
                 await leases.give_back(shard)
-            now = int(utc_now().timestamp() * 1000)
-            for window in self._windows.values():
-                window.look(now, self._acknowledged_tag)
+            for shard in sorted(leases.held):
+                await self._look(channel, shard)
             if loop.time() - saved_at > _BOOKS_SECONDS and self._windows:
                 saved_at = loop.time()
                 async with self._database.transaction() as db:
                     await save_empty_at(db, {shard: window.settled_at for shard, window in self._windows.items()})
             await asyncio.sleep(_LEASE_SECONDS)
 
+    async def _look(self, channel: AbstractChannel, shard: int) -> None:
+        """Raises when the queue is gone; the next run declares it again."""
+        now = int(utc_now().timestamp() * 1000)
+        queue = await channel.queue_declare(ingest_queue(shard), passive=True)
+        nothing_waits = queue.message_count == 0 and queue.consumer_count == 1
+        self._windows[shard].look(now, self._acknowledged_tag, nothing_waits=nothing_waits)
+
     async def _start_shard(self, channel: AbstractChannel, shard: int) -> None:
         size = self._settings.ingest_batch_messages
         async with self._database.transaction() as db:
-            window = self._windows[shard] = ShardWindow(self._prefetch, await load_empty_at(db, shard))
+            window = self._windows[shard] = ShardWindow(await load_empty_at(db, shard))
 
         async def on_message(message: DeliveredMessage) -> None:
             tag = message.delivery_tag or 0

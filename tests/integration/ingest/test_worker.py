@@ -1,0 +1,262 @@
+"""Ingest workers at a real broker: what waited, who works on which shard, what survives their end."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import aiormq
+import pytest
+from aiormq.abc import AbstractChannel
+
+from conftest import BrokerNode
+from gridfleet.domains.ingest.models import Delivery
+from gridfleet.kernel.broker.connection import vhost_url
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
+from gridfleet.kernel.db import open_database
+from gridfleet.kernel.db.leases import open_leases
+from gridfleet.mqtt.worker import IngestWorker
+from ingest_bench import Bench, BenchPlant, moment
+
+SHARDS = 4
+
+
+@dataclass
+class Line:
+    """Broker, database and plants; workers come and go."""
+
+    node: BrokerNode
+    bench: Bench
+    channel: AbstractChannel
+
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator["asyncio.Task[None]"]:
+        """One ingest process's worker, until the block ends or it fails."""
+        settings = self.node.settings.model_copy(
+            update={
+                "ingest_shards": SHARDS,
+                "broker_url": _Secret(self.node.url),
+                "broker_management_url": _Secret(self.node.management_url),
+            }
+        )
+        async with open_database(self.bench.database.url, name="worker", size=4) as database:
+            task = asyncio.create_task(IngestWorker(settings, database, self.bench.keyring).run())
+            try:
+                yield task
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def publish(self, *deliveries: Delivery) -> None:
+        """As the broker does with what plants publish."""
+        for delivery in deliveries:
+            await self.channel.basic_publish(
+                delivery.body,
+                exchange="amq.topic",
+                routing_key=delivery.routing_key,
+                properties=aiormq.spec.Basic.Properties(delivery_mode=2),
+            )
+
+    async def waiting(self) -> int:
+        """Messages in the shards' queues that nobody has yet."""
+        answers = [await self.channel.queue_declare(ingest_queue(shard), passive=True) for shard in range(SHARDS)]
+        return sum(answer.message_count or 0 for answer in answers)
+
+
+class _Secret:
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def get_secret_value(self) -> str:
+        return self._value
+
+
+@pytest.fixture
+async def line(broker: BrokerNode, bench: Bench) -> AsyncIterator[Line]:
+    """An empty set of shards."""
+    await declare(broker.url, broker.management_url, shards=SHARDS)
+    connection = await aiormq.connect(vhost_url(broker.url, PLANTS_VHOST))
+    channel = await connection.channel()
+    for shard in range(SHARDS):
+        await channel.queue_purge(ingest_queue(shard))
+    try:
+        yield Line(broker, bench, channel)
+    finally:
+        await connection.close()
+
+
+async def until(look: Callable[[], Awaitable[bool]], seconds: float = 15) -> None:
+    async with asyncio.timeout(seconds):
+        while not await look():
+            await asyncio.sleep(0.05)
+
+
+def aged(plant: BenchPlant, number: int, age: timedelta) -> Delivery:
+    sent_at = int((datetime.now(UTC) - age).timestamp() * 1000)
+    return plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}, sent_at=sent_at)
+
+
+async def drained(line: Line, age: timedelta) -> None:
+    """What the books say about every shard's queue."""
+    async with line.bench.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO ingest_shard (shard, drained_at) SELECT shard, now() - %s FROM generate_series(0, %s) AS shard",
+            (age, SHARDS - 1),
+        )
+
+
+async def test_messages_that_waited_while_nobody_worked_are_not_too_old(line: Line) -> None:
+    """They were fresh when they came, half an hour ago; there are more of them than fit into the window."""
+    plants = [await line.bench.plant() for _ in range(4)]
+    await drained(line, timedelta(minutes=30))
+    count = 2_500
+    for number in range(count):
+        await line.publish(aged(plants[number % 4], number, timedelta(minutes=20)))
+
+    async with line.worker():
+        await until(lambda: _all_dealt_with(line, plants, count), 40)
+
+    assert [await plant.refusals() for plant in plants] == [[]] * 4
+    for first, plant in enumerate(plants):
+        assert (await plant.stored())["a"] == {moment(n): n for n in range(first, count, 4)}
+
+
+async def _all_dealt_with(line: Line, plants: Sequence[BenchPlant], count: int) -> bool:
+    found = [len((await plant.stored()).get("a", ())) + len(await plant.refusals()) for plant in plants]
+    return sum(found) == count
+
+
+async def test_an_old_message_is_refused_once_the_queue_was_seen_empty(line: Line) -> None:
+    plant = await line.bench.plant()
+    await drained(line, timedelta(minutes=30))
+    async with line.worker():
+        await line.publish(aged(plant, 1, timedelta(minutes=20)))
+        await until(lambda: _all_dealt_with(line, [plant], 1))
+        assert await plant.refusals() == []  # nobody can know that it did not wait
+        await asyncio.sleep(4)
+        await line.publish(aged(plant, 2, timedelta(minutes=20)))
+        await until(lambda: _all_dealt_with(line, [plant], 2))
+    [(reason, _)] = await plant.refusals()
+    assert reason == "TIMESTAMP_OUT_OF_WINDOW"
+
+
+async def test_what_waits_behind_another_consumer_is_not_taken_for_nothing(line: Line) -> None:
+    """A worker that hangs may have lost its leases and still be the queue's active consumer."""
+    plants = [await line.bench.plant() for _ in range(6)]
+    await drained(line, timedelta(minutes=30))
+    hanging = await (await aiormq.connect(vhost_url(line.node.url, PLANTS_VHOST))).channel()
+    await hanging.basic_qos(prefetch_count=1)
+    for shard in range(SHARDS):
+        await hanging.basic_consume(ingest_queue(shard), lambda _: asyncio.sleep(0))
+    for number, plant in enumerate(plants):
+        await line.publish(aged(plant, number, timedelta(minutes=20)), aged(plant, number + 10, timedelta(minutes=20)))
+    async with line.worker():
+        await asyncio.sleep(4)
+        await hanging.connection.close()
+        await until(lambda: _all_dealt_with(line, plants, 12))
+    assert [await plant.refusals() for plant in plants] == [[]] * 6
+
+
+async def shares(line: Line) -> list[int]:
+    """How many shards each worker holds, by the locks."""
+    async with line.bench.database.transaction() as db:
+        cursor = await db.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) GROUP BY pid ORDER BY 1"
+        )
+        return [row[0] - 1 for row in await cursor.fetchall()]  # one of its locks counts the member
+
+
+async def has_shares(line: Line, wanted: list[int]) -> bool:
+    return await shares(line) == wanted
+
+
+async def test_workers_share_the_shards_fairly_and_take_over_from_each_other(line: Line) -> None:
+    plants = [await line.bench.plant() for _ in range(12)]
+    sent = 0
+
+    async def everyone_speaks() -> None:
+        nonlocal sent
+        for plant in plants:
+            await line.publish(plant.message({"time": moment(sent).isoformat(), "fields": {"a": sent}}))
+        sent += 1
+
+    async with line.worker() as first:
+        await until(lambda: has_shares(line, [4]))
+        await everyone_speaks()
+        async with line.worker() as second:
+            await until(lambda: has_shares(line, [2, 2]))
+            await everyone_speaks()
+            async with line.worker():
+                await until(lambda: has_shares(line, [1, 1, 2]))
+                for _ in range(20):
+                    await everyone_speaks()
+                first.cancel()
+                second.cancel()
+                for _ in range(20):
+                    await everyone_speaks()
+                await until(lambda: has_shares(line, [4]))
+                await until(lambda: _all_dealt_with(line, plants, len(plants) * sent))
+    for plant in plants:
+        assert (await plant.stored())["a"] == {moment(n): n for n in range(sent)}
+        assert list((await plant.latest())["a"].values()) == [sent - 1]
+
+
+async def test_members_of_other_machines_may_have_the_same_process_id(bench: Bench) -> None:
+    async with open_leases(bench.database.url, 7, 4) as first:
+        async with asyncio.timeout(5):
+            async with open_leases(bench.database.url, 7, 4) as second:
+                assert (await first.fair_share(), await second.fair_share()) == (2, 2)
+        await until(lambda: _is(first.fair_share(), 4))
+
+
+@pytest.mark.parametrize(("pieces", "members", "wanted"), [(8, 3, [2, 3, 3]), (8, 5, [1, 1, 2, 2, 2]), (2, 4, [0, 0, 1, 1])])
+async def test_shares_differ_by_one_at_most(bench: Bench, pieces: int, members: int, wanted: list[int]) -> None:
+    async with contextlib.AsyncExitStack() as open_members:
+        found = [await open_members.enter_async_context(open_leases(bench.database.url, 7, pieces)) for _ in range(members)]
+        assert sorted([await member.fair_share() for member in found]) == wanted
+
+
+async def _is(answer: Awaitable[int], wanted: int) -> bool:
+    return await answer == wanted
+
+
+async def test_a_queue_that_was_deleted_comes_back_with_its_consumer(line: Line) -> None:
+    """By an operator's mistake: what was in it is gone, what follows must not be."""
+    plants = [await line.bench.plant() for _ in range(8)]
+    async with _supervised(line):
+        await until(lambda: has_shares(line, [4]))
+        await line.channel.queue_delete(ingest_queue(1))
+        async with asyncio.timeout(15):
+            while True:
+                probe = await (await aiormq.connect(vhost_url(line.node.url, PLANTS_VHOST))).channel()
+                try:
+                    if (await probe.queue_declare(ingest_queue(1), passive=True)).consumer_count == 1:
+                        break
+                except aiormq.exceptions.ChannelNotFoundEntity:
+                    pass
+                finally:
+                    await probe.connection.close()
+                await asyncio.sleep(0.2)
+        for number, plant in enumerate(plants):
+            await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}))
+        await until(lambda: _all_dealt_with(line, plants, 8))
+
+
+@asynccontextmanager
+async def _supervised(line: Line) -> AsyncIterator[None]:
+    async def keep_working() -> None:
+        while True:
+            async with line.worker() as working:
+                await asyncio.wait({working})
+
+    task = asyncio.create_task(keep_working())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
