@@ -1,0 +1,263 @@
+"""From fields to stored values: templates with bits, scales and limits, own names that grow, wide devices, merging."""
+
+import random
+from datetime import datetime
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ingest_bench import Bench, BenchPlant, Values, moment
+
+
+def snapshot(second: int, fields: dict[str, Any] | None = None, **devices: dict[str, Any]) -> dict[str, Any]:
+    entries = [{"id": name, "fields": values} for name, values in devices.items()]
+    return {"time": moment(second).isoformat(), "fields": fields or {}, "devices": entries}
+
+
+async def test_every_bit_of_a_word_and_nothing_of_what_is_no_word(bench: Bench) -> None:
+    plant = await bench.plant()
+    await plant.add_device("D", [{"key": f"b{bit}", "bit": bit} for bit in range(64)])
+    words: list[Any] = [0, 1, 2**63, 2**64 - 1, 0xA5A5_A5A5_5A5A_5A5A, 2**53 + 1, 6.0, 2.0**63]
+    no_words: list[Any] = [-1, -1.0, 0.5, 2**64, 1e300, True, None, 2.0**64]
+    for second, word in enumerate(words + no_words):
+        await bench.take(plant.message(snapshot(second, D={"status": word})))
+    stored = await plant.stored()
+    assert await plant.refusals() == []
+    for bit in range(64):
+        assert stored[f"D.b{bit}"] == {moment(second): int(word) >> bit & 1 for second, word in enumerate(words)}
+
+
+async def test_inverted_bits_other_words_scale_offset_and_limits(bench: Bench) -> None:
+    plant = await bench.plant()
+    signals: list[dict[str, Any]] = [
+        {"key": "power", "field": "p.raw", "scale": 0.1, "offset": -5, "unit": "kW", "min": 0, "max": 10},
+        {"key": "plain", "field": "p.raw"},
+        {"key": "closed", "bit": 3, "word": "flags", "invert": True},
+        {"key": "running", "bit": 0, "word": "flags"},
+        {"key": "total", "field": "e", "kind": "counter", "unit": "kWh"},
+    ]
+    await plant.add_device("D", signals)
+    batch = await bench.take(
+        plant.message(snapshot(0, D={"p.raw": 100, "flags": 1, "e": 7, "other": 1, "another": 2})),
+        plant.message(snapshot(1, D={"p.raw": -30, "flags": 8})),
+        plant.message(snapshot(2, D={"p.raw": 1_000, "flags": -8, "e": True})),
+        plant.message(snapshot(3, D={"p.raw": None, "other": 1})),
+        plant.message(snapshot(4, D={"other": 1})),
+        plant.message(snapshot(5, D={})),
+    )
+    assert batch.undeclared_fields == 4
+    assert await plant.stored() == {
+        "D.power": {moment(0): 5, moment(1): -8, moment(2): 95},  # beyond the limits, and kept
+        "D.plain": {moment(0): 100, moment(1): -30, moment(2): 1_000},
+        "D.closed": {moment(0): 1, moment(1): 0},
+        "D.running": {moment(0): 1, moment(1): 0},
+        "D.total": {moment(0): 7, moment(2): 1},
+    }
+    assert await plant.rows(
+        "SELECT DISTINCT metrics, units, counters, minimums, maximums FROM telemetry_layout l JOIN telemetry_latest t"
+        " ON t.layout_id = l.id JOIN telemetry_source s ON s.id = t.source_id WHERE s.plant_id = %s"
+    ) == [
+        (
+            ["power", "plain", "total", "closed", "running"],
+            ["kW", "", "kWh", "", ""],
+            [False, False, True, False, False],
+            [0, None, None, None, None],
+            [10, None, None, None, None],
+        )
+    ]
+
+
+async def test_own_names_get_places_as_they_come_also_after_a_restart(bench: Bench) -> None:
+    plant = await bench.plant(["D"])
+    expected: Values = {}
+    steps = [
+        {"a": 1},
+        {"b": 2, "a": 3},
+        {"b": 4},
+        {"c": 5, "bad name": 1},
+        {},
+        {"a": None, "d": True},
+        {"a": 6, "c": 7, "d": 0},
+    ]
+    for second, fields in enumerate(steps):
+        pipeline = bench.pipeline if second % 2 else bench.another_process()
+        await bench.take(plant.message(snapshot(second, D=fields)), pipeline=pipeline)
+        for name, value in fields.items():
+            if value is not None and " " not in name:
+                expected.setdefault(f"D.{name}", {})[moment(second)] = float(value)
+    assert await plant.stored() == expected
+    assert await plant.latest() == {name: dict([max(values.items())]) for name, values in expected.items()}
+
+
+async def test_wide_devices_are_split_and_whole_again(bench: Bench) -> None:
+    plant = await bench.plant(["OWN"])
+    count = 2_000
+    await plant.add_device("WIDE", [{"key": f"k{n}", "field": f"f{n}", "scale": 2} for n in range(count)])
+    own = {f"k{n}": n + 0.5 for n in range(201)}
+    await bench.take(plant.message(snapshot(0, OWN=own, WIDE={f"f{n}": n for n in range(count)})))
+    await bench.take(plant.message(snapshot(1, OWN={"k7": 1}, WIDE={"f1999": 1, "f3": None})))
+    expected = {f"OWN.{name}": {moment(0): value} for name, value in own.items()}
+    expected |= {f"WIDE.k{n}": {moment(0): 2.0 * n} for n in range(count)}
+    expected["OWN.k7"][moment(1)] = 1
+    expected["WIDE.k1999"][moment(1)] = 2
+    assert await plant.stored() == expected
+    assert await plant.latest() == {name: dict([max(values.items())]) for name, values in expected.items()}
+    [[longest]] = await plant.rows(
+        "SELECT max(pg_column_size(f.*)) FROM telemetry_frame f JOIN telemetry_source s ON s.id = f.source_id"
+        " WHERE s.plant_id = %s"
+    )
+    assert longest < 2_000  # beyond that PostgreSQL moves values out of line
+
+
+async def test_no_more_names_than_the_limit_and_those_known_go_on(bench: Bench) -> None:
+    plant = await bench.plant()
+    for start in (0, 1_500):
+        await bench.take(plant.message(snapshot(start, {f"n{start + n}": 1 for n in range(1_500)})))
+    batch = await bench.take(plant.message(snapshot(2_000, {"n0": 2, "new": 3})))
+    stored = await plant.stored()
+    assert len(stored) == 2_000
+    assert stored["n0"][moment(2_000)] == 2
+    assert "new" not in stored
+    assert batch.undeclared_fields == 1
+
+
+async def test_late_messages_fill_history_and_leave_the_newest_values(bench: Bench) -> None:
+    plant = await bench.plant(["D"])
+    await bench.take(plant.message(snapshot(100, {"x": 1}, D={"a": 1, "b": 1})))
+    await bench.take(plant.message(snapshot(50, {"x": 2, "y": 2}, D={"a": 2, "b": 2, "c": 2})))
+    await bench.take(plant.message(snapshot(70, D={"c": 3})), plant.message(snapshot(60, D={"c": 4, "b": 4})))
+    assert await plant.latest() == {
+        "x": {moment(100): 1},
+        "y": {moment(50): 2},
+        "D.a": {moment(100): 1},
+        "D.b": {moment(100): 1},
+        "D.c": {moment(70): 3},
+    }
+    assert (await plant.stored())["D.c"] == {moment(50): 2, moment(60): 4, moment(70): 3}
+
+
+async def test_the_same_time_again_is_merged_and_the_later_word_wins(bench: Bench) -> None:
+    plant = await bench.plant(["D"])
+    first, second = plant.message(snapshot(0, D={"a": 1, "b": 1})), plant.message(snapshot(0, D={"b": 2, "c": 2}))
+    await bench.take(first)
+    await bench.take(second, second)
+    merged = {"D.a": {moment(0): 1}, "D.b": {moment(0): 2}, "D.c": {moment(0): 2}}
+    assert await plant.stored() == merged
+    assert await plant.latest() == merged
+    await bench.take(plant.message(snapshot(0, D={"a": None})))
+    assert await plant.stored() == merged
+
+
+async def test_devices_have_times_of_their_own(bench: Bench) -> None:
+    plant = await bench.plant(["D", "E"])
+    entries = [
+        {"id": "D", "time": moment(1).isoformat(), "fields": {"a": 1}},
+        {"id": "D", "time": int(moment(2).timestamp() * 1000), "fields": {"a": 2}},
+        {"id": "E", "fields": {"a": 3}},
+    ]
+    await bench.take(plant.message({"time": moment(9).isoformat(), "devices": entries}))
+    assert await plant.stored() == {"D.a": {moment(1): 1, moment(2): 2}, "E.a": {moment(9): 3}}
+
+
+async def test_an_edited_template_counts_from_the_next_message_and_old_frames_keep_their_meaning(bench: Bench) -> None:
+    plant = await bench.plant()
+    template_id = await plant.add_device("D", [{"key": "a", "field": "f"}, {"key": "gone", "field": "g"}])
+    await bench.take(plant.message(snapshot(0, D={"f": 1, "g": 1})))
+    async with bench.database.transaction() as db:
+        await db.execute(
+            "UPDATE device_template SET version = 2, signals ="
+            """ '[{"key": "new", "field": "h"}, {"key": "a", "field": "f", "scale": 10}]' WHERE id = %s""",
+            (template_id,),
+        )
+    bench.pipeline.book.forget_all()
+    await bench.take(plant.message(snapshot(1, D={"f": 2, "g": 2, "h": 2})))
+    assert await plant.stored() == {
+        "D.a": {moment(0): 1, moment(1): 20},
+        "D.gone": {moment(0): 1},
+        "D.new": {moment(1): 2},
+    }
+
+
+async def test_a_device_that_gets_and_loses_its_template_keeps_its_history(bench: Bench) -> None:
+    plant = await bench.plant()
+    template_id = await plant.add_device("D", [{"key": "a", "field": "f"}, {"key": "b", "field": "g"}])
+    for second, template in enumerate([template_id, None, template_id, None]):
+        async with bench.database.transaction() as db:
+            await db.execute("UPDATE sub_device SET template_id = %s WHERE plant_id = %s", (template, plant.id))
+        bench.pipeline.book.forget(str(plant.id))
+        await bench.take(plant.message(snapshot(second, D={"f": second, "a": 10 + second, "c": 20 + second})))
+    assert await plant.stored() == {
+        "D.a": {moment(0): 0, moment(1): 11, moment(2): 2, moment(3): 13},
+        "D.f": {moment(1): 1, moment(3): 3},
+        "D.c": {moment(1): 21, moment(3): 23},
+    }
+
+
+Sent = tuple[str, int, dict[str, float | None]]
+sent_snapshots = st.lists(
+    st.tuples(
+        st.sampled_from(["", "OWN", "TEMPLATED"]),
+        st.integers(0, 5),
+        st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.none() | st.floats(-1e9, 1e9), min_size=1, max_size=4),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent_snapshots, st.randoms(use_true_random=False))
+async def test_any_order_and_repetition_of_messages_ends_as_a_plain_model_does(
+    bench: Bench, sent: list[Sent], chance: random.Random
+) -> None:
+    """Batches of any size, redelivered any number of times, some after a restart, some as one array."""
+    plant = await bench.plant(["OWN"])
+    await plant.add_device("TEMPLATED", [{"key": key, "field": key} for key in ("a", "b", "c", "d")])
+    model: Values = {}
+    queue = list(sent)
+    while queue:
+        size = chance.randint(1, 5)
+        part, queue = queue[:size], queue[size:]
+        for device, second, fields in part:
+            for key, value in fields.items():
+                if value is not None:
+                    model.setdefault(f"{device}.{key}" if device else key, {})[moment(second)] = value
+        snapshots = [
+            snapshot(second, **{device: fields}) if device else snapshot(second, fields) for device, second, fields in part
+        ]
+        together = chance.random() < 0.5
+        messages = [plant.message(snapshots)] if together else [plant.message(one) for one in snapshots]
+        pipeline = bench.another_process() if chance.random() < 0.3 else bench.pipeline
+        for _ in range(chance.randint(1, 3)):
+            await bench.take(*messages, pipeline=pipeline)
+    assert await values_of(plant) == model
+
+
+async def values_of(plant: BenchPlant) -> Values:
+    """What is stored; the newest values must follow from it."""
+    found = await plant.stored()
+    newest: dict[str, dict[datetime, float]] = {name: dict([max(values.items())]) for name, values in found.items()}
+    assert await plant.latest() == newest
+    return found
+
+
+async def test_a_shuffled_day_is_the_same_day(bench: Bench) -> None:
+    """Values that depend on the time alone: then order cannot matter at all."""
+    plant = await bench.plant(["D"])
+    snapshots = [
+        snapshot(second, {"x": second}, D={key: second + n for n, key in enumerate("abc") if (second >> n) % 3})
+        for second in range(300)
+    ]
+    messages = [plant.message(one) for one in snapshots] * 2
+    random.Random(4).shuffle(messages)
+    for part in _batched(messages, 37):
+        await bench.take(*part)
+    expected: Values = {"x": {moment(second): second for second in range(300)}}
+    for n, key in enumerate("abc"):
+        expected[f"D.{key}"] = {moment(second): second + n for second in range(300) if (second >> n) % 3}
+    assert await values_of(plant) == expected
+
+
+def _batched(items: list[Any], size: int) -> list[list[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
