@@ -38,7 +38,7 @@ class Batch:
     """Everything one transaction writes, and what is counted once it has committed."""
 
     frames: FrameBatch = field(default_factory=FrameBatch)
-    refused: list[RefusedMessage] = field(default_factory=list)
+    refused: list[tuple[UUID, RefusedMessage]] = field(default_factory=list)
     sightings: dict[tuple[UUID, str], int] = field(default_factory=dict)
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
     devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)

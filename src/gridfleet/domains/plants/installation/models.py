@@ -14,7 +14,6 @@ class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
     """A message of a plant that was not stored, and why. `bytes` is the message's length."""
 
     id: UUID
-    plant_id: UUID
     received_at: datetime
     topic: str
     reason: RefusalReason

@@ -24,8 +24,8 @@ MAX_AGE: Final = timedelta(days=7)
 MAX_PER_PLANT: Final = 1_000
 
 
-async def record_refused_messages(db: Connection, system: SystemScope, messages: Sequence[RefusedMessage]) -> None:
-    """Keeps them; a plant that floods is trimmed by `trim_refused_messages`."""
+async def record_refused_messages(db: Connection, system: SystemScope, messages: Sequence[tuple[UUID, RefusedMessage]]) -> None:
+    """Keeps (plant, message); a plant that floods is trimmed by `trim_refused_messages`."""
     await store.insert_refused(db, system, messages)
 
 

@@ -22,15 +22,18 @@ def _refused(**row: Any) -> RefusedMessage:
     return RefusedMessage(**row)
 
 
-async def insert_refused(db: Connection, system: SystemScope, messages: Iterable[RefusedMessage]) -> None:
-    """Keeps refused messages of plants that exist."""
+async def insert_refused(db: Connection, system: SystemScope, messages: Iterable[tuple[UUID, RefusedMessage]]) -> None:
+    """Keeps (plant, refused message) of plants that exist."""
     rows = list(messages)
     await db.execute(
-        f"INSERT INTO refused_message ({_COLUMNS})"
+        f"INSERT INTO refused_message (plant_id, {_COLUMNS})"
         " SELECT r.* FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[],"
         " %s::text[], %s::int[])"
-        f" AS r ({_COLUMNS}) WHERE EXISTS (SELECT FROM plant p WHERE p.id = r.plant_id)",
-        tuple([getattr(row, name) for row in rows] for name in RefusedMessage.__struct_fields__),
+        f" AS r (plant_id, {_COLUMNS}) WHERE EXISTS (SELECT FROM plant p WHERE p.id = r.plant_id)",
+        (
+            [plant_id for plant_id, _ in rows],
+            *([getattr(message, name) for _, message in rows] for name in RefusedMessage.__struct_fields__),
+        ),
     )
 
 
