@@ -2,7 +2,9 @@
 
 import asyncio
 
-from ingest_bench import Bench, moment
+from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.kernel.caller import SystemScope
+from ingest_bench import Bench, BenchPlant, moment
 
 
 async def test_a_plant_struck_out_while_its_batch_is_read_loses_nothing(bench: Bench) -> None:
@@ -37,3 +39,70 @@ async def test_what_was_read_before_a_change_is_not_remembered_after_it(bench: B
     await bench.take(plant.message({"time": moment(1).isoformat(), "devices": [{"id": "NEW", "fields": {"a": 2}}]}))
 
     assert (await plant.stored())["NEW.a"] == {moment(1): 2}
+
+
+async def test_a_device_is_online_again_as_soon_as_its_plant_speaks_of_it(bench: Bench) -> None:
+    plant = await bench.plant(["D"])
+    snapshot = plant.message({"time": moment(0).isoformat(), "devices": [{"id": "D", "fields": {}}]})
+
+    async def status() -> str:
+        [(found,)] = await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s")
+        return str(found)
+
+    await bench.take(snapshot)
+    assert await status() == "ONLINE"
+    await bench.take(plant.delivery(b'{"status":"OFFLINE"}', "status"))
+    assert await status() == "UNKNOWN"
+    await bench.take(snapshot)
+    assert await status() == "ONLINE"
+    await bench.take(snapshot, plant.delivery(b'{"status":"OFFLINE"}', "status"), snapshot)
+    assert await status() == "ONLINE"
+    await bench.take(
+        plant.delivery(b'{"status":"OFFLINE"}', "status"), snapshot, plant.delivery(b'{"status":"OFFLINE"}', "status")
+    )
+    assert await status() == "UNKNOWN"
+
+
+async def test_silence_makes_plants_and_devices_offline(bench: Bench) -> None:
+    talker, silent, offline = [await bench.plant(["D", "E"]) for _ in range(3)]
+    at = moment(0).isoformat()
+    both = [{"id": "D", "fields": {}}, {"id": "E", "fields": {}}]
+    for plant in (talker, silent, offline):
+        await bench.take(plant.message({"time": at, "devices": both}))
+    await bench.take(offline.delivery(b'{"status":"OFFLINE"}', "status"))
+
+    async def statuses(plant: BenchPlant) -> list[str]:
+        return [
+            *(row[0] for row in await plant.rows("SELECT status FROM plant WHERE id = %s")),
+            *(row[0] for row in await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s ORDER BY external_id")),
+        ]
+
+    async def pass_by(seconds: int, table: str, where: str) -> None:
+        async with bench.database.transaction() as db:
+            await db.execute(
+                f"UPDATE {table} SET last_seen_at = last_seen_at - %s * interval '1 second' WHERE {where}".encode(), (seconds,)
+            )
+
+    async def sweep() -> None:
+        async with bench.database.transaction() as db:
+            await sweep_silent(db, SystemScope("test"))
+
+    await pass_by(89, "plant", "true")
+    await pass_by(89, "sub_device", "true")
+    await sweep()
+    assert await statuses(talker) == await statuses(silent) == ["ONLINE"] * 3
+    await pass_by(2, "plant", f"id = '{silent.id}'")
+    await pass_by(2, "sub_device", "external_id = 'E'")
+    await sweep()
+    assert await statuses(talker) == ["ONLINE", "ONLINE", "OFFLINE"]
+    assert await statuses(silent) == ["OFFLINE", "UNKNOWN", "UNKNOWN"]
+    assert await statuses(offline) == ["OFFLINE", "UNKNOWN", "UNKNOWN"]
+    # A plant that usually speaks every ten minutes may be silent for half an hour.
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET usual_interval_seconds = 600 WHERE id = %s", (talker.id,))
+    await pass_by(1_700, "plant", f"id = '{talker.id}'")
+    await sweep()
+    assert (await statuses(talker))[0] == "ONLINE"
+    await pass_by(100, "plant", f"id = '{talker.id}'")
+    await sweep()
+    assert (await statuses(talker))[0] == "OFFLINE"

@@ -254,6 +254,9 @@ def _check_fields(fields: dict[str, int | float | bool | None], path: str, messa
 
 def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> None:
     message = _parse(_status, delivery.body, "message", None)
+    if message.status is wire.PlantStatus.OFFLINE:
+        for device in plant.devices.values():  # they become UNKNOWN with it, so their next entry is news again
+            device.status = SubDeviceStatus.UNKNOWN
     _see_plant(batch, plant, PlantStatus(message.status), now)
 
 
@@ -282,18 +285,16 @@ def _check_unregistered(external_id: str, path: str, message_id: str) -> None:
 
 def _refuse(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime, refusal: Refusal) -> None:
     batch.count(refusal.reason.lower())
-    batch.refused.append(
-        RefusedMessage(
-            new_id(),
-            plant.id,
-            now,
-            delivery.routing_key.replace(".", "/"),
-            refusal.reason,
-            _storable(refusal.detail)[:500],
-            refusal.message_id and _storable(refusal.message_id),
-            len(delivery.body),
-        )
+    message = RefusedMessage(
+        new_id(),
+        now,
+        delivery.routing_key.replace(".", "/"),
+        refusal.reason,
+        _storable(refusal.detail)[:500],
+        refusal.message_id and _storable(refusal.message_id),
+        len(delivery.body),
     )
+    batch.refused.append((plant.id, message))
 
 
 def _storable(text: str) -> str:
