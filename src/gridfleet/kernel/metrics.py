@@ -9,6 +9,7 @@ __all__ = [
     "INGEST_MESSAGES",
     "INGEST_POINTS",
     "INGEST_UNDECLARED_FIELDS",
+    "OUTBOX_EFFECTS",
     "UNROUTED_MESSAGES",
 ]
 
@@ -27,3 +28,6 @@ BROKER_LOGINS = Counter(
     "gridfleet_broker_logins_total", "Logins at the broker by kind of client and outcome.", ["client", "outcome"]
 )
 UNROUTED_MESSAGES = Gauge("gridfleet_unrouted_messages", "Messages that matched no queue and wait in `unrouted`.")
+OUTBOX_EFFECTS = Counter(
+    "gridfleet_outbox_effects_total", "Effects on the outside that follow changes, by kind and outcome.", ["kind", "outcome"]
+)

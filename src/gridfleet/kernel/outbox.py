@@ -1,0 +1,136 @@
+"""Effects on the outside world (closing a connection, sending a command) that follow a change of the database.
+
+Where the change is made, in its transaction:
+
+    await enqueue(db, "plants.close_connections", {"plantId": str(plant.id)})
+
+Rolled back, it was never queued. In the gateway process (`amqp/effects.py`):
+
+    outbox.register("plants.close_connections", close_connections)
+
+    async def close_connections(db: Connection, payload: dict[str, Any]) -> None: ...
+
+The handler runs after the commit, usually within milliseconds, and may run more than once: a process that is killed
+between the effect and its striking off repeats it. What the handler writes through `db` commits together with the striking
+off. When it raises, or takes longer than half a minute, its writes are undone and it is tried again later: after a quarter
+of a second, then twice that and so on up to half a minute. Effects of one kind with the same `key` are carried out one by
+one in the order in which they were queued, and a failing one holds those behind it up; others run side by side. Several
+processes may share the work.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final
+
+import structlog
+
+from gridfleet.kernel import metrics
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import outbox as queue
+from gridfleet.kernel.db.notifications import listen
+
+__all__ = ["CarryOut", "Outbox", "enqueue"]
+
+CarryOut = Callable[[Connection, dict[str, Any]], Awaitable[None]]
+"""Carries one effect out; see the module."""
+
+_FIRST_WAIT: Final = timedelta(milliseconds=250)
+_LONGEST_WAIT: Final = timedelta(seconds=30)
+_CARRY_OUT_SECONDS: Final = 30.0
+_GIVE_UP_AFTER: Final = timedelta(hours=24)
+_LOOK_SECONDS: Final = 5.0
+"""How long to wait for a notice before looking anyway."""
+
+log = structlog.get_logger(__name__)
+
+
+async def enqueue(
+    db: Connection, kind: str, payload: dict[str, Any], *, key: str | None = None, delay: timedelta = timedelta(0)
+) -> None:
+    """Queues an effect with the transaction of `db`, to be carried out `delay` after its commit or soon thereafter.
+
+    `payload` is JSON, kept until the effect is done: no secrets.
+    """
+    await queue.insert(db, kind, key, payload, delay)
+
+
+class Outbox:
+    """Carries out the queued effects of the kinds that were registered; others stay queued."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._kinds: dict[str, tuple[CarryOut, int]] = {}
+        self._wake: dict[str, asyncio.Event] = {}
+
+    def register(self, kind: str, carry_out: CarryOut, *, workers: int = 2) -> None:
+        """Effects of `kind` go to `carry_out`, up to `workers` at a time, each on a connection of the pool while it runs."""
+        if kind in self._kinds:
+            raise ValueError(f"effects of kind {kind} are carried out already")
+        self._kinds[kind] = (carry_out, workers)
+        self._wake[kind] = asyncio.Event()
+
+    async def run(self) -> None:
+        """Works until cancelled; raises when the database is lost."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(listen(self._database.url, [queue.CHANNEL], self._wake_all, self._told))
+            for kind in self._kinds:
+                tasks.create_task(self._keep_at(kind))
+
+    def _told(self, channel: str, kind: str) -> None:
+        if kind in self._wake:
+            self._wake[kind].set()
+
+    def _wake_all(self) -> None:
+        for event in self._wake.values():
+            event.set()
+
+    async def _keep_at(self, kind: str) -> None:
+        wake, workers = self._wake[kind], self._kinds[kind][1]
+        while True:
+            wake.clear()
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(workers):
+                    tasks.create_task(self._work_off(kind))
+            async with self._database.transaction() as db:
+                due = await queue.next_due(db, kind)
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)):
+                    await wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _work_off(self, kind: str) -> None:
+        while await self._carry_out_one(kind):
+            pass
+
+    async def _carry_out_one(self, kind: str) -> bool:
+        async with self._database.transaction() as db:
+            effect = await queue.claim(db, kind)
+            if effect is None:
+                return False
+            try:
+                async with asyncio.timeout(_CARRY_OUT_SECONDS), db.transaction():
+                    await self._kinds[kind][0](db, effect.payload)
+            except Exception as error:
+                await self._failed(db, effect, error)
+            else:
+                await queue.strike_off(db, effect.id)
+                metrics.OUTBOX_EFFECTS.labels(kind, "done").inc()
+            return True
+
+    async def _failed(self, db: Connection, effect: queue.Effect, error: Exception) -> None:
+        given_up = utc_now() - effect.created_at > _GIVE_UP_AFTER
+        log.warning(
+            "effect given up" if given_up else "effect failed, trying again",
+            kind=effect.kind,
+            effect_id=effect.id,
+            attempts=effect.attempts + 1,
+            error=f"{type(error).__name__}: {error}",
+        )
+        metrics.OUTBOX_EFFECTS.labels(effect.kind, "given_up" if given_up else "failed").inc()
+        if given_up:
+            await queue.strike_off(db, effect.id)
+        else:
+            await queue.postpone(db, effect.id, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(effect.attempts, 16)))

@@ -1,0 +1,175 @@
+"""Effects follow commits: none without, at least one with, in order where it matters, whatever fails or is killed."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+
+from gridfleet.kernel.db import Connection, Database, open_database
+from gridfleet.kernel.outbox import CarryOut, Outbox, enqueue
+
+
+@asynccontextmanager
+async def working(database: Database, carry_out: CarryOut, **options: Any) -> AsyncIterator[None]:
+    """An outbox at work on effects of kind `test`."""
+    outbox = Outbox(database)
+    outbox.register("test", carry_out, **options)
+    task = asyncio.create_task(outbox.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(holds: Callable[[], bool], seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def queue(database: Database, *numbers: int, key: str | None = None, delay: float = 0) -> None:
+    async with database.transaction() as db:
+        for number in numbers:
+            await enqueue(db, "test", {"number": number}, key=key, delay=timedelta(seconds=delay))
+
+
+async def nothing_left(database: Database, seconds: float = 10) -> None:
+    """Waits until every effect is struck off."""
+    async with asyncio.timeout(seconds):
+        while True:
+            async with database.transaction() as db:
+                if await (await db.execute("SELECT count(*) FROM outbox")).fetchone() == (0,):
+                    return
+            await asyncio.sleep(0.01)
+
+
+async def test_an_effect_follows_its_commit_within_moments(database: Database) -> None:
+    done: list[int] = []
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        done.append(payload["number"])
+
+    async with working(database, carry_out):
+        await asyncio.sleep(0.3)
+        async with database.transaction() as db:
+            await enqueue(db, "test", {"number": 1})
+            await asyncio.sleep(0.3)
+            assert done == []
+        await until(lambda: done == [1], 0.5)
+        try:
+            async with database.transaction() as db:
+                await enqueue(db, "test", {"number": 2})
+                raise RuntimeError("rolled back")
+        except RuntimeError:
+            pass
+        await queue(database, 3, delay=0.5)
+        await asyncio.sleep(0.2)
+        assert done == [1]
+        await nothing_left(database, 1)
+    assert done == [1, 3]
+
+
+async def test_equal_keys_keep_their_order_and_a_failure_holds_up_only_its_own(database: Database) -> None:
+    done: list[int] = []
+    failures = 2
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        nonlocal failures
+        if payload["number"] == 0 and failures:
+            failures -= 1
+            raise ConnectionError("away")
+        await asyncio.sleep(0.002)
+        done.append(payload["number"])
+
+    await queue(database, *range(20), key="a")
+    await queue(database, *range(100, 120), key="b")
+    async with (
+        open_database(database.url, name="second", size=5) as second,
+        working(database, carry_out, workers=4),
+        working(second, carry_out, workers=4),
+    ):
+        await until(lambda: len(done) == 40)
+    assert [number for number in done if number < 100] == list(range(20))
+    assert [number for number in done if number >= 100] == list(range(100, 120))
+    assert done.index(119) < done.index(0)
+
+
+async def test_what_a_failing_handler_wrote_is_undone_and_what_a_good_one_wrote_stays(database: Database) -> None:
+    tries = 0
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        nonlocal tries
+        tries += 1
+        await db.execute("INSERT INTO ingest_shard (shard, drained_at) VALUES (%s, now())", (tries,))
+        if tries == 1:
+            raise ConnectionError("away")
+
+    await queue(database, 1)
+    async with working(database, carry_out):
+        await nothing_left(database)
+    async with database.transaction() as db:
+        assert await (await db.execute("SELECT shard FROM ingest_shard")).fetchall() == [(2,)]
+
+
+async def test_a_killed_process_loses_nothing(database: Database) -> None:
+    await queue(database, *range(5))
+    killed = subprocess.run([sys.executable, "-c", DIES_AT_WORK, database.url], timeout=30)
+    assert killed.returncode == -signal.SIGKILL
+    done: list[int] = []
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        done.append(payload["number"])
+
+    async with working(database, carry_out):
+        await nothing_left(database)
+    assert sorted(done)[-3:] == [2, 3, 4]
+
+
+DIES_AT_WORK = textwrap.dedent("""
+    import asyncio, os, signal, sys
+    from gridfleet.kernel.db import open_database
+    from gridfleet.kernel.outbox import Outbox
+
+    async def carry_out(db, payload):
+        if payload["number"] == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def main():
+        async with open_database(sys.argv[1], name="dying", size=3) as database:
+            outbox = Outbox(database)
+            outbox.register("test", carry_out, workers=1)
+            await outbox.run()
+
+    asyncio.run(main())
+""")
+
+
+async def test_it_starts_again_after_the_database_was_away(database: Database) -> None:
+    """The run ends with an error when its connections are cut; the next one finds what waits."""
+    done: list[int] = []
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        done.append(payload["number"])
+
+    outbox = Outbox(database)
+    outbox.register("test", carry_out)
+    task = asyncio.create_task(outbox.run())
+    await asyncio.sleep(0.3)
+    with psycopg.connect(database.url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    await asyncio.wait([task], timeout=10)
+    assert task.exception() is not None
+    await queue(database, 1)
+    async with working(database, carry_out):
+        await until(lambda: done == [1])
