@@ -1,0 +1,81 @@
+"""How long a value takes from the plant's publish to a reader's query, while messages come at a steady rate."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench.load import Sent
+from bench.publisher import Publishers
+from bench.stack import BenchFailed
+from gridfleet.kernel.db import Database
+
+__all__ = ["Freshness", "measure_freshness"]
+
+_TICK_SECONDS: Final = 0.005
+_PROBES_PER_SECOND: Final = 50
+_LOOK_SECONDS: Final = 0.004
+_LAST_SECONDS: Final = 30
+_WARM_UP: Final = 0.2
+"""The first part of the messages brings the plants into the ingest's memory and is not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Seconds from publish to visible, of every probe, sorted; and the rate at which messages really went out."""
+
+    seconds: Sequence[float]
+    points_per_second: float
+
+    def percentile(self, share: float) -> float:
+        """The time that this share of the probes stayed below."""
+        return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))]
+
+
+async def measure_freshness(
+    database: Database, publishers: Publishers, messages: Sequence[Sent], messages_per_second: float, points_per_message: int
+) -> Freshness:
+    """Publishes at the rate, and looks for the rows of every so manieth message until a query finds them.
+
+    A look is a query of its own every few milliseconds, which the figure includes.
+    """
+    every = max(1, round(messages_per_second / _PROBES_PER_SECOND))
+    pending: dict[tuple[int, int], float] = {}
+    found: list[float] = []
+    sending = True
+
+    async def look() -> None:
+        while sending or pending:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if pending:
+                asked = list(pending)
+                async with database.autocommit() as db:
+                    cursor = await db.execute(
+                        "SELECT f.source_id, extract(epoch FROM f.time)::bigint"
+                        " FROM unnest(%s::int[], %s::bigint[]) AS p (s, t) JOIN telemetry_frame f"
+                        " ON f.source_id = p.s AND f.time = to_timestamp(p.t)",
+                        ([source for source, _ in asked], [at for _, at in asked]),
+                    )
+                    rows = await cursor.fetchall()
+                now = time.perf_counter()
+                found.extend(now - pending.pop((source, at)) for source, at in rows if (source, at) in pending)
+
+    looking = asyncio.create_task(look())
+    began = time.perf_counter()
+    number = 0
+    while number < len(messages):
+        due = min(len(messages), int((time.perf_counter() - began) * messages_per_second) + 1)
+        for message in messages[number:due]:
+            if number % every == 0 and message.frame is not None and number > _WARM_UP * len(messages):
+                pending[message.frame.source_id, message.frame.time] = time.perf_counter()
+            publishers.send(message)
+            number += 1
+        await asyncio.sleep(_TICK_SECONDS)
+    took = time.perf_counter() - began
+    sending = False
+    try:
+        await asyncio.wait_for(looking, _LAST_SECONDS)
+    except TimeoutError:
+        raise BenchFailed(f"{len(pending)} of {len(found) + len(pending)} probes were never found") from None
+    return Freshness(sorted(found), len(messages) * points_per_message / took)

@@ -1,0 +1,225 @@
+"""`make bench`: what the ingest does on this machine, against what the machine could do, both measured in one run.
+
+Prints a table with the floors and goals that we hold it to, and writes `bench/results.json`. `docs/performance.md` says
+how everything is measured and what the figures mean.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import psycopg
+import uvloop
+
+from bench import peers
+from bench.fleet import Fleet, register_fleet
+from bench.freshness import Freshness, measure_freshness
+from bench.limits import Limits, discard_all, prepare_all, store_all
+from bench.load import Load, make_load
+from bench.meter import CpuMeter, all_cpu, clear, committed, cpu_of, cpu_of_stack, own_cpu, verify
+from bench.publisher import Publishers
+from bench.reads import Reads, measure_reads
+from bench.report import MAIN_SIZE, Measured, Outcome, machine, show, write
+from bench.stack import BenchFailed, Stack, running_stack
+from gridfleet.kernel.db import Database, open_database
+
+__all__ = ["Scale", "main"]
+
+RESULTS: Final = Path(__file__).parent / "results.json"
+_DRAIN_SECONDS: Final = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured."""
+
+    plants: int
+    points: dict[int, int]
+    """Points of one run by points a message; sizes left out are not measured."""
+    repeats: int
+    """Runs at `MAIN_SIZE`; each figure is their median. Other sizes run once."""
+    peer_points: dict[str, int]
+    freshness_seconds: float
+    requests: int
+    rate_seconds: float
+    batch_messages: int | None = None
+
+
+FULL: Final = Scale(
+    1_000, {120: 3_000_000, 10: 400_000, 600: 3_000_000}, 5, {"executemany": 400_000, "copy": 1_500_000}, 15, 300, 3
+)
+QUICK: Final = Scale(300, {120: 1_200_000}, 1, {"executemany": 100_000, "copy": 400_000}, 4, 100, 1)
+TINY: Final = Scale(
+    20, {120: 24_000, 10: 2_000, 600: 24_000}, 1, {"executemany": 6_000, "copy": 12_000}, 1, 5, 0.2, batch_messages=20
+)
+
+
+class Bench:
+    """One stack with its fleet logged in, and the measurements on it."""
+
+    def __init__(
+        self, stack: Stack, database: Database, fleet: Fleet, publishers: Publishers, scale: Scale, processes: int
+    ) -> None:
+        self._stack = stack
+        self._database = database
+        self._fleet = fleet
+        self._publishers = publishers
+        self._scale = scale
+        self._processes = processes
+
+    async def ingest(self, size: int, seed: int) -> Measured:
+        """The ingest on one load, then the limits on the same load."""
+        stack, url = self._stack, self._stack.database_url
+        load = make_load(self._fleet, size, self._scale.points[size], seed=seed)
+        clear(url)
+        await self._publishers.publish(load.messages)
+        rate, cpu, busy = await self._drain(load, size, "ingest")
+        verify(url, load.ledger)
+        bytes_per_point = _bytes_stored(url) / load.ledger.points
+
+        clear(url)
+        prepare, batches = await prepare_all(self._database, stack, load)
+        store = await store_all(self._database, stack, batches)
+        verify(url, load.ledger)
+        await self._publishers.publish(load.messages)
+        transport = await discard_all(stack, load)
+        points = load.ledger.points
+        return Measured(rate, Limits(store / points, prepare / points, transport / points), cpu, busy, bytes_per_point)
+
+    async def peer(self, kind: str) -> float:
+        """Points a second of the ingest with one row a value."""
+        # COPY stops at a value that is there already, so nothing is sent twice.
+        load = make_load(self._fleet, MAIN_SIZE, self._scale.peer_points[kind], repeated=0)
+        clear(self._stack.database_url)
+        with psycopg.connect(self._stack.database_url) as connection:
+            connection.execute(peers.CREATE_TABLE)
+        await self._publishers.publish(load.messages)
+        rate, _, _ = await self._drain(load, MAIN_SIZE, "peer", kind)
+        with psycopg.connect(self._stack.database_url) as connection:
+            row = connection.execute(f"SELECT count(*), sum(round(value * 100)::bigint)::bigint FROM {peers.TABLE}").fetchone()
+        expected = (load.ledger.points, sum(sums.total for sums in load.ledger.sums.values()))
+        if row != expected:
+            raise BenchFailed(f"the peer stored {row} instead of {expected}")
+        return rate
+
+    async def freshness(self, points_per_second: float) -> Freshness:
+        """Publish to queryable at this rate, messages arriving live."""
+        messages_per_second = points_per_second / MAIN_SIZE
+        load = make_load(self._fleet, MAIN_SIZE, int(points_per_second * self._scale.freshness_seconds), late=0, repeated=0)
+        clear(self._stack.database_url)
+        with self._processes_of("ingest"):
+            await asyncio.sleep(3)
+            found = await measure_freshness(self._database, self._publishers, load.messages, messages_per_second, MAIN_SIZE)
+            await asyncio.to_thread(self._stack.wait_until_empty, _DRAIN_SECONDS)
+        verify(self._stack.database_url, load.ledger)
+        return found
+
+    async def reads(self) -> Reads:
+        """The REST figures; `latest` finds what `freshness` has stored."""
+        return await measure_reads(
+            self._stack, self._database, self._fleet, requests=self._scale.requests, seconds=self._scale.rate_seconds
+        )
+
+    async def _drain(self, load: Load, size: int, role: str, *kind: str) -> tuple[float, dict[str, float], dict[str, float]]:
+        """Starts the processes on full queues and waits until these are empty: points a second, CPU seconds a point, cores."""
+        stack = self._stack
+        with self._processes_of(role, *kind) as started:
+            readings = cpu_of_stack(stack) | {"ingest": started, "harness": own_cpu, "all": all_cpu}
+            with CpuMeter(readings).running() as meter:
+                await asyncio.to_thread(stack.wait_until_empty, _DRAIN_SECONDS)
+                await asyncio.sleep(0.2)
+        in_flight = 2 * stack.settings.ingest_batch_messages * self._processes * size
+        if role == "peer":
+            run = committed(stack.database_url, in_flight, peers.TABLE, peers.VALUES)
+        else:
+            run = committed(stack.database_url, in_flight)
+        spent = meter.between(run.start, run.end)
+        everything = spent.pop("all")
+        others = max(0.0, everything - sum(spent.values()))
+        spent.pop("harness")
+        seconds = run.end - run.start
+        per_point = {name: value / run.points for name, value in spent.items()}
+        busy = {name: value / seconds for name, value in (spent | {"others": others}).items()}
+        return run.points_per_second, per_point, busy
+
+    @contextlib.contextmanager
+    def _processes_of(self, role: str, *kind: str) -> Iterator[Callable[[], float]]:
+        """Runs ingest processes, or a peer's; gives a reading of their CPU time."""
+        command = ("bench.peers", *kind) if kind else ()
+        started = [self._stack.start(role, *command) for _ in range(self._processes)]
+        try:
+            yield lambda: sum(map(cpu_of, started))
+        finally:
+            self._stack.stop(role)
+
+
+def _bytes_stored(url: str) -> int:
+    """Bytes of the partitions that hold rows: heap, indexes, TOAST and maps, after a vacuum, nothing repacked."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM telemetry_frame")
+        row = connection.execute(
+            "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits"
+            " WHERE inhparent = 'telemetry_frame'::regclass AND pg_relation_size(inhrelid) > 0"
+        ).fetchone()
+    return int(row[0]) if row and row[0] else 0
+
+
+async def measure(scale: Scale, processes: int | None, say: Callable[[str], None]) -> Outcome:
+    """Everything, one after the other, on a stack of its own."""
+    changes = {} if scale.batch_messages is None else {"ingest_batch_messages": scale.batch_messages}
+    say("starting PostgreSQL and RabbitMQ")
+    with running_stack(**changes) as stack:
+        count = processes or stack.settings.ingest_processes
+        async with open_database(stack.database_url, name="gridfleet-bench", size=2) as database:
+            fleet = await register_fleet(database, stack.keyring, scale.plants)
+            stack.start_api()
+            say(f"logging {scale.plants} plants in")
+            publishers = await Publishers.connect(fleet.plants, stack.settings.mqtt_port)
+            bench = Bench(stack, database, fleet, publishers, scale, count)
+            runs: dict[int, list[Measured]] = {}
+            for size in scale.points:
+                for number in range(scale.repeats if size == MAIN_SIZE else 1):
+                    runs.setdefault(size, []).append(found := await bench.ingest(size, number))
+                    say(f"{size} points a message: {found.points_per_second:,.0f} points/s")
+            rates = {}
+            for kind in scale.peer_points:
+                rates[kind] = await bench.peer(kind)
+                say(f"one row a value, {kind}: {rates[kind]:,.0f} points/s")
+            freshness = await bench.freshness(median(run.points_per_second for run in runs[MAIN_SIZE]) / 2)
+            say(f"publish to queryable: p99 {freshness.percentile(0.99) * 1000:.0f} ms")
+            reads = await bench.reads()
+            publishers.close()
+            return Outcome(await machine(database, stack), scale.plants, count, runs, rates, freshness, reads)
+
+
+def main() -> None:
+    """Reads the options, measures, prints and writes."""
+    parser = argparse.ArgumentParser(prog="python -m bench.ingest", description=__doc__)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", dest="scale", action="store_const", const=QUICK, default=FULL, help="one short run of each")
+    size.add_argument("--tiny", dest="scale", action="store_const", const=TINY, help="only to see that everything works")
+    parser.add_argument("--ingest-processes", type=int, help="default: the setting's")
+    parser.add_argument("--output", type=Path, help=f"default: {RESULTS.name} beside this file, unless quick or tiny")
+    options = parser.parse_args()
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+    outcome = uvloop.run(measure(options.scale, options.ingest_processes, say))
+    show(outcome)
+    output = options.output or (RESULTS if options.scale is FULL else None)
+    if output is not None:
+        write(outcome, output)
+        print(f"written to {output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""What the machine could do at best: each part of the ingest alone, in CPU seconds, no part waiting for another.
+
+L1 stores frames that were built beforehand, with the ingest's own statements; packing them into rows belongs to it.
+L2 verifies and decodes messages into frames. L3 moves messages from the broker to a consumer that throws them away.
+"""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from aiormq.abc import DeliveredMessage
+
+from bench.load import Load
+from bench.meter import cpu_of_stack, own_cpu
+from bench.stack import Stack
+from gridfleet.domains.ingest.models import Delivery
+from gridfleet.domains.ingest.pipeline import Pipeline
+from gridfleet.domains.telemetry.frames import store
+from gridfleet.domains.telemetry.frames.models import FrameBatch
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+
+__all__ = ["Limits", "discard_all", "prepare_all", "store_all"]
+
+_SYSTEM: Final = SystemScope("the benchmark writes as the ingest does")
+_EMPTY_SECONDS: Final = 120
+_SETTLE_SECONDS: Final = 0.3
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """CPU seconds a point of each part."""
+
+    store: float
+    prepare: float
+    transport: float
+
+    def points_per_second(self, cores: int) -> float:
+        """B: what all cores together could do if they did nothing else and never waited."""
+        return cores / (self.store + self.prepare + self.transport)
+
+
+async def prepare_all(database: Database, stack: Stack, load: Load) -> tuple[float, list[FrameBatch]]:
+    """L2: CPU seconds to verify and decode the load, and the frames of its batches. What is kept of plants was read before."""
+    pipeline = Pipeline(database, stack.keyring, window_seconds=stack.settings.signature_window_seconds)
+    deliveries = [Delivery(message.topic.replace("/", "."), message.body, 0) for message in load.messages]
+    size = stack.settings.ingest_batch_messages
+    await pipeline.prepare(list({delivery.routing_key: delivery for delivery in deliveries}.values()))
+    with _collector_at_rest():
+        before = own_cpu()
+        batches = [(await pipeline.prepare(part)).frames for part in _parts(deliveries, size)]
+        spent = own_cpu() - before
+    return spent, batches
+
+
+async def store_all(database: Database, stack: Stack, batches: Sequence[FrameBatch]) -> float:
+    """L1: CPU seconds of this process and the database to store the batches, a transaction each."""
+    postgres = cpu_of_stack(stack)["postgres"]
+    with _collector_at_rest():
+        before = own_cpu() + postgres()
+        for batch in batches:
+            async with database.transaction() as db:
+                await store.write_frames(db, _SYSTEM, batch)
+                await store.write_latest(db, _SYSTEM, batch)
+        return own_cpu() + postgres() - before
+
+
+async def discard_all(stack: Stack, load: Load) -> float:
+    """L3: CPU seconds of this process and the broker to consume the load, which waits in the queues, with the ingest's
+    client, window and acknowledgements."""
+    broker = cpu_of_stack(stack)["broker"]
+    settings = stack.settings
+    # As the worker's. Acknowledged in portions that a single full queue is enough for, else it would wait for the others.
+    prefetch = max(1, 2 * settings.ingest_batch_messages // settings.ingest_shards)
+    left = len(load.messages)
+    last_tag = unacknowledged = 0
+    enough = asyncio.Event()
+
+    async def on_message(message: DeliveredMessage) -> None:
+        nonlocal left, last_tag, unacknowledged
+        left -= 1
+        unacknowledged += 1
+        last_tag = message.delivery_tag or 0
+        if unacknowledged >= prefetch or not left:
+            enough.set()
+
+    with _collector_at_rest():
+        before = own_cpu() + broker()
+        async with open_channel(stack.broker_url, PLANTS_VHOST) as channel:
+            await channel.basic_qos(prefetch_count=prefetch)
+            for shard in range(settings.ingest_shards):
+                await channel.basic_consume(ingest_queue(shard), on_message)
+            async with asyncio.timeout(_EMPTY_SECONDS):
+                while left:
+                    await enough.wait()
+                    enough.clear()
+                    unacknowledged = 0
+                    await channel.basic_ack(last_tag, multiple=True)
+            spent = own_cpu() - before
+        await asyncio.sleep(_SETTLE_SECONDS)
+        return spent + broker()
+
+
+def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+@contextlib.contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Garbage collection belongs to no part, and this process holds the whole load and its ledger besides."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,154 @@
+"""CPU time of the processes at work, and when the database committed what."""
+
+import bisect
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import psutil
+import psycopg
+
+from bench.load import Ledger
+from bench.stack import BenchFailed, Stack
+
+__all__ = ["CpuMeter", "Run", "all_cpu", "clear", "committed", "cpu_of", "cpu_of_stack", "own_cpu", "verify"]
+
+_SAMPLE_SECONDS: Final = 0.1
+_VALUES: Final = "cardinality(vals) - cardinality(array_positions(vals, NULL))"
+CpuReading = Callable[[], float]
+
+
+def own_cpu() -> float:
+    """CPU seconds of this process so far."""
+    return time.process_time()
+
+
+def all_cpu() -> float:
+    """CPU seconds of the whole machine so far, other programs' included."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
+
+
+def cpu_of(process: psutil.Process) -> float:
+    """CPU seconds of a process and of those it has waited for; 0 once it is gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return float(times.user + times.system + times.children_user + times.children_system)
+    return 0.0
+
+
+def cpu_of_postgres(server: psutil.Process) -> float:
+    """CPU seconds of the server and its backends. Those that ended are in the server's own account."""
+    return cpu_of(server) + sum(cpu_of(child) for child in server.children())
+
+
+def cpu_of_stack(stack: Stack) -> dict[str, CpuReading]:
+    """Readings of the servers by name."""
+    broker, postgres = stack.broker_process(), stack.postgres_process()
+    return {"broker": lambda: cpu_of(broker), "postgres": lambda: cpu_of_postgres(postgres)}
+
+
+class CpuMeter:
+    """Reads CPU times all the while, so that a span can be cut out afterwards."""
+
+    def __init__(self, readings: Mapping[str, CpuReading]) -> None:
+        self._readings = readings
+        self._samples: list[tuple[float, dict[str, float]]] = []
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["CpuMeter"]:
+        """Reads in the background until the block ends."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._sample, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            thread.join()
+
+    def between(self, start: float, end: float) -> dict[str, float]:
+        """CPU seconds by process between two moments (epoch seconds), interpolated."""
+        return {name: self._at(name, end) - self._at(name, start) for name in self._readings}
+
+    def _sample(self, ended: threading.Event) -> None:
+        while True:
+            self._samples.append((time.time(), {name: reading() for name, reading in self._readings.items()}))
+            if ended.wait(_SAMPLE_SECONDS):
+                self._samples.append((time.time(), {name: reading() for name, reading in self._readings.items()}))
+                return
+
+    def _at(self, name: str, moment: float) -> float:
+        place = bisect.bisect([at for at, _ in self._samples], moment)
+        if not 0 < place < len(self._samples):
+            raise BenchFailed("CPU time was not read over the whole span")
+        (before, low), (after, high) = self._samples[place - 1], self._samples[place]
+        return low[name] + (high[name] - low[name]) * (moment - before) / (after - before)
+
+
+class Run(NamedTuple):
+    """What was committed between two moments (epoch seconds)."""
+
+    start: float
+    end: float
+    points: int
+
+    @property
+    def points_per_second(self) -> float:
+        """Distinct points committed a second."""
+        return self.points / (self.end - self.start)
+
+
+def committed(url: str, points_in_flight: int, table: str = "telemetry_frame", values: str = _VALUES) -> Run:
+    """The span in which the ingest was at full work: from the first commit to the last one before which more than
+    `points_in_flight` still waited.
+
+    What a process has in hand at the first commit it also has in hand at the end of the span, so nothing is counted that
+    was worked on outside of it.
+    """
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            f"SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 AS at, sum({values})::bigint"
+            f" FROM {table} GROUP BY xmin ORDER BY at"
+        ).fetchall()
+    left = sum(points for _, points in rows)
+    first, *others = rows
+    left -= first[1]
+    end, points = first[0], 0
+    for number, (at, count) in enumerate(others):
+        left -= count
+        if left < points_in_flight and number:
+            break
+        end, points = at, points + count
+    if not points:
+        raise BenchFailed(f"{len(rows)} commits are too few to tell a rate")
+    return Run(first[0], end, points)
+
+
+def verify(url: str, ledger: Ledger) -> None:
+    """Compares every source's values with what was sent; raises BenchFailed when one differs."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT source_id, count(v), coalesce(sum(c), 0)::bigint, coalesce(sum(c * (place + 31 * (at % 1009))), 0)::bigint"
+            " FROM (SELECT source_id, extract(epoch FROM time)::bigint AS at, vals FROM telemetry_frame) f,"
+            " LATERAL (SELECT v, round(v * 100)::bigint AS c, place FROM unnest(vals) WITH ORDINALITY AS u (v, place)) e"
+            " GROUP BY source_id"
+        ).fetchall()
+    stored = {row[0]: tuple(row[1:]) for row in rows}
+    expected = {source: tuple(sums) for source, sums in ledger.sums.items()}
+    if stored != expected:
+        wrong = [source for source in stored.keys() | expected.keys() if stored.get(source) != expected.get(source)]
+        example = wrong[0]
+        raise BenchFailed(
+            f"{len(wrong)} sources differ; source {example}: sent {expected.get(example)}, stored {stored.get(example)}"
+        )
+
+
+def clear(url: str) -> None:
+    """Empties the telemetry tables and writes everything out, so that runs do not disturb each other."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("TRUNCATE telemetry_frame, telemetry_latest, refused_message")
+        connection.execute("VACUUM (ANALYZE) plant, sub_device, telemetry_source, telemetry_latest")
+        connection.execute("CHECKPOINT")

@@ -1,0 +1,206 @@
+"""The service under test: its own database, broker and processes on free ports in a folder that is removed afterwards."""
+
+import contextlib
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import httpx
+import psutil
+
+from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
+from gridfleet.kernel.db.embedded import EmbeddedPostgres
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets
+from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.supervisor import Program, spawn, stop_process
+
+__all__ = ["ADMIN_EMAIL", "ADMIN_PASSWORD", "BenchFailed", "Stack", "running_stack"]
+
+_PORTS: Final = (
+    "http_port",
+    "internal_port",
+    "amqp_port",
+    "amqps_port",
+    "mqtt_port",
+    "mqtts_port",
+    "management_port",
+    "broker_metrics_port",
+    "broker_dist_port",
+    "epmd_port",
+)
+_ROOT: Final = Path(__file__).parent.parent
+_POLL_SECONDS: Final = 0.25
+_TIMEOUT_SECONDS: Final = 60
+ADMIN_EMAIL: Final = "admin@example.com"
+ADMIN_PASSWORD: Final = "Correct-horse-7"
+
+
+class BenchFailed(RuntimeError):
+    """The figures cannot be trusted: something did not start, did not end, or stored other values than were sent."""
+
+
+class Stack:
+    """Running servers. `start` adds the service's processes one by one: a measurement begins with some of them stopped."""
+
+    def __init__(self, settings: Settings, postgres: EmbeddedPostgres, broker: PrivateBroker) -> None:
+        self.settings = settings
+        self.database_url = postgres.url
+        self.broker_url = broker.url
+        self.broker_management_url = broker.management_url
+        self.keyring = Keyring.parse(settings.secret("keys").get_secret_value())
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")} | {
+            **{f"GRIDFLEET_{name.upper()}": str(getattr(settings, name)) for name in settings.model_fields_set},
+            "GRIDFLEET_ADMIN_EMAIL": ADMIN_EMAIL,
+            "GRIDFLEET_ADMIN_PASSWORD": ADMIN_PASSWORD,
+            "GRIDFLEET_DATABASE_URL": postgres.url,
+            "GRIDFLEET_BROKER_URL": broker.url,
+            "GRIDFLEET_BROKER_MANAGEMENT_URL": broker.management_url,
+        }
+        self._running: list[tuple[Program, subprocess.Popen[bytes]]] = []
+
+    def set_up(self, step: str) -> None:
+        """Runs one step of the service's own preparation."""
+        done = subprocess.run(
+            [sys.executable, "-m", "gridfleet", "setup", step],
+            env=self._environment,
+            cwd=self.settings.home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise BenchFailed(f"gridfleet setup {step}: {done.stderr[-2000:]}")
+
+    def start(self, role: str, *command: str) -> psutil.Process:
+        """Starts `gridfleet {role}`, or another Python module, as a process of its own."""
+        program = Program(
+            name=role,
+            argv=(sys.executable, "-m", *(command or ("gridfleet", role))),
+            environment=self._environment | {"PYTHONPATH": str(_ROOT)},
+            folder=self.settings.home,
+        )
+        with self._log(role).open("ab") as output:
+            process = spawn(program, output)
+        self._running.append((program, process))
+        return psutil.Process(process.pid)
+
+    def start_api(self) -> None:
+        """Starts the API, which also answers the broker's questions, and waits for it."""
+        self.start("serve")
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
+            self._check_running()
+            with contextlib.suppress(httpx.TransportError):
+                if (
+                    httpx.get(f"{self.api_url}/api/v1/health/live", trust_env=False, timeout=_TIMEOUT_SECONDS).status_code
+                    == 200
+                ):
+                    return
+            time.sleep(0.1)
+        raise BenchFailed(f"the API did not answer: see {self.settings.home / 'logs'}")
+
+    def stop(self, role: str | None = None) -> None:
+        """Stops the processes of a role, or all."""
+        for entry in [entry for entry in self._running if role in (None, entry[0].name)]:
+            self._running.remove(entry)
+            stop_process(*entry)
+
+    @property
+    def api_url(self) -> str:
+        """Address of the REST API, without a path."""
+        return f"http://127.0.0.1:{self.settings.http_port}"
+
+    def broker_process(self) -> psutil.Process:
+        """The Erlang machine."""
+        return self._find("beam.smp", self.settings.home / "broker")
+
+    def postgres_process(self) -> psutil.Process:
+        """The server's first process; the others are its children."""
+        return self._find("postgres", self.settings.home / "postgres")
+
+    def _find(self, name: str, folder: Path) -> psutil.Process:
+        found = []
+        for process in psutil.process_iter(["name"]):
+            with contextlib.suppress(psutil.Error):
+                if process.info["name"] == name and process.cwd() == str(folder):
+                    found.append(process)
+        return min(found, key=lambda process: process.create_time())
+
+    def waiting(self) -> int:
+        """Messages in the ingest's queues, those handed out and not acknowledged included."""
+        settings = self.settings
+        response = httpx.get(
+            f"{self.broker_management_url}/api/queues/{PLANTS_VHOST}?disable_stats=true&enable_queue_totals=true",
+            trust_env=False,
+            timeout=_TIMEOUT_SECONDS,
+        )
+        response.raise_for_status()
+        ours = {ingest_queue(shard) for shard in range(settings.ingest_shards)}
+        return sum(queue["messages"] for queue in response.json() if queue["name"] in ours)
+
+    def wait_until_empty(self, seconds: float) -> None:
+        """Waits until the ingest has acknowledged everything."""
+        deadline = time.monotonic() + seconds
+        while waiting := self.waiting():
+            self._check_running()
+            if time.monotonic() > deadline:
+                raise BenchFailed(f"{waiting} messages still wait after {seconds:.0f} s")
+            time.sleep(_POLL_SECONDS)
+
+    def _check_running(self) -> None:
+        for program, process in self._running:
+            if process.poll() is not None:
+                raise BenchFailed(f"{program.name} ended: {self._log(program.name).read_text(errors='replace')[-2000:]}")
+
+    def _log(self, role: str) -> Path:
+        return self.settings.home / "logs" / f"{role}.log"
+
+
+@contextlib.contextmanager
+def running_stack(**changes: object) -> Iterator[Stack]:
+    """PostgreSQL and RabbitMQ as `gridfleet up` configures them, migrated and declared; no process of the service yet.
+
+    The one parameter that differs makes PostgreSQL note the time of each commit, which the figures are computed from.
+    """
+    home = Path(tempfile.mkdtemp(prefix="gridfleet-bench-"))
+    (home / "logs").mkdir()
+    settings = Settings(**{"home": home, "rate_limits": "off", **_free_ports(), **changes})  # type: ignore[arg-type]
+    postgres = EmbeddedPostgres(home, {"track_commit_timestamp": "on"})
+    broker = PrivateBroker(settings)
+    stack: Stack | None = None
+    try:
+        ensure_local_secrets(home)
+        postgres.start()
+        stack = Stack(settings, postgres, broker)
+        stack.set_up("database")
+        broker.start()
+        stack.set_up("broker")
+        yield stack
+    finally:
+        if stack is not None:
+            stack.stop()
+        broker.stop()
+        postgres.stop()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _free_ports() -> dict[str, int]:
+    """A free port for every port setting, below the range from which outgoing connections take theirs."""
+    found: list[int] = []
+    for candidate in random.sample(range(12_000, 32_000), 2_000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", candidate))
+            found.append(candidate)
+        if len(found) == len(_PORTS):
+            return dict(zip(_PORTS, found, strict=True))
+    raise BenchFailed("there are not enough free ports")
