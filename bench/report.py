@@ -63,6 +63,8 @@ class Outcome:
     runs: Mapping[int, Sequence[Measured]]
     """By points a message."""
     peers: Mapping[str, float]
+    live: float
+    """Points a second with the plants publishing at the same time on the same machine."""
     freshness: Freshness
     reads: Reads
 
@@ -148,6 +150,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
             kind: {"points_per_second": round(other), "times_slower": round(rate / other, 2)}
             for kind, other in outcome.peers.items()
         },
+        "live": {"points_per_second": round(outcome.live)},
         "freshness": {
             "points_per_second": round(freshness.points_per_second),
             "probes": len(freshness.seconds),

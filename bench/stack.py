@@ -86,7 +86,7 @@ class Stack:
         program = Program(
             name=role,
             argv=(sys.executable, "-m", *(command or ("gridfleet", role))),
-            environment=self._environment | {"PYTHONPATH": str(_ROOT)},
+            environment=self._environment | {"PYTHONPATH": os.pathsep.join([str(_ROOT), *sys.path])},
             folder=self.settings.home,
         )
         with self._log(role).open("ab") as output:
