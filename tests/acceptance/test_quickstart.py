@@ -1,0 +1,186 @@
+"""The README's quickstart, literally: its commands, in a copy of the checkout, and their answers against the ledger.
+
+Only the downloads are left out: the copy's `.venv` borrows the packages of the one the tests run in.
+"""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from free_ports import free_port_settings
+from ledger_comparison import Ledger, compare
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).resolve().parents[2]
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".gridfleet", "__pycache__", ".*_cache", ".hypothesis", "*.jsonl")
+
+
+@dataclass
+class Quickstart:
+    """What was done and what it said."""
+
+    folder: Path
+    printed: str
+    service_log: Path
+
+    @property
+    def ledger(self) -> Ledger:
+        [path] = self.folder.glob("*.jsonl")
+        return Ledger.read(path)
+
+    def answers(self) -> Iterator[Any]:
+        """Every JSON document that the commands printed on one line."""
+        for line in self.printed.splitlines():
+            if line.startswith(("[", "{")):
+                with contextlib.suppress(json.JSONDecodeError):
+                    yield json.loads(line)
+
+
+def blocks() -> list[tuple[str, str]]:
+    """(terminal, commands) of the section's `sh` blocks, in their order."""
+    section = (ROOT / "README.md").read_text().partition("\n## Quickstart\n")[2].partition("\n## ")[0]
+    found = re.findall(r"^```sh\n# terminal (\d)[^\n]*\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    assert len(found) == section.count("```sh"), "each block says in its first line for which terminal it is"
+    return found
+
+
+def copy_checkout(folder: Path) -> None:
+    """A checkout with an environment that counts as installed and runs the copy's own code."""
+    shutil.copytree(ROOT, folder, ignore=LEFT_OUT, dirs_exist_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=folder, check=True)
+    [packages] = (folder / ".venv").glob("lib/python*/site-packages")
+    borrowed = dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
+    (packages / "borrowed.pth").write_text("\n".join([str(folder / "src"), *borrowed]) + "\n")
+    command = folder / ".venv" / "bin" / "gridfleet"
+    command.write_text(f"#!{folder}/.venv/bin/python\nfrom gridfleet.cli import main\nmain()\n")
+    command.chmod(0o755)
+    (folder / ".venv" / ".installed-runtime").touch()
+
+
+@pytest.fixture(scope="module")
+def quickstart() -> Iterator[Quickstart]:
+    """The whole quickstart, from `make up` to the last command."""
+    folder = Path(tempfile.mkdtemp(prefix="gridfleet-quickstart-")).resolve()
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("GRIDFLEET_", "MAKE", "PYTHONPATH"))
+    }
+    environment |= {f"GRIDFLEET_{name.upper()}": str(port) for name, port in free_port_settings().items()}
+    copy_checkout(folder)
+    first = "".join(commands for terminal, commands in blocks() if terminal == "1")
+    others = "".join(commands for terminal, commands in blocks() if terminal == "2")
+    log = folder / "terminal-1.log"
+    with log.open("wb") as output:
+        service = subprocess.Popen(
+            ["bash", "-ec", first],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while "Gridfleet is ready" not in log.read_text():
+            assert service.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+        done = subprocess.run(
+            ["bash", "-e"],
+            input=others,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        yield Quickstart(folder, done.stdout, log)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(service.pid, signal.SIGINT)  # Ctrl-C
+        service.wait(60)
+    finally:
+        _end_everything(folder)
+        service.wait(10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_everything(folder: Path) -> None:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if Path(process.cwd()).is_relative_to(folder):
+                process.kill()
+
+
+def test_the_commands_are_the_promised_ones() -> None:
+    everything = "".join(commands for _, commands in blocks())
+    for wanted in ("make up", "gridfleet simulate", "/telemetry?", "/latest", "/energy/today", "--ledger"):
+        assert wanted in everything
+
+
+def test_the_service_tells_where_it_is(quickstart: Quickstart) -> None:
+    log = quickstart.service_log.read_text()
+    assert "Gridfleet is ready" in log
+    assert "Traceback" not in log
+
+
+def test_everything_that_was_sent_is_answered(quickstart: Quickstart) -> None:
+    """Raw values are equal, the newest values too, and energies within one per cent."""
+    api = json.loads((quickstart.folder / ".gridfleet" / "run.json").read_text())["urls"]["api"]
+    admin = json.loads((quickstart.folder / ".gridfleet" / "secrets" / "admin.json").read_text())
+    ledger = quickstart.ledger
+    for _ in range(10):
+        found = compare(ledger, api.removesuffix("/api/v1"), admin["email"], admin["password"])
+        if not found.differences:
+            break
+        time.sleep(0.5)
+    assert found.differences == []
+    assert len(ledger.plant_ids) == 5
+    assert found.values > 100
+    assert found.energies > 0
+
+
+def test_the_shown_commands_print_what_the_ledger_says(quickstart: Quickstart) -> None:
+    ledger = quickstart.ledger
+    answers = list(quickstart.answers())
+    [raw, buckets] = [answer for answer in answers if isinstance(answer, list) and answer]
+    plant_id, metric = raw[0]["plant_id"], raw[0]["metric"]
+    sent = {line["time"]: line["values"][metric] for line in ledger.of("snapshot", plant_id)}
+    assert {point["time"]: point["value"] for point in raw} == sent
+    assert sum(point["metadata"]["count"] for point in buckets) == len(sent)
+
+    table = quickstart.printed[quickstart.printed.index("time,plant_id,") :].partition("\n{")[0]
+    rows = list(csv.DictReader(io.StringIO(table.strip())))
+    assert {row["time"]: float(row["value"]) for row in rows if row["value"]} == sent
+
+    [energy] = [answer for answer in answers if isinstance(answer, dict) and "selfConsumptionPct" in answer]
+    for line in ledger.of("energy", plant_id):
+        if line["date"] == energy["date"]:
+            for name in ("produced", "imported", "exported"):
+                assert energy[name] == pytest.approx(line[name], rel=0.01, abs=0.002)
+
+
+def test_the_ledger_and_the_state_stay_out_of_the_repository(quickstart: Quickstart) -> None:
+    ignored = (quickstart.folder / ".gitignore").read_text().splitlines()
+    [ledger] = quickstart.folder.glob("*.jsonl")
+    assert {".gridfleet/", ledger.name} <= set(ignored)
