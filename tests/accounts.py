@@ -6,7 +6,7 @@ from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.models import Account, Client
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
-from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.caller import Actor, ActorType, OrgRole
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.tokens import AccessTokens
@@ -33,7 +33,7 @@ async def add_user(
 async def add_organization(database: Database, slug: str | None = None) -> Organization:
     """An organisation without members."""
     async with database.transaction() as db:
-        return await registry.create(db, "Test Organisation", slug or f"org-{new_id().hex}", None)
+        return await registry.create(db, Actor(ActorType.SYSTEM), "Test Organisation", slug or f"org-{new_id().hex}", None)
 
 
 async def add_member(database: Database, organization_id: UUID, user_id: UUID, role: OrgRole) -> None:

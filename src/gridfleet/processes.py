@@ -45,7 +45,13 @@ async def _serve(settings: Settings) -> None:
     from gridfleet.api._http.state import open_state
 
     async with open_state(settings) as state:
-        await run_until_stopped({"http": partial(serve, state)})
+        await run_until_stopped(
+            {
+                "http": partial(serve, state),
+                "access": partial(state.access.keep_listening, state.database),
+                "idle connections": state.database.keep_reading,
+            }
+        )
 
 
 async def _ingest(settings: Settings) -> None:
@@ -71,7 +77,7 @@ async def _jobs(settings: Settings) -> None:
     from gridfleet.jobs.schedule import run_jobs
 
     async with _database(settings, "gridfleet-jobs", 4) as database:
-        await run_until_stopped({"jobs": partial(run_jobs, database)})
+        await run_until_stopped({"jobs": partial(run_jobs, settings, database)})
 
 
 def _database(settings: Settings, name: str, size: int) -> "AbstractAsyncContextManager[Database]":

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import gridfleet
 
 SOURCE = Path(gridfleet.__file__).parent
@@ -13,6 +15,8 @@ MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 WITHOUT_ORGANISATION = {
     ("organizations", "find_standing"): "the question from which the right to act in an organisation is made",
     ("organizations", "list_of_member"): "a person's own memberships, in every organisation",
+    ("audit", "insert"): "an event names its organisation itself",
+    ("audit", "delete_before"): "old events of every organisation are forgotten alike",
     **{
         ("telemetry/history", name): "source ids come from `sources` alone, which takes the scope"
         for name in ("values_page", "frames_page", "count_values", "count_points", "extent", "buckets", "wide_buckets")
@@ -58,7 +62,7 @@ def unscoped(source: str) -> Iterator[str]:
             if isinstance(argument.annotation, ast.Name)
         }
         uses_org = "OrgScope" in scopes and "organization_id" in text and reads(function, scopes["OrgScope"])
-        if "SystemScope" not in scopes and not uses_org:
+        if not {"SystemScope", "PlatformScope"} & scopes.keys() and not uses_org:
             yield function.name
 
 
@@ -107,8 +111,9 @@ def test_a_system_scope_is_never_made_by_the_http_edge() -> None:
     assert made == set()
 
 
-def test_an_organisation_scope_is_made_by_its_guard_alone() -> None:
-    makers = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if calls(path.read_text(), "OrgScope")}
+@pytest.mark.parametrize("scope", ["OrgScope", "PlatformScope"])
+def test_a_persons_scope_is_made_by_its_guard_alone(scope: str) -> None:
+    makers = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if calls(path.read_text(), scope)}
     assert makers == {"domains/organizations/membership.py"}
 
 

@@ -2,13 +2,14 @@
 
 from procrastinate import App, PsycopgConnector
 
-from gridfleet.domains.identity import housekeeping as identity
 from gridfleet.domains.plants.credentials.packages import forget_old_packages
 from gridfleet.domains.plants.installation.records import trim_refused_messages
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.writing import Partitions
+from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
+from gridfleet.kernel.settings import Settings
 
 __all__ = ["build_app", "run_jobs"]
 
@@ -16,9 +17,10 @@ _SYSTEM = SystemScope("housekeeping serves every organisation")
 _PARTITIONS_AHEAD_DAYS = 3
 
 
-def build_app(database: Database) -> App:
+def build_app(settings: Settings, database: Database) -> App:
     """The queue over the database, with every periodic job."""
     app = App(connector=PsycopgConnector(conninfo=database.url, min_size=1, max_size=2))
+    add_account_jobs(app, database, settings)
 
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="sweep_silent", name="plants.sweep_silent")
@@ -38,12 +40,6 @@ def build_app(database: Database) -> App:
         async with database.transaction() as db:
             await trim_refused_messages(db, _SYSTEM)
 
-    @app.periodic(cron="17 * * * *")
-    @app.task(queueing_lock="sweep_identity", name="identity.sweep")
-    async def sweep_identity(timestamp: int) -> None:
-        async with database.transaction() as db:
-            await identity.sweep(db)
-
     @app.periodic(cron="7 * * * *")
     @app.task(queueing_lock="partitions", name="telemetry.make_partitions")
     async def make_partitions(timestamp: int) -> None:
@@ -52,9 +48,9 @@ def build_app(database: Database) -> App:
     return app
 
 
-async def run_jobs(database: Database) -> None:
+async def run_jobs(settings: Settings, database: Database) -> None:
     """Works on the queue until cancelled; raises when the database is lost."""
-    app = build_app(database)
+    app = build_app(settings, database)
     async with app.open_async():
         await app.run_worker_async(
             concurrency=4,

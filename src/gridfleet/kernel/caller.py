@@ -5,10 +5,27 @@ query without its organisation cannot be written by accident.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from uuid import UUID
 
-__all__ = ["OrgRole", "OrgScope", "SystemScope", "UserCaller"]
+__all__ = ["Actor", "ActorType", "OrgRole", "OrgScope", "PlatformScope", "SystemScope", "UserCaller"]
+
+
+class ActorType(StrEnum):
+    """What kind of somebody acts."""
+
+    USER = "USER"
+    SYSTEM = "SYSTEM"
+    ANONYMOUS = "ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts and from where, as audit events name them. `id` is None for nobody known."""
+
+    type: ActorType
+    id: str | None = None
+    ip: str | None = None
 
 
 class OrgRole(IntEnum):
@@ -29,6 +46,13 @@ class UserCaller:
     name: str
     is_super_admin: bool
     default_organization_id: UUID | None
+    ip: str | None = None
+    """Address that this call comes from."""
+
+    @property
+    def as_actor(self) -> Actor:
+        """The person as an audit event's actor."""
+        return Actor(ActorType.USER, str(self.user_id), self.ip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +66,13 @@ class OrgScope:
     role: OrgRole
     actor: UserCaller
     plant_ids: frozenset[UUID] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformScope:
+    """A SuperAdmin's right to read across organisations. Made by the HTTP edge's organisation guard only."""
+
+    actor: UserCaller
 
 
 @dataclass(frozen=True, slots=True)

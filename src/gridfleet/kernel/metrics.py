@@ -9,6 +9,8 @@ __all__ = [
     "INGEST_MESSAGES",
     "INGEST_POINTS",
     "INGEST_UNDECLARED_FIELDS",
+    "LOGINS",
+    "MAILS",
     "OUTBOX_EFFECTS",
     "UNROUTED_MESSAGES",
 ]
@@ -28,6 +30,8 @@ BROKER_LOGINS = Counter(
     "gridfleet_broker_logins_total", "Logins at the broker by kind of client and outcome.", ["client", "outcome"]
 )
 UNROUTED_MESSAGES = Gauge("gridfleet_unrouted_messages", "Messages that matched no queue and wait in `unrouted`.")
+LOGINS = Counter("gridfleet_logins_total", "People's logins by outcome.", ["outcome"])
+MAILS = Counter("gridfleet_mails_total", "Mails by outcome of each try to send one.", ["outcome"])
 OUTBOX_EFFECTS = Counter(
     "gridfleet_outbox_effects_total", "Effects on the outside that follow changes, by kind and outcome.", ["kind", "outcome"]
 )

@@ -5,11 +5,13 @@
 
 import os
 from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 __all__ = ["Settings"]
 
@@ -73,12 +75,44 @@ class Settings(BaseSettings):
     mqtt_token_minutes: int = Field(24 * 60, ge=1, description="Life of a plant's MQTT token.")
     signature_window_seconds: int = Field(600, ge=1, description="How far a message's `sentAt` may lie from our clock.")
 
+    smtp_url: SecretStr | None = Field(
+        None,
+        description="Mail server: `smtp://user:password@host:587` or `smtps://host:465`. Without it mails are written as"
+        " `.eml` files below `{home}/mail`.",
+    )
+    mail_from: str = Field("", description="Sender of mails; default `Gridfleet <no-reply@{host of the public URL}>`.")
+    audit_days: int = Field(730, ge=1, description="How long audit events are kept.")
+    trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
+        (),
+        description="Networks of reverse proxies before the REST API, such as `10.0.0.0/8,::1/128`: callers they name in"
+        " `x-forwarded-for` are believed.",
+    )
+
     ingest_shards: int = Field(8, ge=1, le=64, description="Queues the plants' messages are spread over.")
     ingest_processes: Annotated[int, Field(ge=1)] = Field(
         default_factory=lambda: max(1, (os.cpu_count() or 1) // 2), description="Ingest processes of `gridfleet up`."
     )
     ingest_batch_messages: int = Field(2_000, ge=1, description="Messages of one ingest transaction at most.")
     ingest_batch_milliseconds: int = Field(50, ge=1, description="How long a batch waits for more messages.")
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _check_smtp_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parts = urlsplit(value.get_secret_value())
+            if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+                raise ValueError("must be smtp://host:port or smtps://host:port, with user:password@ before the host if needed")
+        return value
+
+    @cached_property
+    def sender(self) -> str:
+        """`mail_from`, or an address at the public host."""
+        return self.mail_from or f"Gridfleet <no-reply@{urlsplit(self.base_url).hostname}>"
 
     @cached_property
     def base_url(self) -> str:

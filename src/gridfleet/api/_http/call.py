@@ -1,7 +1,8 @@
 """One call as a handler sees it: where it comes from, and what to add to its answer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Literal
 
 from gridfleet.api._http.answers import Header
@@ -36,9 +37,29 @@ class Call:
 
     @cached_property
     def client_ip(self) -> str:
-        """Address the connection comes from."""
+        """Address of the caller: where the connection comes from, or whom the trusted proxies before us name.
+
+        Of `x-forwarded-for` the last address that is no trusted proxy counts; what stands before it, anybody could write.
+        """
         client = self._scope.get("client")
-        return client[0] if client else ""
+        ip = client[0] if client else ""
+        trusted = self.state.settings.trusted_proxies
+        for hop in reversed(self.headers.get("x-forwarded-for", "").split(",") if trusted else []):
+            if not _is_within(ip, trusted):
+                break
+            named = _address(hop.strip())
+            if named is None:
+                break
+            ip = str(named)
+        return ip
+
+    @cached_property
+    def client_network(self) -> str:
+        """What rate limits count as one caller: the address, of IPv6 its /64, which one customer has whole."""
+        address = _address(self.client_ip)
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+            return str(IPv6Network((address, 64), strict=False))
+        return self.client_ip
 
     @cached_property
     def headers(self) -> Mapping[str, str]:
@@ -88,3 +109,15 @@ class Call:
     def clear_cookie(self, name: str, *, path: str) -> None:
         """Makes the browser forget a cookie that was set with `path`."""
         self.set_cookie(name, "", path=path, max_age=0)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def _is_within(ip: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    address = _address(ip)
+    return address is not None and any(address in network for network in networks)

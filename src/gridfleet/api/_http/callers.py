@@ -23,13 +23,16 @@ class CallerRule:
     """The caller an endpoint asks for.
 
     `refusal` is the code for a known caller who may not. `scope` names the API-key scope that would also open the
-    endpoint; None means never by key.
+    endpoint; None means never by key. `organization` names the path parameter that holds the organisation; None means the
+    `x-org-id` header. `everywhere` lets a SuperAdmin leave the organisation out, for all of them.
     """
 
     kind: CallerKind
     refusal: str = "FORBIDDEN"
     min_role: OrgRole | None = None
     scope: str | None = None
+    organization: str | None = None
+    everywhere: bool = False
 
 
 def public() -> CallerRule:
@@ -47,9 +50,15 @@ def super_admin(code: str = "SUPER_ADMIN_REQUIRED") -> CallerRule:
     return CallerRule(CallerKind.SUPER_ADMIN, refusal=code)
 
 
-def org_member(min_role: OrgRole, scope: str | None = None) -> CallerRule:
-    """A member of the organisation in `x-org-id` with at least `min_role`."""
-    return CallerRule(CallerKind.ORG_MEMBER, min_role=min_role, scope=scope)
+def org_member(
+    min_role: OrgRole, scope: str | None = None, *, organization: str | None = None, everywhere: bool = False
+) -> CallerRule:
+    """A member, with at least `min_role`, of the organisation in `x-org-id` or in the path parameter `organization`.
+
+    In the path a SuperAdmin may name one that does not exist, and finds it empty. With `everywhere` he may name none, and
+    the handler's `org` is then a `PlatformScope`.
+    """
+    return CallerRule(CallerKind.ORG_MEMBER, min_role=min_role, scope=scope, organization=organization, everywhere=everywhere)
 
 
 def internal() -> CallerRule:

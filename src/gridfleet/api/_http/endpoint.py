@@ -14,7 +14,7 @@ from uuid import UUID
 
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.callers import CallerKind, CallerRule
-from gridfleet.kernel.caller import OrgScope, UserCaller
+from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import CATALOGUE
 
@@ -176,7 +176,8 @@ def _path_parameter(name: str, hints: Mapping[str, Any], where: str) -> PathPara
 
 
 def _check_injected(hints: Mapping[str, Any], arguments: frozenset[str], caller: CallerRule, where: str) -> None:
-    expected = {"call": Call, "caller": UserCaller, "org": OrgScope, "db": Connection}
+    org = OrgScope | PlatformScope if caller.everywhere else OrgScope
+    expected = {"call": Call, "caller": UserCaller, "org": org, "db": Connection}
     for name, kind in expected.items():
         if name in arguments and hints.get(name) != kind:
             raise TypeError(f"{where}: {name} must be annotated {kind}")
@@ -184,6 +185,8 @@ def _check_injected(hints: Mapping[str, Any], arguments: frozenset[str], caller:
         raise TypeError(f"{where}: only org_member endpoints have an organisation")
     if "caller" in arguments and caller.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL):
         raise TypeError(f"{where}: nobody is logged in here")
+    if caller.organization is not None and f"{{{caller.organization}}}" not in where.split(" (")[0]:
+        raise TypeError(f"{where}: the path does not name the organisation as {caller.organization}")
 
 
 def _caller_codes(caller: CallerRule) -> set[str]:

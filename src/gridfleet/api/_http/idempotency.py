@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.validation import InvalidInput, storable
-from gridfleet.kernel.caller import OrgScope, UserCaller
+from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection, idempotency
 from gridfleet.kernel.security.keyring import Keyring
 
@@ -35,14 +35,17 @@ class FirstAnswer:
         }
 
     @classmethod
-    def of(cls, call: Call, query: bytes, caller: UserCaller, org: OrgScope | None, body: bytes) -> "FirstAnswer | None":
+    def of(
+        cls, call: Call, query: bytes, caller: UserCaller, org: OrgScope | PlatformScope | None, body: bytes
+    ) -> "FirstAnswer | None":
         """The request's place; None without the header. Raises InvalidInput for a key that is empty, long or not plain text."""
         key = call.headers.get("idempotency-key")
         if key is None:
             return None
         if not _KEY.fullmatch(key):
             raise InvalidInput(["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])
-        scope = f"{org.organization_id if org else '-'} {call.method} {storable(call.path)}"
+        place = org.organization_id if isinstance(org, OrgScope) else "-"
+        scope = f"{place} {call.method} {storable(call.path)}"
         return cls(call.state.keyring, caller, scope, key, hashlib.sha256(query + b"\0" + body).digest())
 
     async def earlier(self, db: Connection) -> tuple[int, bytes] | None:

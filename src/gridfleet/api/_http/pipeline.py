@@ -4,7 +4,7 @@ authentication → organisation → role → path ids → query and body → the
 """
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -24,9 +24,8 @@ from gridfleet.api._http.json_in import ClientGone, decode_json, read_body
 from gridfleet.api._http.json_out import build_writer
 from gridfleet.api._http.state import AppState
 from gridfleet.api._http.validation import InvalidInput, build_checker, parse_uuid, storable, text_reader
-from gridfleet.domains.identity.sessions import authenticate
-from gridfleet.domains.organizations.membership import enter
-from gridfleet.kernel.caller import OrgScope, UserCaller
+from gridfleet.domains.organizations.membership import everywhere, scope_of
+from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized, ValidationFailed
 
@@ -74,7 +73,7 @@ class Pipeline:
         self._state = state
         self._kind = endpoint.caller.kind
         self._known = self._kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL)
-        self._in_transaction = self._known or "db" in endpoint.arguments
+        self._in_transaction = "db" in endpoint.arguments
         self._read_query = text_reader(endpoint.query_type) if endpoint.query_type is not None else None
         self._check_body = build_checker(endpoint.body_type) if endpoint.body_type is not None else None
         self._write = build_writer(endpoint.answer_type)
@@ -123,24 +122,21 @@ class Pipeline:
             if self._check_body is not None or announced > endpoint.max_body_bytes:
                 # Before the transaction: a slow sender must not hold a connection of the pool.
                 body = await read_body(receive, announced, endpoint.max_body_bytes)
-        if not self._in_transaction:
-            return await self._finish(call, await endpoint.handler(**self._arguments(call, scope, body)))
-        async with self._state.database.transaction() as db:
-            return await self._in_unit_of_work(call, scope, body, token, db)
-
-    async def _in_unit_of_work(self, call: Call, scope: Any, body: bytes, token: str, db: Connection) -> ASGIApp:
         caller = org = None
         if self._known:
-            caller = await authenticate(db, self._state.access_tokens, token)
-            org = await self._authorize(call, db, caller)
+            caller = await self._state.access.caller(self._state.database, token, call.client_ip)
+            org = await self._authorize(call, caller, scope["path_params"])
         arguments = self._arguments(call, scope, body)
-        wanted = self._endpoint.arguments
-        for name, value in (("caller", caller), ("org", org), ("db", db)):
-            if name in wanted:
+        for name, value in (("caller", caller), ("org", org)):
+            if name in endpoint.arguments:
                 arguments[name] = value
-        if caller is None or not self._endpoint.creates:
-            return await self._finish(call, await self._endpoint.handler(**arguments))
-        return await self._create(call, scope["query_string"], body, db, caller, org, arguments)
+        if not self._in_transaction:
+            return await self._finish(call, await endpoint.handler(**arguments))
+        async with self._state.database.transaction() as db:
+            arguments["db"] = db
+            if caller is None or not endpoint.creates:
+                return await self._finish(call, await endpoint.handler(**arguments))
+            return await self._create(call, scope["query_string"], body, db, caller, org, arguments)
 
     async def _create(
         self,
@@ -149,7 +145,7 @@ class Pipeline:
         body: bytes,
         db: Connection,
         caller: UserCaller,
-        org: OrgScope | None,
+        org: OrgScope | PlatformScope | None,
         arguments: dict[str, Any],
     ) -> ASGIApp:
         first = FirstAnswer.of(call, query, caller, org, body)
@@ -161,16 +157,24 @@ class Pipeline:
             await first.keep(db, answer.status, answer.body)
         return answer
 
-    async def _authorize(self, call: Call, db: Connection, caller: UserCaller) -> OrgScope | None:
+    async def _authorize(
+        self, call: Call, caller: UserCaller, path_params: Mapping[str, str]
+    ) -> OrgScope | PlatformScope | None:
         rule = self._endpoint.caller
         if rule.kind is CallerKind.SUPER_ADMIN and not caller.is_super_admin:
             raise AccessRefused(rule.refusal)
         if rule.min_role is None:
             return None
-        organization_id = parse_uuid(call.headers.get("x-org-id", "").strip())
+        if rule.organization is not None:
+            organization_id: UUID | None = self._path_id(rule.organization, path_params[rule.organization])
+        elif rule.everywhere and caller.is_super_admin and "x-org-id" not in call.headers:
+            return everywhere(caller)
+        else:
+            organization_id = parse_uuid(call.headers.get("x-org-id", "").strip())
         if organization_id is None:
             raise Forbidden("Name the organisation to act in with the x-org-id header.")
-        org = await enter(db, caller, organization_id)
+        standing = await self._state.access.standing(self._state.database, caller, organization_id)
+        org = scope_of(caller, organization_id, standing, must_exist=rule.organization is None)
         if org.role < rule.min_role:
             raise Forbidden
         return org

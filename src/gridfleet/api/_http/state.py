@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from gridfleet.api._http.access_book import ACCESS_CHANNEL, AccessBook
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
@@ -28,9 +30,11 @@ class AppState:
     database: Database
     keyring: Keyring
     access_tokens: AccessTokens
+    access: AccessBook
     plant_tokens: PlantTokens
     passwords: Passwords
     rate_limiter: RateLimiter
+    mail: MailQueue
     authority: Authority
     strict: bool = False
 
@@ -44,18 +48,25 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     url = settings.secret("database_url").get_secret_value()
     passwords = Passwords()
+    access_tokens = AccessTokens(keyring)
+    access = AccessBook(access_tokens)
+    size = settings.database_pool_size
     try:
-        async with open_database(url, name="gridfleet-api", size=settings.database_pool_size) as database:
+        async with open_database(
+            url, name="gridfleet-api", size=size, channel=ACCESS_CHANNEL, on_notice=access.strike
+        ) as database:
             async with database.transaction() as db:
                 authority = await ensure_authority(db, keyring)
             yield AppState(
                 settings=settings,
                 database=database,
                 keyring=keyring,
-                access_tokens=AccessTokens(keyring),
+                access_tokens=access_tokens,
+                access=access,
                 plant_tokens=PlantTokens(keyring, timedelta(minutes=settings.mqtt_token_minutes)),
                 passwords=passwords,
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on"),
+                mail=MailQueue(keyring, settings.base_url),
                 authority=authority,
                 strict=strict,
             )

@@ -6,6 +6,7 @@ import msgspec
 
 from gridfleet.api._http import Call, Email, endpoint, public
 from gridfleet.api._http.pipeline import SESSION_COOKIE
+from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.session_user import SessionUser, session_user
 from gridfleet.domains.identity import login as identity_login
 from gridfleet.domains.identity import sessions
@@ -13,7 +14,7 @@ from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.models import Client, OpenedSession
 from gridfleet.kernel.security.tokens import ACCESS_TOKEN_LIFETIME
 
-__all__ = ["AuthAnswer", "forget_session_cookies"]
+__all__ = ["AuthAnswer", "forget_session_cookies", "welcome"]
 
 REFRESH_COOKIE: Final = "gridfleet_refresh"
 REFRESH_COOKIE_PATH: Final = "/api/v1/auth"
@@ -47,7 +48,7 @@ class AuthAnswer(msgspec.Struct, frozen=True):
 async def login(call: Call, body: LoginBody) -> AuthAnswer:
     """Opens a session."""
     state = call.state
-    state.rate_limiter.hit("login address", call.client_ip, state.settings.login_per_address_per_minute)
+    state.rate_limiter.hit("login address", call.client_network, state.settings.login_per_address_per_minute)
     state.rate_limiter.hit("login account", normalized(body.email), state.settings.login_per_account_per_minute)
     opened = await identity_login.log_in(
         state.database,
@@ -57,7 +58,7 @@ async def login(call: Call, body: LoginBody) -> AuthAnswer:
         body.password,
         Client(call.client_ip, call.user_agent),
     )
-    return await _welcome(call, opened)
+    return await welcome(call, opened)
 
 
 @endpoint(
@@ -68,9 +69,10 @@ async def login(call: Call, body: LoginBody) -> AuthAnswer:
 )
 async def refresh(call: Call) -> AuthAnswer:
     """Prolongs the session of the refresh cookie and rotates it."""
+    limit_account_calls(call)
     state = call.state
-    state.rate_limiter.hit("account", call.client_ip, state.settings.account_per_address_per_minute)
-    return await _welcome(call, await sessions.refresh(state.database, state.access_tokens, call.cookies.get(REFRESH_COOKIE)))
+    token = call.cookies.get(REFRESH_COOKIE)
+    return await welcome(call, await sessions.refresh(state.database, state.access_tokens, token, call.client_ip))
 
 
 def forget_session_cookies(call: Call) -> None:
@@ -79,7 +81,8 @@ def forget_session_cookies(call: Call) -> None:
     call.clear_cookie(SESSION_COOKIE, path=SESSION_COOKIE_PATH)
 
 
-async def _welcome(call: Call, opened: OpenedSession) -> AuthAnswer:
+async def welcome(call: Call, opened: OpenedSession) -> AuthAnswer:
+    """Hands a session over: cookies for the browser, the token for everybody else."""
     async with call.state.database.transaction() as db:
         user = await session_user(db, opened.account)
     refresh_seconds, access_seconds = int(sessions.LIFETIME.total_seconds()), int(ACCESS_TOKEN_LIFETIME.total_seconds())

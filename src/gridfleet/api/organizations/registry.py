@@ -5,9 +5,10 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import NOT_NULL, SA, PageQuery, endpoint, super_admin
+from gridfleet.api._http import NOT_NULL, SA, Message, PageQuery, endpoint, super_admin
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
+from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
@@ -32,6 +33,14 @@ class NewOrganization(msgspec.Struct, frozen=True):
     description: Annotated[Description | None, NOT_NULL] = None
 
 
+class OrganizationChanges(msgspec.Struct, frozen=True):
+    """What to change; what is left out stays."""
+
+    name: Annotated[Name | None, NOT_NULL] = None
+    slug: Annotated[Slug | None, NOT_NULL] = None
+    description: Annotated[Description | None, NOT_NULL] = None
+
+
 @endpoint(
     "POST",
     "/api/v1/organizations",
@@ -39,9 +48,9 @@ class NewOrganization(msgspec.Struct, frozen=True):
     codes=("VALIDATION_ERROR", "CONFLICT", *SA),
     success=201,
 )
-async def create_organization(db: Connection, body: NewOrganization) -> Organization:
+async def create_organization(caller: UserCaller, db: Connection, body: NewOrganization) -> Organization:
     """Creates an organisation without members."""
-    return await registry.create(db, body.name, body.slug, body.description)
+    return await registry.create(db, caller.as_actor, body.name, body.slug, body.description)
 
 
 @endpoint("GET", "/api/v1/organizations", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
@@ -60,3 +69,28 @@ async def list_organizations(db: Connection, query: PageQuery) -> Page[Organizat
 async def get_organization(db: Connection, id: UUID) -> Organization:
     """One organisation."""
     return await registry.get(db, id)
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/organizations/{id}",
+    caller=super_admin(),
+    codes=("VALIDATION_ERROR", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
+    bad_path_id="VALIDATION_ERROR",
+)
+async def change_organization(caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges) -> Organization:
+    """Changes name, slug or description."""
+    return await registry.change(db, caller.as_actor, id, body.name, body.slug, body.description)
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/organizations/{id}",
+    caller=super_admin(),
+    codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
+    bad_path_id="INVALID_UUID",
+)
+async def delete_organization(caller: UserCaller, db: Connection, id: UUID) -> Message:
+    """Deletes an organisation that has neither members nor plants, with its invitations."""
+    await registry.delete(db, caller.as_actor, id)
+    return Message("The organisation was deleted.")

@@ -1,8 +1,18 @@
-"""Refusals of logins and sessions."""
+"""Refusals of logins, sessions and accounts."""
 
-from gridfleet.kernel.errors import CodedError
+from gridfleet.kernel.errors import CodedError, NotFound, Unauthorized, ValidationFailed
 
-__all__ = ["AccountLocked", "InvalidCredentials", "RefreshTokenInvalid", "RefreshTokenMalformed"]
+__all__ = [
+    "AccountLocked",
+    "EmailTaken",
+    "InvalidCredentials",
+    "RefreshTokenInvalid",
+    "RefreshTokenMalformed",
+    "SessionNotFound",
+    "TokenDead",
+    "UserNotFound",
+    "WrongPassword",
+]
 
 
 class InvalidCredentials(CodedError):
@@ -33,3 +43,37 @@ class RefreshTokenMalformed(RefreshTokenInvalid):
     def status(self) -> int:
         """Bad Request, unlike a token that merely does not count."""
         return 400
+
+
+class WrongPassword(Unauthorized):
+    """The caller is logged in but did not give the current password."""
+
+    message = "The current password is missing or wrong."
+
+
+class EmailTaken(CodedError):
+    """Another account has this e-mail."""
+
+    code = "EMAIL_ALREADY_REGISTERED"
+    message = "An account with this e-mail exists already."
+
+
+class TokenDead(ValidationFailed):
+    """The token of a mail is unknown, expired, used, or was replaced by a newer one."""
+
+    message = "This link does not count any more. Ask for a new one."
+
+    def __init__(self) -> None:
+        super().__init__(details=["token: is unknown, expired or used"])
+
+
+class UserNotFound(NotFound):
+    """There is no such user."""
+
+    message = "There is no such user."
+
+
+class SessionNotFound(NotFound):
+    """The caller has no such session."""
+
+    message = "You have no such session."

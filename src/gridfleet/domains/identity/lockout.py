@@ -1,4 +1,4 @@
-"""Lockout: ten failed logins of one e-mail address within fifteen minutes lock it for fifteen minutes.
+"""Lockout: ten wrong passwords for one e-mail address within fifteen minutes lock it for fifteen minutes.
 
 An address is held by its hash, known or not, so that nobody can tell accounts from inventions. Results are judged one at
 a time under a row lock: guesses sent in parallel get no more tries than guesses sent in turn.
@@ -6,37 +6,45 @@ a time under a row lock: guesses sent in parallel get no more tries than guesses
 
 import hashlib
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from gridfleet.domains.identity import store
 from gridfleet.kernel.db import Connection
 
-__all__ = ["LIMIT", "LOCK", "WINDOW", "clear", "email_hash", "record_failure"]
+__all__ = ["LIMIT", "LOCK", "WINDOW", "Verdict", "clear", "digest", "record_failure"]
 
 LIMIT: Final = 10
 WINDOW: Final = timedelta(minutes=15)
 LOCK: Final = timedelta(minutes=15)
 
 
-def email_hash(email: str) -> bytes:
-    """What stands for a normalised address."""
-    return hashlib.sha256(email.encode()).digest()
+class Verdict(NamedTuple):
+    """What a failure led to: the lock was there already, or this failure set it."""
+
+    was_locked: bool
+    locks: bool
 
 
-async def record_failure(db: Connection, email: str, now: datetime) -> bool:
-    """Counts a failed login, unless the address is locked already; whether it was."""
-    key = email_hash(email)
+def digest(what: str) -> bytes:
+    """What stands for a normalised address, or for anything else that passwords are tried on."""
+    return hashlib.sha256(what.encode()).digest()
+
+
+async def record_failure(db: Connection, what: str, now: datetime) -> Verdict:
+    """Counts a wrong password, unless the lock is on already."""
+    key = digest(what)
     failed_at, locked_until = await store.lock_failures(db, key)
     if locked_until is not None and locked_until > now:
-        return True
+        return Verdict(was_locked=True, locks=False)
     recent = [*(moment for moment in failed_at if moment > now - WINDOW), now]
-    await store.save_failures(db, key, store.LoginFailures(recent, now + LOCK if len(recent) >= LIMIT else None))
-    return False
+    locks = len(recent) >= LIMIT
+    await store.save_failures(db, key, store.LoginFailures(recent, now + LOCK if locks else None))
+    return Verdict(was_locked=False, locks=locks)
 
 
-async def clear(db: Connection, email: str, now: datetime) -> bool:
-    """Forgives an address whose owner brought the right password, unless it is locked; whether it is."""
-    key = email_hash(email)
+async def clear(db: Connection, what: str, now: datetime) -> bool:
+    """Forgives whoever brought the right password, unless the lock is on; whether it is."""
+    key = digest(what)
     _, locked_until = await store.lock_failures(db, key)
     if locked_until is not None and locked_until > now:
         return True

@@ -1,9 +1,15 @@
 """Login: e-mail and password against account and lockout, the same work whatever is wrong."""
 
+from typing import Final
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
 from gridfleet.domains.identity import lockout, sessions, store
 from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials
 from gridfleet.domains.identity.models import Client, OpenedSession
+from gridfleet.kernel import metrics
+from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import CodedError, ValidationFailed
@@ -14,6 +20,9 @@ __all__ = ["LOGIN_PASSWORD_CHARACTERS", "log_in"]
 
 LOGIN_PASSWORD_CHARACTERS = (8, 72)
 """What login asks of a password's length. A changed password may be longer, and logs in."""
+
+
+_OUTCOMES: Final = {OpenedSession: "opened", AccountLocked: "locked"}
 
 
 async def log_in(
@@ -34,7 +43,8 @@ async def log_in(
         if found is not None and right:
             outcome = await _accept(db, tokens, found, client)
         else:
-            outcome = await _refuse(db, email, password)
+            outcome = await _refuse(db, found, email, password, client)
+    metrics.LOGINS.labels(_OUTCOMES.get(type(outcome), "refused")).inc()
     if isinstance(outcome, CodedError):
         raise outcome
     if found is not None and passwords.is_outdated(found.password_hash):
@@ -51,9 +61,15 @@ async def _accept(db: Connection, tokens: AccessTokens, found: store.Credentials
     return opened or InvalidCredentials()
 
 
-async def _refuse(db: Connection, email: str, password: str) -> CodedError:
-    if await lockout.record_failure(db, email, utc_now()):
+async def _refuse(db: Connection, found: store.Credentials | None, email: str, password: str, client: Client) -> CodedError:
+    verdict = await lockout.record_failure(db, email, utc_now())
+    if verdict.was_locked:
         return AccountLocked()
+    actor = Actor(ActorType.ANONYMOUS, ip=client.ip)
+    subject = Subject(SubjectType.USER, found.account.id) if found else None
+    await record(db, Event.USER_LOGIN_FAILED, actor, subject, details={"known": found is not None})
+    if verdict.locks:
+        await record(db, Event.USER_LOCKED, actor, subject, details={"known": found is not None})
     shortest, longest = LOGIN_PASSWORD_CHARACTERS
     if len(password) > longest:
         return ValidationFailed(details=[f"password: must have {shortest} to {longest} characters"])

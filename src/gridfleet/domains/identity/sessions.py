@@ -12,33 +12,57 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
 from gridfleet.domains.identity import store
-from gridfleet.domains.identity.errors import RefreshTokenInvalid, RefreshTokenMalformed
-from gridfleet.domains.identity.models import Account, Client, OpenedSession
-from gridfleet.kernel.caller import UserCaller
+from gridfleet.domains.identity.errors import RefreshTokenInvalid, RefreshTokenMalformed, SessionNotFound
+from gridfleet.domains.identity.models import Account, Client, LiveSession, OpenedSession, SessionInfo
+from gridfleet.kernel.caller import Actor, ActorType, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import Unauthorized
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens, InvalidToken
 
-__all__ = ["LIFETIME", "ROTATION_TOLERANCE", "account_of", "authenticate", "end", "open_session", "refresh"]
+__all__ = [
+    "LIFETIME",
+    "ROTATION_TOLERANCE",
+    "account_of",
+    "authenticate",
+    "end",
+    "end_all",
+    "list_sessions",
+    "live_session",
+    "open_session",
+    "read_access_token",
+    "refresh",
+    "revoke",
+]
 
 LIFETIME: Final = timedelta(days=30)
 ROTATION_TOLERANCE: Final = timedelta(seconds=10)
 _REFRESH_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-async def authenticate(db: Connection, tokens: AccessTokens, access_token: str) -> UserCaller:
-    """The person behind an access token. Raises Unauthorized for a bad or expired token and for a session that ended."""
+def read_access_token(tokens: AccessTokens, access_token: str) -> AccessClaims:
+    """What an access token claims; whether its session lives is another question. Raises Unauthorized."""
     try:
-        claims = tokens.read(access_token)
+        return tokens.read(access_token)
     except InvalidToken:
         raise Unauthorized from None
-    caller = await store.find_caller(db, claims.session_id, claims.user_id, claims.token_version, utc_now())
-    if caller is None:
+
+
+async def live_session(db: Connection, claims: AccessClaims) -> LiveSession:
+    """The session of an access token. Raises Unauthorized when it ended."""
+    found = await store.find_live_session(db, claims.session_id, claims.user_id, claims.token_version, utc_now())
+    if found is None:
         raise Unauthorized
-    return caller
+    return found
+
+
+async def authenticate(db: Connection, tokens: AccessTokens, access_token: str) -> UserCaller:
+    """The person behind an access token. Raises Unauthorized for a bad or expired token and for a session that ended."""
+    return (await live_session(db, read_access_token(tokens, access_token))).caller
 
 
 async def account_of(db: Connection, caller: UserCaller) -> Account:
@@ -52,15 +76,18 @@ async def account_of(db: Connection, caller: UserCaller) -> Account:
 async def open_session(
     db: Connection, tokens: AccessTokens, account: Account, password_hash: str, client: Client
 ) -> OpenedSession | None:
-    """A new session for somebody whose password matched the hash; None when the password changed meanwhile."""
+    """A new session for somebody whose password matched the hash: a login. None when the password changed meanwhile."""
     now = utc_now()
     session_id = new_id()
     if not await store.insert_session(db, session_id, account.id, password_hash, client, now, now + LIFETIME):
         return None
+    actor = Actor(ActorType.USER, str(account.id), client.ip)
+    subject = Subject(SubjectType.USER, account.id)
+    await record(db, Event.USER_LOGGED_IN, actor, subject, details={"sessionId": str(session_id)})
     return await _hand_out(db, tokens, account, session_id, now)
 
 
-async def refresh(database: Database, tokens: AccessTokens, refresh_token: str | None) -> OpenedSession:
+async def refresh(database: Database, tokens: AccessTokens, refresh_token: str | None, ip: str | None = None) -> OpenedSession:
     """The session of a refresh token, prolonged, with new tokens.
 
     Takes the database because the end of a stolen session must be committed although the request fails.
@@ -69,7 +96,7 @@ async def refresh(database: Database, tokens: AccessTokens, refresh_token: str |
     if refresh_token is None or not _REFRESH_TOKEN.fullmatch(refresh_token):
         raise RefreshTokenMalformed
     async with database.transaction() as db:
-        opened = await _rotate(db, tokens, refresh_token, utc_now())
+        opened = await _rotate(db, tokens, refresh_token, ip, utc_now())
     if opened is None:
         raise RefreshTokenInvalid
     return opened
@@ -77,15 +104,41 @@ async def refresh(database: Database, tokens: AccessTokens, refresh_token: str |
 
 async def end(db: Connection, caller: UserCaller) -> None:
     """Logs the caller out: neither token of the session counts any more."""
-    await store.revoke_session(db, caller.session_id, utc_now())
+    await store.revoke_session(db, caller.user_id, caller.session_id, utc_now())
+    subject = Subject(SubjectType.USER, caller.user_id)
+    await record(db, Event.USER_LOGGED_OUT, caller.as_actor, subject, details={"sessionId": str(caller.session_id)})
 
 
-async def _rotate(db: Connection, tokens: AccessTokens, refresh_token: str, now: datetime) -> OpenedSession | None:
+async def end_all(db: Connection, caller: UserCaller) -> None:
+    """Ends every session of the caller, this one included: no token handed out so far counts any more."""
+    # The account first: a login that goes on at this moment waits for it, and its session is then met below.
+    await store.raise_token_version(db, caller.user_id)
+    await store.revoke_sessions(db, caller.user_id, None, utc_now())
+    await record(db, Event.USER_LOGGED_OUT_EVERYWHERE, caller.as_actor, Subject(SubjectType.USER, caller.user_id))
+
+
+async def list_sessions(db: Connection, caller: UserCaller) -> list[SessionInfo]:
+    """The caller's living sessions, newest first."""
+    return await store.list_sessions(db, caller.user_id, caller.session_id, utc_now())
+
+
+async def revoke(db: Connection, caller: UserCaller, session_id: UUID) -> None:
+    """Ends one of the caller's sessions. Raises SessionNotFound, also for a session that ended."""
+    if not await store.revoke_session(db, caller.user_id, session_id, utc_now()):
+        raise SessionNotFound
+    await record(db, Event.SESSION_REVOKED, caller.as_actor, Subject(SubjectType.SESSION, session_id))
+
+
+async def _rotate(
+    db: Connection, tokens: AccessTokens, refresh_token: str, ip: str | None, now: datetime
+) -> OpenedSession | None:
     used = await store.use_refresh_token(db, _digest(refresh_token), now)
     if used is None:
         return None
     if used.rotated_at < now - ROTATION_TOLERANCE:
-        await store.revoke_session(db, used.session_id, now)
+        if await store.revoke_session(db, used.user_id, used.session_id, now):
+            actor, subject = Actor(ActorType.ANONYMOUS, ip=ip), Subject(SubjectType.SESSION, used.session_id)
+            await record(db, Event.SESSION_TOKEN_REUSED, actor, subject, details={"userId": str(used.user_id)})
         return None
     account = await store.extend_session(db, used.session_id, now, now + LIFETIME)
     return None if account is None else await _hand_out(db, tokens, account, used.session_id, now)

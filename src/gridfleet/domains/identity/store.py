@@ -1,4 +1,4 @@
-"""SQL of accounts, failed logins and sessions."""
+"""SQL of logins, failed ones too, and of sessions."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from psycopg.rows import args_row, class_row, kwargs_row
 
-from gridfleet.domains.identity.models import Account, Client
+from gridfleet.domains.identity.models import Account, Client, LiveSession, SessionInfo
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 
@@ -34,6 +34,7 @@ class UsedRefreshToken(NamedTuple):
     """Whose refresh token it was, and when it was first used."""
 
     session_id: UUID
+    user_id: UUID
     rotated_at: datetime
 
 
@@ -143,8 +144,9 @@ async def use_refresh_token(db: Connection, token_hash: bytes, now: datetime) ->
     """Marks an unexpired token as rotated, if it is not already; two callers at once get the same moment."""
     cursor = db.cursor(row_factory=args_row(UsedRefreshToken))
     await cursor.execute(
-        "UPDATE refresh_token SET rotated_at = coalesce(rotated_at, %(now)s)"
-        " WHERE token_hash = %(hash)s AND expires_at > %(now)s RETURNING session_id, rotated_at",
+        "UPDATE refresh_token t SET rotated_at = coalesce(t.rotated_at, %(now)s) FROM user_session s"
+        " WHERE t.token_hash = %(hash)s AND t.expires_at > %(now)s AND s.id = t.session_id"
+        " RETURNING s.id, s.user_id, t.rotated_at",
         {"hash": token_hash, "now": now},
     )
     return await cursor.fetchone()
@@ -162,22 +164,55 @@ async def extend_session(db: Connection, session_id: UUID, now: datetime, expire
     return await cursor.fetchone()
 
 
-async def revoke_session(db: Connection, session_id: UUID, now: datetime) -> None:
-    """Ends a session, its access tokens included."""
-    await db.execute("UPDATE user_session SET revoked_at = %s WHERE id = %s AND revoked_at IS NULL", (now, session_id))
+async def revoke_session(db: Connection, user_id: UUID, session_id: UUID, now: datetime) -> bool:
+    """Ends a session of somebody, its access tokens included; whether it lived until now."""
+    cursor = await db.execute(
+        "UPDATE user_session SET revoked_at = %(now)s"
+        " WHERE id = %(id)s AND user_id = %(user_id)s AND revoked_at IS NULL AND expires_at > %(now)s",
+        {"now": now, "id": session_id, "user_id": user_id},
+    )
+    return cursor.rowcount == 1
 
 
-async def find_caller(db: Connection, session_id: UUID, user_id: UUID, token_version: int, now: datetime) -> UserCaller | None:
-    """The person behind a session that still lives."""
-    cursor = db.cursor(row_factory=class_row(UserCaller))
+async def revoke_sessions(db: Connection, user_id: UUID, but: UUID | None, now: datetime) -> None:
+    """Ends every session of somebody but one."""
+    await db.execute(
+        "UPDATE user_session SET revoked_at = %s WHERE user_id = %s AND id IS DISTINCT FROM %s AND revoked_at IS NULL",
+        (now, user_id, but),
+    )
+
+
+async def raise_token_version(db: Connection, user_id: UUID) -> None:
+    """Makes every access token of somebody worthless."""
+    await db.execute("UPDATE user_account SET token_version = token_version + 1 WHERE id = %s", (user_id,))
+
+
+async def list_sessions(db: Connection, user_id: UUID, current: UUID, now: datetime) -> list[SessionInfo]:
+    """Somebody's sessions that live, newest first."""
+    cursor = db.cursor(row_factory=class_row(SessionInfo))
     await cursor.execute(
-        "SELECT u.id AS user_id, s.id AS session_id, u.email, u.name, u.is_super_admin, u.default_organization_id"
+        "SELECT s.id, s.ip, s.user_agent, s.created_at, s.last_used_at, s.expires_at, s.id = %(current)s AS current"
+        " FROM user_session s JOIN user_account u ON u.id = s.user_id"
+        " WHERE s.user_id = %(user_id)s AND s.revoked_at IS NULL AND s.expires_at > %(now)s"
+        " AND s.token_version = u.token_version ORDER BY s.created_at DESC, s.id DESC",
+        {"user_id": user_id, "current": current, "now": now},
+    )
+    return await cursor.fetchall()
+
+
+async def find_live_session(
+    db: Connection, session_id: UUID, user_id: UUID, token_version: int, now: datetime
+) -> LiveSession | None:
+    """A session that still lives, with the person behind it."""
+    cursor = await db.execute(
+        "SELECT u.id, s.id, u.email, u.name, u.is_super_admin, u.default_organization_id, s.expires_at"
         " FROM user_session s JOIN user_account u ON u.id = s.user_id"
         " WHERE s.id = %(session_id)s AND u.id = %(user_id)s AND s.revoked_at IS NULL AND s.expires_at > %(now)s"
         " AND s.token_version = %(token_version)s AND u.token_version = %(token_version)s",
         {"session_id": session_id, "user_id": user_id, "token_version": token_version, "now": now},
     )
-    return await cursor.fetchone()
+    row = await cursor.fetchone()
+    return LiveSession(UserCaller(*row[:6]), token_version, row[6]) if row else None
 
 
 async def delete_sessions_ended_before(db: Connection, moment: datetime) -> None:

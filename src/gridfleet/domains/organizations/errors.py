@@ -1,8 +1,22 @@
 """Refusals about organisations."""
 
-from gridfleet.kernel.errors import CodedError
+from gridfleet.kernel.errors import CodedError, Forbidden
 
-__all__ = ["OrganizationNotFound", "SlugTaken"]
+__all__ = [
+    "AlreadyMember",
+    "InvitationAccepted",
+    "InvitationExpired",
+    "InvitationNotFound",
+    "InvitationNotRevocable",
+    "InvitationPending",
+    "InvitationTokenMissing",
+    "LastAdmin",
+    "MemberNotFound",
+    "MembershipRequired",
+    "OrganizationInUse",
+    "OrganizationNotFound",
+    "SlugTaken",
+]
 
 
 class OrganizationNotFound(CodedError):
@@ -17,3 +31,79 @@ class SlugTaken(CodedError):
 
     code = "CONFLICT"
     message = "An organisation with this slug already exists."
+
+
+class OrganizationInUse(CodedError):
+    """The organisation still has members, plants, keys or a trading configuration."""
+
+    code = "CONFLICT"
+    message = "The organisation still has members, plants, keys or a trading configuration."
+
+
+class MembershipRequired(CodedError):
+    """The caller does not belong to the organisation, or it does not exist: both answer alike."""
+
+    code = "ORG_MEMBERSHIP_REQUIRED"
+    message = "You are not a member of this organisation."
+
+
+class MemberNotFound(CodedError):
+    """Nobody with this id belongs to the organisation."""
+
+    code = "MEMBER_NOT_FOUND"
+    message = "The organisation has no such member."
+
+
+class LastAdmin(Forbidden):
+    """Somebody must be left who can let others in."""
+
+    message = "The last ORG_ADMIN of an organisation can be removed or demoted by a SuperAdmin only."
+
+
+class InvitationNotFound(CodedError):
+    """There is no such invitation, or it was revoked."""
+
+    code = "INVITATION_NOT_FOUND"
+    message = "There is no such invitation."
+
+
+class InvitationExpired(CodedError):
+    """The invitation is too old."""
+
+    code = "INVITATION_EXPIRED"
+    message = "The invitation has expired. Ask for a new one."
+
+
+class InvitationAccepted(CodedError):
+    """The invitation was used."""
+
+    code = "INVITATION_ALREADY_ACCEPTED"
+    message = "The invitation has been accepted already."
+
+
+class InvitationTokenMissing(CodedError):
+    """The link was opened without its token."""
+
+    code = "INVITATION_TOKEN_MISSING"
+    message = "The invitation's token is missing."
+
+
+class InvitationNotRevocable(CodedError):
+    """Only a pending invitation can be revoked."""
+
+    code = "BAD_REQUEST"
+    message = "Only a pending invitation can be revoked."
+
+
+class InvitationPending(CodedError):
+    """The address has an invitation that waits."""
+
+    code = "CONFLICT"
+    message = "A pending invitation for this e-mail exists already."
+
+
+class AlreadyMember(CodedError):
+    """The address belongs to a member."""
+
+    code = "CONFLICT"
+    message = "Somebody with this e-mail is a member already."

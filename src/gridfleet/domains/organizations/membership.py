@@ -3,27 +3,66 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from gridfleet.domains.identity.accounts import profile
 from gridfleet.domains.organizations import store
-from gridfleet.domains.organizations.models import OwnOrganization
-from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.domains.organizations.errors import MembershipRequired, OrganizationNotFound
+from gridfleet.domains.organizations.models import OwnOrganization, Standing
+from gridfleet.kernel.caller import OrgRole, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden
 
-__all__ = ["current_organization", "enter", "organizations_of"]
+__all__ = [
+    "current_organization",
+    "enter",
+    "everywhere",
+    "organizations_of",
+    "scope_of",
+    "standing_in",
+    "start_in",
+]
+
+
+async def standing_in(db: Connection, user_id: UUID, organization_id: UUID) -> Standing | None:
+    """Somebody's standing in an organisation; None when there is no such organisation."""
+    return await store.find_standing(db, organization_id, user_id)
+
+
+def scope_of(caller: UserCaller, organization_id: UUID, standing: Standing | None, *, must_exist: bool = True) -> OrgScope:
+    """The caller's right to act in an organisation: with the own role, SuperAdmins as ORG_ADMIN everywhere.
+
+    Without `must_exist` a SuperAdmin gets the right to an organisation that is not there, and finds it empty.
+    Raises Forbidden, alike for a stranger's organisation and for one that does not exist.
+    """
+    if caller.is_super_admin and (standing is not None or not must_exist):
+        return OrgScope(organization_id, OrgRole.ORG_ADMIN, caller)
+    if standing is None or standing.role is None:
+        raise Forbidden
+    return OrgScope(organization_id, standing.role, caller)
+
+
+def everywhere(caller: UserCaller) -> PlatformScope:
+    """A SuperAdmin's right to read across organisations. Raises Forbidden for everybody else."""
+    if not caller.is_super_admin:
+        raise Forbidden
+    return PlatformScope(caller)
 
 
 async def enter(db: Connection, caller: UserCaller, organization_id: UUID) -> OrgScope:
-    """The caller's right to act in an organisation: with the own role, SuperAdmins as ORG_ADMIN everywhere.
+    """The caller's right to act in an organisation, as `scope_of` gives it."""
+    return scope_of(caller, organization_id, await standing_in(db, caller.user_id, organization_id))
 
-    Raises Forbidden, alike for a stranger's organisation and for one that does not exist.
+
+async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
+    """Chooses the organisation the caller starts in: one of his own, or for a SuperAdmin any.
+
+    Raises MembershipRequired, and OrganizationNotFound to a SuperAdmin.
     """
-    standing = await store.find_standing(db, organization_id, caller.user_id)
-    if standing is None:
-        raise Forbidden
-    role = OrgRole.ORG_ADMIN if caller.is_super_admin else standing.role
-    if role is None:
-        raise Forbidden
-    return OrgScope(organization_id, role, caller)
+    standing = await standing_in(db, caller.user_id, organization_id)
+    if caller.is_super_admin and standing is None:
+        raise OrganizationNotFound
+    if not caller.is_super_admin and (standing is None or standing.role is None):
+        raise MembershipRequired
+    await profile.start_in(db, caller.user_id, organization_id)
 
 
 async def organizations_of(db: Connection, user_id: UUID) -> list[OwnOrganization]:

@@ -1,13 +1,30 @@
-"""Organisations, and how a person sees the own ones."""
+"""Organisations, who belongs to them, and how a person sees the own ones."""
 
 from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from gridfleet.domains.identity.models import User
 from gridfleet.kernel.caller import OrgRole
 
-__all__ = ["Organization", "OwnOrganization"]
+__all__ = ["Member", "Organization", "OwnOrganization", "RoleName", "Standing"]
+
+
+class RoleName(StrEnum):
+    """Organisation roles as they are written."""
+
+    ORG_ADMIN = "ORG_ADMIN"
+    OPERATOR = "OPERATOR"
+    VIEWER = "VIEWER"
+
+
+class Standing(NamedTuple):
+    """Somebody's role in an organisation that exists; None for a stranger."""
+
+    role: OrgRole | None
 
 
 class Organization(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,3 +45,15 @@ class OwnOrganization(msgspec.Struct, frozen=True):
     name: str
     role: OrgRole
     slug: str
+
+
+class Member(msgspec.Struct, frozen=True, rename="camel"):
+    """Somebody's membership in an organisation."""
+
+    id: UUID
+    organization_id: UUID
+    user_id: UUID
+    role: RoleName
+    user: User
+    created_at: datetime
+    updated_at: datetime

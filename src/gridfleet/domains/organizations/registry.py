@@ -1,23 +1,57 @@
 """Organisations, as SuperAdmins keep them."""
 
+from collections.abc import Mapping
 from uuid import UUID
 
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
 from gridfleet.domains.organizations import store
-from gridfleet.domains.organizations.errors import OrganizationNotFound, SlugTaken
+from gridfleet.domains.organizations.errors import OrganizationInUse, OrganizationNotFound, SlugTaken
 from gridfleet.domains.organizations.models import Organization
+from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["create", "get", "list_organizations"]
+__all__ = ["change", "create", "delete", "get", "list_organizations"]
 
 
-async def create(db: Connection, name: str, slug: str, description: str | None) -> Organization:
+async def create(db: Connection, actor: Actor, name: str, slug: str, description: str | None) -> Organization:
     """A new organisation without members. Raises SlugTaken."""
     created = await store.insert(db, new_id(), name, slug, description)
     if created is None:
         raise SlugTaken
+    await _record(db, Event.ORGANIZATION_CREATED, actor, created, {"name": name, "slug": slug})
     return created
+
+
+async def change(
+    db: Connection, actor: Actor, organization_id: UUID, name: str | None, slug: str | None, description: str | None
+) -> Organization:
+    """The organisation with what is not None changed. Raises OrganizationNotFound, SlugTaken."""
+    before = await store.lock(db, organization_id)
+    if before is None:
+        raise OrganizationNotFound
+    wanted = {"name": name, "slug": slug, "description": description}
+    changes = {field: [getattr(before, field), value] for field, value in wanted.items() if value is not None}
+    changes = {field: pair for field, pair in changes.items() if pair[0] != pair[1]}
+    if not changes:
+        return before
+    changed = await store.update(db, organization_id, name, slug, description)
+    if changed is None:
+        raise SlugTaken
+    await _record(db, Event.ORGANIZATION_CHANGED, actor, changed, changes)
+    return changed
+
+
+async def delete(db: Connection, actor: Actor, organization_id: UUID) -> None:
+    """Deletes an organisation with its invitations. Raises OrganizationNotFound, OrganizationInUse."""
+    organization = await store.lock(db, organization_id)
+    if organization is None:
+        raise OrganizationNotFound
+    if not await store.delete(db, organization_id):
+        raise OrganizationInUse
+    await _record(db, Event.ORGANIZATION_DELETED, actor, organization, {"name": organization.name, "slug": organization.slug})
 
 
 async def get(db: Connection, organization_id: UUID) -> Organization:
@@ -31,3 +65,10 @@ async def get(db: Connection, organization_id: UUID) -> Organization:
 async def list_organizations(db: Connection, paging: Paging) -> Page[Organization]:
     """One page of all organisations, newest first."""
     return Page.of(await store.list_page(db, paging), await store.count(db), paging)
+
+
+async def _record(
+    db: Connection, event: Event, actor: Actor, organization: Organization, details: Mapping[str, object]
+) -> None:
+    subject = Subject(SubjectType.ORGANIZATION, organization.id)
+    await record(db, event, actor, subject, organization_id=organization.id, details=details)

@@ -1,22 +1,30 @@
 """SQL of organisations and memberships."""
 
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg.rows import class_row, kwargs_row
+from psycopg.errors import ForeignKeyViolation, UniqueViolation
+from psycopg.rows import args_row, class_row, kwargs_row
 
-from gridfleet.domains.organizations.models import Organization, OwnOrganization
-from gridfleet.kernel.caller import OrgRole
+from gridfleet.domains.organizations.models import Organization, OwnOrganization, RoleName, Standing
+from gridfleet.kernel.caller import OrgRole, OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = "id, name, slug, description, created_at, updated_at"
+_MEMBERSHIP = "id, organization_id, user_id, role, created_at, updated_at"
 
 
-class Standing(NamedTuple):
-    """Somebody's role in an organisation that exists; None for a stranger."""
+class Membership(NamedTuple):
+    """A row that makes somebody a member."""
 
-    role: OrgRole | None
+    id: UUID
+    organization_id: UUID
+    user_id: UUID
+    role: RoleName
+    created_at: datetime
+    updated_at: datetime
 
 
 def _own(**row: Any) -> OwnOrganization:
@@ -38,6 +46,40 @@ async def find(db: Connection, organization_id: UUID) -> Organization | None:
     """The organisation, if there is one."""
     cursor = db.cursor(row_factory=class_row(Organization))
     await cursor.execute(f"SELECT {_COLUMNS} FROM organization WHERE id = %s", (organization_id,))
+    return await cursor.fetchone()
+
+
+async def update(
+    db: Connection, organization_id: UUID, name: str | None, slug: str | None, description: str | None
+) -> Organization | None:
+    """The organisation with what is not None changed; None when the slug is taken, which leaves the transaction to be
+    rolled back."""
+    cursor = db.cursor(row_factory=class_row(Organization))
+    try:
+        await cursor.execute(
+            "UPDATE organization SET name = coalesce(%(name)s, name), slug = coalesce(%(slug)s, slug),"
+            " description = coalesce(%(description)s, description), updated_at = now()"
+            f" WHERE id = %(id)s RETURNING {_COLUMNS}",
+            {"id": organization_id, "name": name, "slug": slug, "description": description},
+        )
+    except UniqueViolation:
+        return None
+    return await cursor.fetchone()
+
+
+async def delete(db: Connection, organization_id: UUID) -> bool:
+    """Deletes an organisation; False when something still hangs off it, which leaves the transaction to be rolled back."""
+    try:
+        await db.execute("DELETE FROM organization WHERE id = %s", (organization_id,))
+    except ForeignKeyViolation:
+        return False
+    return True
+
+
+async def lock(db: Connection, organization_id: UUID) -> Organization | None:
+    """The organisation, unchanged by others until the transaction ends."""
+    cursor = db.cursor(row_factory=class_row(Organization))
+    await cursor.execute(f"SELECT {_COLUMNS} FROM organization WHERE id = %s FOR UPDATE", (organization_id,))
     return await cursor.fetchone()
 
 
@@ -78,3 +120,82 @@ async def list_of_member(db: Connection, user_id: UUID) -> list[OwnOrganization]
         (user_id,),
     )
     return await cursor.fetchall()
+
+
+def _membership(*row: Any) -> Membership:
+    member_id, organization_id, user_id, role, created_at, updated_at = row
+    return Membership(member_id, organization_id, user_id, RoleName(role), created_at, updated_at)
+
+
+async def list_members(db: Connection, org: OrgScope, paging: Paging) -> list[Membership]:
+    """One page of an organisation's memberships, newest first."""
+    cursor = db.cursor(row_factory=args_row(_membership))
+    await cursor.execute(
+        f"SELECT {_MEMBERSHIP} FROM membership WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
+        (org.organization_id, paging.limit, paging.offset),
+    )
+    return await cursor.fetchall()
+
+
+async def count_members(db: Connection, org: OrgScope) -> int:
+    """How many members an organisation has."""
+    cursor = await db.execute("SELECT count(*) FROM membership WHERE organization_id = %s", (org.organization_id,))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def find_member(db: Connection, org: OrgScope, member_id: UUID) -> Membership | None:
+    """A membership in the organisation."""
+    cursor = db.cursor(row_factory=args_row(_membership))
+    await cursor.execute(
+        f"SELECT {_MEMBERSHIP} FROM membership WHERE organization_id = %s AND id = %s", (org.organization_id, member_id)
+    )
+    return await cursor.fetchone()
+
+
+async def lock_admins(db: Connection, org: OrgScope) -> set[UUID]:
+    """The users who are ORG_ADMINs of the organisation, with their memberships locked until the transaction ends."""
+    cursor = await db.execute(
+        "SELECT user_id FROM membership WHERE organization_id = %s AND role = 'ORG_ADMIN' ORDER BY id FOR UPDATE",
+        (org.organization_id,),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def set_role(db: Connection, org: OrgScope, member_id: UUID, role: RoleName) -> Membership | None:
+    """The membership with another role."""
+    cursor = db.cursor(row_factory=args_row(_membership))
+    await cursor.execute(
+        f"UPDATE membership SET role = %s, updated_at = now() WHERE organization_id = %s AND id = %s RETURNING {_MEMBERSHIP}",
+        (role, org.organization_id, member_id),
+    )
+    return await cursor.fetchone()
+
+
+async def delete_member(db: Connection, org: OrgScope, member_id: UUID) -> bool:
+    """Ends a membership; whether there was one."""
+    cursor = await db.execute("DELETE FROM membership WHERE organization_id = %s AND id = %s", (org.organization_id, member_id))
+    return cursor.rowcount == 1
+
+
+async def has_member_with_email(db: Connection, org: OrgScope, email: str) -> bool:
+    """Whether a member of the organisation has this normalised e-mail."""
+    cursor = await db.execute(
+        "SELECT EXISTS (SELECT FROM membership m JOIN user_account u ON u.id = m.user_id"
+        " WHERE m.organization_id = %s AND u.email = %s)",
+        (org.organization_id, email),
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def insert_member(
+    db: Connection, system: SystemScope, member_id: UUID, organization_id: UUID, user_id: UUID, role: RoleName
+) -> bool:
+    """Makes somebody a member; False when he is one already."""
+    cursor = await db.execute(
+        "INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)"
+        " ON CONFLICT ON CONSTRAINT membership_key DO NOTHING",
+        (member_id, organization_id, user_id, role),
+    )
+    return cursor.rowcount == 1

@@ -1,18 +1,31 @@
 """What other processes changed, as the database tells it."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from psycopg import AsyncConnection, sql
 
-__all__ = ["listen"]
+__all__ = ["HEARTBEAT_SECONDS", "listen"]
+
+HEARTBEAT_SECONDS: Final = 1.0
+"""How often a quiet connection is asked whether it still lives."""
+
+_ANSWER_SECONDS: Final = 5.0
 
 
 async def listen(
-    url: str, channels: Sequence[str], on_listening: Callable[[], None], on_notice: Callable[[str, str], None]
+    url: str,
+    channels: Sequence[str],
+    on_listening: Callable[[], None],
+    on_notice: Callable[[str, str], None],
+    on_heartbeat: Callable[[], None] = lambda: None,
 ) -> None:
     """Calls `on_notice(channel, payload)` for each notification until the connection is lost, which raises.
 
     `on_listening` is called once notices can no longer be missed: what was cached before then may be stale.
+    `on_heartbeat` is called about every HEARTBEAT_SECONDS as long as the database answers: a connection that silently
+    died would look just like one that has nothing to tell.
     """
     async with await AsyncConnection.connect(
         url, autocommit=True, connect_timeout=5, application_name="gridfleet-listen"
@@ -20,6 +33,9 @@ async def listen(
         for channel in channels:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         on_listening()
-        async for notice in connection.notifies():
-            on_notice(notice.channel, notice.payload)
-    raise ConnectionError("the database closed the connection that listens")
+        while True:
+            async for notice in connection.notifies(timeout=HEARTBEAT_SECONDS):
+                on_notice(notice.channel, notice.payload)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await connection.execute("SELECT 1")
+            on_heartbeat()

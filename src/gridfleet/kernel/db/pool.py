@@ -4,18 +4,21 @@ A request or batch is one transaction: `async with database.transaction() as db:
 any error. Stores take the connection and run one statement each.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import structlog
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Notify, sql
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 __all__ = ["Connection", "Database", "open_database"]
 
 Connection = AsyncConnection[TupleRow]
+
+_READ_IDLE_SECONDS: Final = 30
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +52,12 @@ class Database:
         async with self._pool.connection(timeout=2) as connection:
             await connection.execute("SELECT 1")
 
+    async def keep_reading(self) -> None:
+        """Reads the notices that wait on idle connections, every half minute, for ever: nobody else would."""
+        while True:
+            await asyncio.sleep(_READ_IDLE_SECONDS)
+            await self._pool.check()
+
     async def close(self) -> None:
         """Closes every connection."""
         await self._pool.close()
@@ -58,17 +67,28 @@ class Database:
         return dict(self._pool.get_stats())
 
 
-async def _configure(connection: Connection) -> None:
-    # Server-side preparation from the first run on: every statement here is run many times.
-    connection.prepare_threshold = 0
-
-
 @asynccontextmanager
-async def open_database(url: str, *, name: str, size: int = 10) -> AsyncIterator[Database]:
+async def open_database(
+    url: str, *, name: str, size: int = 10, channel: str | None = None, on_notice: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[Database]:
     """The database at `url`, connected lazily so that a process starts while the server is still away.
 
-    `name` shows in `pg_stat_activity`.
+    `name` shows in `pg_stat_activity`. Every connection listens on `channel` and gives `on_notice` the payloads. Those of
+    the process's own transactions come before their commit returns: PostgreSQL sends a session its own notices ahead of
+    its readiness for the next query. Other processes' may come late, so they need `notifications.listen` as well.
     """
+
+    async def configure(connection: Connection) -> None:
+        # Server-side preparation from the first run on: every statement here is run many times.
+        connection.prepare_threshold = 0
+        if channel is not None:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            await connection.commit()
+            connection.add_notify_handler(told)
+
+    def told(notice: Notify) -> None:
+        on_notice(notice.payload)
+
     pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
         url,
         min_size=1,
@@ -78,7 +98,7 @@ async def open_database(url: str, *, name: str, size: int = 10) -> AsyncIterator
         max_idle=60,
         reconnect_timeout=5,
         check=AsyncConnectionPool.check_connection,
-        configure=_configure,
+        configure=configure,
         kwargs={
             "application_name": name,
             "connect_timeout": 5,

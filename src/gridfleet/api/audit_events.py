@@ -1,0 +1,39 @@
+"""What happened, for those who answer for it."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.domains.audit.models import AuditEvent, AuditFilter
+from gridfleet.domains.audit.reading import list_events
+from gridfleet.kernel.caller import OrgRole, OrgScope, PlatformScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+
+class AuditQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
+    """Which events: of one kind, `from` inclusive, `to` exclusive."""
+
+    event: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def complaints(self) -> Iterator[str]:
+        """A span must go forward."""
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            yield "from: must be before to"
+
+
+@endpoint(
+    "GET",
+    "/api/v1/audit-events",
+    caller=org_member(OrgRole.ORG_ADMIN, everywhere=True),
+    codes=("VALIDATION_ERROR", *S),
+    addition=True,
+)
+async def list_audit_events(org: OrgScope | PlatformScope, db: Connection, query: AuditQuery) -> Page[AuditEvent]:
+    """Audit events, newest first: the organisation's for its ORG_ADMINs, for SuperAdmins without `x-org-id` all."""
+    return await list_events(db, org, AuditFilter(query.event, query.since, query.until), query.paging)

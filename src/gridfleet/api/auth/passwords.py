@@ -1,0 +1,90 @@
+"""Changing the own password, and getting back in without it."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from gridfleet.api._http import Call, Email, Message, endpoint, public, session
+from gridfleet.api.auth.limits import limit_account_calls
+from gridfleet.domains.identity.accounts import password_reset
+from gridfleet.domains.identity.accounts import passwords as password_change
+from gridfleet.domains.identity.accounts.password_rules import NEW_CHARACTERS
+from gridfleet.domains.identity.accounts.tokens import MAIL_TOKEN_CHARACTERS
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.db import Connection
+
+_SHORTEST, _LONGEST = NEW_CHARACTERS
+
+NewPassword = Annotated[str, msgspec.Meta(min_length=_SHORTEST, max_length=_LONGEST, extra={"trim": False})]
+MailToken = Annotated[str, msgspec.Meta(min_length=MAIL_TOKEN_CHARACTERS, max_length=MAIL_TOKEN_CHARACTERS)]
+
+
+class PasswordChange(msgspec.Struct, frozen=True, rename="camel"):
+    """The password as it is, and as it shall be."""
+
+    current_password: Annotated[str, msgspec.Meta(min_length=1, extra={"trim": False})]
+    new_password: NewPassword
+
+    def complaints(self) -> Iterator[str]:
+        """A new password is another one."""
+        if self.new_password == self.current_password:
+            yield "newPassword: must differ from the current password"
+
+
+class ForgottenPassword(msgspec.Struct, frozen=True):
+    """Whose password is forgotten."""
+
+    email: Email
+
+
+class PasswordReset(msgspec.Struct, frozen=True, rename="camel"):
+    """The token of the mail, and the password to log in with from now on."""
+
+    token: MailToken
+    new_password: NewPassword
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/change-password",
+    caller=session(),
+    codes=("VALIDATION_ERROR", "UNAUTHORIZED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
+)
+async def change_password(call: Call, caller: UserCaller, body: PasswordChange) -> Message:
+    """Sets another password and ends every other session."""
+    limit_account_calls(call)
+    state = call.state
+    await password_change.change_password(
+        state.database, state.passwords, state.mail, caller, body.current_password, body.new_password
+    )
+    return Message("Your password was changed. Every other session was ended.")
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/forgot-password",
+    caller=public(),
+    codes=("VALIDATION_ERROR", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
+    addition=True,
+)
+async def forgot_password(call: Call, db: Connection, body: ForgottenPassword) -> Message:
+    """Mails the way to a new password, if the address has an account; the answer does not tell whether it has."""
+    limit_account_calls(call)
+    await password_reset.request(db, body.email, call.client_ip)
+    return Message("If this address has an account, a mail with the next step is on its way.")
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/reset-password",
+    caller=public(),
+    codes=("VALIDATION_ERROR", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
+    addition=True,
+)
+async def reset_password(call: Call, body: PasswordReset) -> Message:
+    """Sets a new password with the token of the mail, which works once, and ends every session."""
+    limit_account_calls(call)
+    state = call.state
+    await password_reset.reset(state.database, state.passwords, state.mail, body.token, body.new_password, call.client_ip)
+    return Message("Your password was changed. Log in with it.")

@@ -1,0 +1,98 @@
+"""What people change about themselves: name, e-mail address, the organisation they start in."""
+
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import NOT_NULL, Call, Email, Message, endpoint, public, session
+from gridfleet.api.auth.limits import limit_account_calls
+from gridfleet.api.auth.passwords import MailToken
+from gridfleet.api.auth.session_user import SessionUserAnswer, session_user
+from gridfleet.domains.identity import sessions
+from gridfleet.domains.identity.accounts import email_change, profile
+from gridfleet.domains.identity.accounts.passwords import confirm_password
+from gridfleet.domains.identity.emails import normalized
+from gridfleet.domains.organizations import membership
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.db import Connection
+
+_EMAIL_CHANGES_PER_MINUTE = 10
+"""Of one account: each sends two mails."""
+
+
+class ProfileChanges(msgspec.Struct, frozen=True, rename="camel"):
+    """What to change; what is left out stays. Another e-mail needs the current password."""
+
+    name: Annotated[Annotated[str, msgspec.Meta(min_length=1, max_length=120)] | None, NOT_NULL] = None
+    email: Annotated[Email | None, NOT_NULL] = None
+    current_password: Annotated[
+        Annotated[str, msgspec.Meta(min_length=1, max_length=200, extra={"trim": False})] | None, NOT_NULL
+    ] = None
+
+
+class DefaultOrganization(msgspec.Struct, frozen=True, rename="camel"):
+    """Where to start."""
+
+    organization_id: UUID
+
+
+class EmailConfirmation(msgspec.Struct, frozen=True):
+    """The token that the new address was mailed."""
+
+    token: MailToken
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/auth/me",
+    caller=session(),
+    codes=("VALIDATION_ERROR", "UNAUTHORIZED", "EMAIL_ALREADY_REGISTERED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
+)
+async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -> SessionUserAnswer:
+    """Changes the name at once, and the e-mail once the new address has confirmed it."""
+    limit_account_calls(call)
+    state = call.state
+    email = normalized(body.email) if body.email is not None else None
+    if email is not None and email != caller.email:
+        state.rate_limiter.hit("email change", str(caller.user_id), _EMAIL_CHANGES_PER_MINUTE)
+        await confirm_password(state.database, state.passwords, caller, body.current_password)
+    async with state.database.transaction() as db:
+        if body.name is not None:
+            await profile.rename(db, caller.user_id, body.name)
+        if email == caller.email:
+            await email_change.cancel(db, caller)
+        elif email is not None:
+            await email_change.request(db, state.mail, caller, email)
+        return SessionUserAnswer(await session_user(db, await sessions.account_of(db, caller)))
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/email/confirm",
+    caller=public(),
+    codes=("VALIDATION_ERROR", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
+)
+async def confirm_email(call: Call, db: Connection, body: EmailConfirmation) -> Message:
+    """Completes a change of the e-mail address with the token that the new address got."""
+    limit_account_calls(call)
+    await email_change.confirm(db, call.state.mail, body.token, call.client_ip)
+    return Message("Your e-mail address was changed. Log in with it from now on.")
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/auth/default-org",
+    caller=session(),
+    codes=(
+        "VALIDATION_ERROR",
+        "UNAUTHORIZED",
+        "ORG_MEMBERSHIP_REQUIRED",
+        "ORGANIZATION_NOT_FOUND",
+        "INTERNAL_SERVER_ERROR",
+    ),
+)
+async def choose_default_organization(caller: UserCaller, db: Connection, body: DefaultOrganization) -> SessionUserAnswer:
+    """Chooses the organisation to start in: one of the own, or for SuperAdmins any."""
+    await membership.start_in(db, caller, body.organization_id)
+    return SessionUserAnswer(await session_user(db, await sessions.account_of(db, caller)))

@@ -1,0 +1,148 @@
+"""New accounts: made by a SuperAdmin, or by whoever was invited."""
+
+from collections.abc import Iterator
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import Call, Email, endpoint, public, super_admin
+from gridfleet.api.auth.limits import limit_account_calls
+from gridfleet.api.auth.login import AuthAnswer, welcome
+from gridfleet.domains.identity.accounts import registry
+from gridfleet.domains.identity.accounts.password_rules import REGISTRATION_CHARACTERS, registration_complaints
+from gridfleet.domains.identity.models import Client, UserRole
+from gridfleet.domains.organizations.errors import InvitationTokenMissing
+from gridfleet.domains.organizations.invitations import accepting
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.db import Connection
+
+_SHORTEST, _LONGEST = REGISTRATION_CHARACTERS
+
+Name = Annotated[str, msgspec.Meta(min_length=2, max_length=100)]
+Password = Annotated[str, msgspec.Meta(min_length=_SHORTEST, max_length=_LONGEST, extra={"trim": False})]
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """Somebody to make an account for."""
+
+    email: Email
+    name: Name
+    password: Password
+
+    def complaints(self) -> Iterator[str]:
+        """What the password lacks."""
+        return registration_complaints(self.password)
+
+
+class InvitedRegistration(msgspec.Struct, frozen=True):
+    """Who was invited, as he wants to be called, with the token of the mail."""
+
+    name: Name
+    password: Password
+    token: Annotated[
+        str,
+        msgspec.Meta(max_length=128, pattern="^[0-9a-f]{64}$", extra={"rule": "must be 64 lowercase hex digits"}),
+    ]
+
+    def complaints(self) -> Iterator[str]:
+        """What the password lacks."""
+        return registration_complaints(self.password)
+
+
+class RegisteredUser(msgspec.Struct, frozen=True):
+    """The new account."""
+
+    id: UUID
+    email: str
+    name: str
+    role: UserRole
+
+
+class RegistrationAnswer(msgspec.Struct, frozen=True):
+    """`{user}`."""
+
+    user: RegisteredUser
+
+
+class ConfirmQuery(msgspec.Struct, frozen=True):
+    """The invitation's token."""
+
+    token: str
+
+
+class ConfirmAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """What happened, and the page to go on with."""
+
+    message: str
+    redirect_path: str
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/register",
+    caller=super_admin(),
+    codes=(
+        "VALIDATION_ERROR",
+        "UNAUTHORIZED",
+        "SUPER_ADMIN_REQUIRED",
+        "EMAIL_ALREADY_REGISTERED",
+        "TOO_MANY_REQUESTS",
+        "INTERNAL_SERVER_ERROR",
+    ),
+    success=201,
+)
+async def register(call: Call, caller: UserCaller, db: Connection, body: Registration) -> RegistrationAnswer:
+    """Makes an account that belongs to no organisation yet."""
+    limit_account_calls(call)
+    password_hash = await call.state.passwords.hash(body.password)
+    account = await registry.register(db, caller.as_actor, body.email, body.name, password_hash)
+    return RegistrationAnswer(RegisteredUser(account.id, account.email, account.name, account.role))
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/register/invite",
+    caller=public(),
+    codes=(
+        "VALIDATION_ERROR",
+        "INVITATION_NOT_FOUND",
+        "INVITATION_EXPIRED",
+        "INVITATION_ALREADY_ACCEPTED",
+        "EMAIL_ALREADY_REGISTERED",
+    ),
+    success=201,
+)
+async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
+    """Makes an account for whoever holds an invitation's token, a member of its organisation, and opens a session."""
+    limit_account_calls(call)
+    state = call.state
+    client = Client(call.client_ip, call.user_agent)
+    opened = await accepting.register_invited(
+        state.database, state.passwords, state.access_tokens, body.token, body.name, body.password, client
+    )
+    return await welcome(call, opened)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/auth/confirm-accept",
+    caller=public(),
+    codes=(
+        "INVITATION_TOKEN_MISSING",
+        "INVITATION_EXPIRED",
+        "INVITATION_NOT_FOUND",
+        "INVITATION_ALREADY_ACCEPTED",
+        "INTERNAL_SERVER_ERROR",
+    ),
+    bad_input="INVITATION_TOKEN_MISSING",
+)
+async def confirm_accept(call: Call, db: Connection, query: ConfirmQuery) -> ConfirmAnswer:
+    """Accepts an invitation. Whoever has an account is a member from now on; everybody else goes on to register."""
+    limit_account_calls(call)
+    if not query.token:
+        raise InvitationTokenMissing
+    acceptance = await accepting.accept(db, query.token, call.client_ip)
+    if acceptance.joined:
+        return ConfirmAnswer("You have joined the organisation. Log in to go on.", "/login")
+    return ConfirmAnswer("The invitation is accepted. Register to go on.", f"/complete-registration?token={query.token}")

@@ -1,0 +1,40 @@
+"""The caller's own sessions: seeing them, ending one, ending all."""
+
+from uuid import UUID
+
+from gridfleet.api._http import Call, Message, endpoint, session
+from gridfleet.api.auth.login import forget_session_cookies
+from gridfleet.domains.identity import sessions
+from gridfleet.domains.identity.models import SessionInfo
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.db import Connection
+
+
+@endpoint("GET", "/api/v1/auth/sessions", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"), addition=True)
+async def list_sessions(caller: UserCaller, db: Connection) -> list[SessionInfo]:
+    """The caller's open sessions, newest first, with the address and the program that opened them."""
+    return await sessions.list_sessions(db, caller)
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/auth/sessions/{id}",
+    caller=session(),
+    codes=("INVALID_UUID", "NOT_FOUND", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR"),
+    bad_path_id="INVALID_UUID",
+    addition=True,
+)
+async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) -> Message:
+    """Ends one of the caller's sessions at once, its access token included; the own one is a logout."""
+    await sessions.revoke(db, caller, id)
+    if id == caller.session_id:
+        forget_session_cookies(call)
+    return Message("The session was ended.")
+
+
+@endpoint("POST", "/api/v1/auth/logout-all", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
+async def logout_everywhere(call: Call, caller: UserCaller, db: Connection) -> Message:
+    """Ends every session of the caller at once, this one included."""
+    await sessions.end_all(db, caller)
+    forget_session_cookies(call)
+    return Message("You are logged out everywhere.")

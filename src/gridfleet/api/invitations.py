@@ -1,0 +1,53 @@
+"""Invitations to the organisation."""
+
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import Call, Email, Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.auth.limits import limit_account_calls
+from gridfleet.domains.organizations.invitations import inviting
+from gridfleet.domains.organizations.invitations.models import Invitation
+from gridfleet.domains.organizations.models import RoleName
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+
+class NewInvitation(msgspec.Struct, frozen=True):
+    """Whom to invite, and as what."""
+
+    email: Email
+    role: RoleName = RoleName.VIEWER
+
+
+@endpoint("GET", "/api/v1/invitations", caller=org_member(OrgRole.OPERATOR), codes=("VALIDATION_ERROR", *S))
+async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> Page[Invitation]:
+    """The organisation's invitations, newest first."""
+    return await inviting.list_invitations(db, org, query.paging)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/invitations",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("VALIDATION_ERROR", "CONFLICT", *S),
+    success=201,
+)
+async def invite(call: Call, org: OrgScope, db: Connection, body: NewInvitation) -> Invitation:
+    """Invites an address, which gets a mail with a link that is valid for seven days."""
+    limit_account_calls(call)
+    return await inviting.invite(db, call.state.mail, org, body.email, body.role)
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/invitations/{id}",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "INVITATION_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def revoke_invitation(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Takes a pending invitation back; its link counts for nothing any more."""
+    await inviting.revoke(db, org, id)
+    return Message("The invitation was revoked.")

@@ -1,0 +1,55 @@
+"""Members of the organisation in the path."""
+
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import Message, PageQuery, S, endpoint, org_member
+from gridfleet.domains.organizations import members
+from gridfleet.domains.organizations.models import Member, RoleName
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+
+class NewRole(msgspec.Struct, frozen=True):
+    """The role a member shall have."""
+
+    role: RoleName
+
+
+@endpoint(
+    "GET",
+    "/api/v1/organizations/{orgId}/members",
+    caller=org_member(OrgRole.OPERATOR, organization="orgId"),
+    codes=("INVALID_UUID", "VALIDATION_ERROR", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def list_members(org: OrgScope, db: Connection, org_id: UUID, query: PageQuery) -> Page[Member]:
+    """The organisation's members, newest first."""
+    return await members.list_members(db, org, query.paging)
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/organizations/{orgId}/members/{memberId}",
+    caller=org_member(OrgRole.ORG_ADMIN, organization="orgId"),
+    codes=("BAD_REQUEST", "MEMBER_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def change_role(org: OrgScope, db: Connection, org_id: UUID, member_id: UUID, body: NewRole) -> Member:
+    """Gives a member another role, at once. The last ORG_ADMIN can be demoted by a SuperAdmin only."""
+    return await members.change_role(db, org, member_id, body.role)
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/organizations/{orgId}/members/{memberId}",
+    caller=org_member(OrgRole.ORG_ADMIN, organization="orgId"),
+    codes=("INVALID_UUID", "MEMBER_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def remove_member(org: OrgScope, db: Connection, org_id: UUID, member_id: UUID) -> Message:
+    """Ends a membership, at once; the account stays. The last ORG_ADMIN can be removed by a SuperAdmin only."""
+    await members.remove(db, org, member_id)
+    return Message("The member was removed.")

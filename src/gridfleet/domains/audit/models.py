@@ -1,0 +1,80 @@
+"""Audit events and the words they use."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+__all__ = ["AuditEvent", "AuditFilter", "Event", "Subject", "SubjectType"]
+
+
+class Event(StrEnum):
+    """Everything that is recorded, in one place; `docs/accounts.md` explains each."""
+
+    USER_LOGGED_IN = "user.logged_in"
+    USER_LOGIN_FAILED = "user.login_failed"
+    USER_LOCKED = "user.locked"
+    USER_LOGGED_OUT = "user.logged_out"
+    USER_LOGGED_OUT_EVERYWHERE = "user.logged_out_everywhere"
+    SESSION_REVOKED = "session.revoked"
+    SESSION_TOKEN_REUSED = "session.token_reused"
+    USER_REGISTERED = "user.registered"
+    USER_MADE_SUPER_ADMIN = "user.made_super_admin"
+    USER_PASSWORD_CHANGED = "user.password_changed"
+    USER_PASSWORD_REFUSED = "user.password_refused"
+    USER_PASSWORD_RESET_REQUESTED = "user.password_reset_requested"
+    USER_PASSWORD_RESET = "user.password_reset"
+    USER_EMAIL_CHANGE_REQUESTED = "user.email_change_requested"
+    USER_EMAIL_CHANGED = "user.email_changed"
+    ORGANIZATION_CREATED = "organization.created"
+    ORGANIZATION_CHANGED = "organization.changed"
+    ORGANIZATION_DELETED = "organization.deleted"
+    MEMBER_ADDED = "member.added"
+    MEMBER_ROLE_CHANGED = "member.role_changed"
+    MEMBER_REMOVED = "member.removed"
+    INVITATION_CREATED = "invitation.created"
+    INVITATION_REVOKED = "invitation.revoked"
+    INVITATION_ACCEPTED = "invitation.accepted"
+
+
+class SubjectType(StrEnum):
+    """What an event can be about."""
+
+    USER = "USER"
+    SESSION = "SESSION"
+    ORGANIZATION = "ORGANIZATION"
+    MEMBER = "MEMBER"
+    INVITATION = "INVITATION"
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What an event is about."""
+
+    type: SubjectType
+    id: UUID
+
+
+class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """Something that happened. `actor_type` is USER, SYSTEM or ANONYMOUS; `organization_id` is null for what belongs to none,
+    such as a login."""
+
+    id: UUID
+    event: str
+    organization_id: UUID | None
+    actor_type: str
+    actor_id: str | None
+    subject_type: str | None
+    subject_id: str | None
+    details: dict[str, Any]
+    ip: str | None
+    created_at: datetime
+
+
+class AuditFilter(msgspec.Struct, frozen=True):
+    """Which events are wanted; `since` inclusive, `until` exclusive. None wants all."""
+
+    event: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None

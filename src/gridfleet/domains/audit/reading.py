@@ -1,0 +1,18 @@
+"""Reading audit events: one organisation's, or all."""
+
+from gridfleet.domains.audit import store
+from gridfleet.domains.audit.models import AuditEvent, AuditFilter
+from gridfleet.kernel.caller import OrgScope, PlatformScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = ["list_events"]
+
+
+async def list_events(db: Connection, scope: OrgScope | PlatformScope, wanted: AuditFilter, paging: Paging) -> Page[AuditEvent]:
+    """One page of the events in reach, newest first."""
+    if isinstance(scope, OrgScope):
+        found = await store.list_of_organization(db, scope, wanted, paging)
+        return Page.of(found, await store.count_of_organization(db, scope, wanted), paging)
+    found = await store.list_everywhere(db, scope, wanted, paging)
+    return Page.of(found, await store.count_everywhere(db, scope, wanted), paging)

@@ -1,0 +1,47 @@
+"""Recording what happened, and forgetting it when it is old."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from gridfleet.domains.audit import store
+from gridfleet.domains.audit.models import AuditEvent, Event, Subject
+from gridfleet.kernel.caller import Actor
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+
+__all__ = ["forget_old", "record"]
+
+
+async def record(
+    db: Connection,
+    event: Event,
+    actor: Actor,
+    subject: Subject | None = None,
+    *,
+    organization_id: UUID | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """Adds an event to the caller's transaction: it is recorded if and only if that is committed. No secrets in `details`."""
+    await store.insert(
+        db,
+        AuditEvent(
+            id=new_id(),
+            event=event,
+            organization_id=organization_id,
+            actor_type=actor.type,
+            actor_id=actor.id,
+            subject_type=subject.type if subject else None,
+            subject_id=str(subject.id) if subject else None,
+            details=dict(details or {}),
+            ip=actor.ip,
+            created_at=utc_now(),
+        ),
+    )
+
+
+async def forget_old(db: Connection, days: int) -> None:
+    """Deletes events older than `days`."""
+    await store.delete_before(db, utc_now() - timedelta(days=days))

@@ -1,0 +1,86 @@
+"""SQL of audit events."""
+
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from gridfleet.domains.audit.models import AuditEvent, AuditFilter
+from gridfleet.kernel.caller import OrgScope, PlatformScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+_COLUMNS = "id, event, organization_id, actor_type, actor_id, subject_type, subject_id, details, ip, created_at"
+_WANTED = (
+    "(%(event)s::text IS NULL OR event = %(event)s) AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s)"
+    " AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)"
+)
+_ORDER = "ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s"
+
+
+def _parameters(wanted: AuditFilter, paging: Paging | None = None, **more: Any) -> dict[str, Any]:
+    page = {"limit": paging.limit, "offset": paging.offset} if paging else {}
+    return {"event": wanted.event, "since": wanted.since, "until": wanted.until, **page, **more}
+
+
+async def insert(db: Connection, event: AuditEvent) -> None:
+    """Adds an event."""
+    await db.execute(
+        f"INSERT INTO audit_event ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            event.id,
+            event.event,
+            event.organization_id,
+            event.actor_type,
+            event.actor_id,
+            event.subject_type,
+            event.subject_id,
+            Jsonb(event.details),
+            event.ip,
+            event.created_at,
+        ),
+    )
+
+
+async def list_of_organization(db: Connection, org: OrgScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:
+    """One page of an organisation's events, newest first."""
+    cursor = db.cursor(row_factory=class_row(AuditEvent))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM audit_event WHERE organization_id = %(organization_id)s AND {_WANTED} {_ORDER}",
+        _parameters(wanted, paging, organization_id=org.organization_id),
+    )
+    return await cursor.fetchall()
+
+
+async def count_of_organization(db: Connection, org: OrgScope, wanted: AuditFilter) -> int:
+    """How many events of an organisation match."""
+    cursor = await db.execute(
+        f"SELECT count(*) FROM audit_event WHERE organization_id = %(organization_id)s AND {_WANTED}",
+        _parameters(wanted, organization_id=org.organization_id),
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def list_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:
+    """One page of all events, newest first."""
+    cursor = db.cursor(row_factory=class_row(AuditEvent))
+    await cursor.execute(f"SELECT {_COLUMNS} FROM audit_event WHERE {_WANTED} {_ORDER}", _parameters(wanted, paging))
+    return await cursor.fetchall()
+
+
+async def count_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFilter) -> int:
+    """How many events match."""
+    cursor = await db.execute(f"SELECT count(*) FROM audit_event WHERE {_WANTED}", _parameters(wanted))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def delete_before(db: Connection, moment: datetime) -> None:
+    """Deletes older events, a bounded number at a time: the sweep comes again."""
+    await db.execute(
+        "DELETE FROM audit_event WHERE id = ANY (ARRAY("
+        "SELECT id FROM audit_event WHERE created_at < %s ORDER BY created_at LIMIT 50000))",
+        (moment,),
+    )

@@ -1,0 +1,53 @@
+"""Changing the own e-mail address: asked for with the password, done with a token that only the new address gets."""
+
+from datetime import timedelta
+from typing import Final
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.identity import store as sessions_store
+from gridfleet.domains.identity.accounts import letters, store, tokens
+from gridfleet.domains.identity.errors import EmailTaken, TokenDead
+from gridfleet.kernel.caller import Actor, ActorType, UserCaller
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.mail.queue import MailQueue
+
+__all__ = ["LIFETIME", "cancel", "confirm", "request"]
+
+LIFETIME: Final = timedelta(hours=24)
+
+
+async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: str) -> None:
+    """Mails the new address a token and the old one a notice; an earlier request of the caller ends.
+
+    The caller has proved his password. `email` is normalised. Raises EmailTaken.
+    """
+    if await store.find_account_by_email(db, email) is not None:
+        raise EmailTaken
+    token, now = tokens.make_token(), utc_now()
+    await store.save_email_change(db, caller.user_id, email, token.digest, now, now + LIFETIME)
+    subject = Subject(SubjectType.USER, caller.user_id)
+    await record(db, Event.USER_EMAIL_CHANGE_REQUESTED, caller.as_actor, subject, details={"from": caller.email, "to": email})
+    await mail.put(db, email, letters.confirm_address(caller.name, token.text))
+    await mail.put(db, caller.email, letters.email_change_requested(caller.name, email))
+
+
+async def cancel(db: Connection, caller: UserCaller) -> None:
+    """Forgets an address that the caller asked for and has not confirmed."""
+    await store.delete_email_change(db, caller.user_id)
+
+
+async def confirm(db: Connection, mail: MailQueue, token: str, ip: str) -> None:
+    """Gives the token's owner the new address. Ways to a new password that were mailed to the old one end.
+
+    Raises TokenDead, also when somebody else has taken the address meanwhile.
+    """
+    change = await store.take_email_change(db, tokens.digest(token), utc_now())
+    account = await sessions_store.find_account(db, change.user_id) if change else None
+    if change is None or account is None or not await store.set_email(db, account.id, change.email):
+        raise TokenDead
+    await store.delete_password_reset(db, account.id)
+    actor, subject = Actor(ActorType.USER, str(account.id), ip), Subject(SubjectType.USER, account.id)
+    await record(db, Event.USER_EMAIL_CHANGED, actor, subject, details={"from": account.email, "to": change.email})
+    await mail.put(db, account.email, letters.email_changed(account.name, change.email))

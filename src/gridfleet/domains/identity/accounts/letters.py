@@ -1,0 +1,73 @@
+"""What we write to people about their accounts."""
+
+from gridfleet.kernel.mail.letter import Action, Letter
+
+__all__ = ["confirm_address", "email_change_requested", "email_changed", "password_changed", "reset_password"]
+
+
+def confirm_address(name: str, token: str) -> Letter:
+    """To the new address: proves that it is his."""
+    return Letter(
+        subject="Confirm your new e-mail address",
+        paragraphs=(
+            f"Hello {name},",
+            "you asked us to use this address for your Gridfleet account. Confirm it within 24 hours, and you log in with it"
+            " from then on. Until you do, nothing changes.",
+        ),
+        action=Action("Confirm this address", f"/confirm-email?token={token}"),
+        reason="You got this mail because somebody who is logged in to Gridfleet entered your address. If it was not you,"
+        " ignore it: without the link above nothing happens.",
+    )
+
+
+def email_change_requested(name: str, new_email: str) -> Letter:
+    """To the old address: a warning while there is still time."""
+    return Letter(
+        subject="Your e-mail address is about to change",
+        paragraphs=(
+            f"Hello {name},",
+            f"your Gridfleet account will use {new_email} as soon as that address has been confirmed. You need not do"
+            " anything.",
+        ),
+        reason="If it was not you: somebody knows your password. Log in and change it now, which also cancels the change"
+        " of the address.",
+    )
+
+
+def email_changed(name: str, new_email: str) -> Letter:
+    """To the old address: it is done."""
+    return Letter(
+        subject="Your e-mail address has changed",
+        paragraphs=(
+            f"Hello {name},",
+            f"your Gridfleet account now uses {new_email}. This address gets no more mails about it.",
+        ),
+        reason="If it was not you, turn to whoever runs this Gridfleet at once.",
+    )
+
+
+def reset_password(name: str, token: str) -> Letter:
+    """The way back in for somebody who forgot the password."""
+    return Letter(
+        subject="Set a new password",
+        paragraphs=(
+            f"Hello {name},",
+            "you asked for a new password for your Gridfleet account. The link below lets you set one. It works once, for"
+            " one hour; afterwards you are logged out everywhere and log in with the new password.",
+        ),
+        action=Action("Set a new password", f"/reset-password?token={token}"),
+        reason="You got this mail because somebody asked for it at the login page. If it was not you, ignore it: your"
+        " password stays what it is.",
+    )
+
+
+def password_changed(name: str) -> Letter:
+    """A note that the password is another one now."""
+    return Letter(
+        subject="Your password has changed",
+        paragraphs=(
+            f"Hello {name},",
+            "the password of your Gridfleet account has just been changed, and every other session was ended.",
+        ),
+        reason="If it was not you, ask for a new password at the login page now.",
+    )

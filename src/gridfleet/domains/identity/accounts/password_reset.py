@@ -1,0 +1,75 @@
+"""Forgotten passwords: a mail with a token that works once, for an hour.
+
+A request for an address does the same whether or not it has an account: it queues a job, which looks. So neither answer
+nor time tells.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.identity import lockout
+from gridfleet.domains.identity import store as sessions_store
+from gridfleet.domains.identity.accounts import letters, store, tokens
+from gridfleet.domains.identity.emails import normalized
+from gridfleet.domains.identity.errors import TokenDead
+from gridfleet.kernel.caller import Actor, ActorType
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db.jobs import defer
+from gridfleet.kernel.mail.queue import MailQueue
+from gridfleet.kernel.security.passwords import Passwords
+
+__all__ = ["LIFETIME", "PAUSE", "START_TASK", "request", "reset", "start"]
+
+LIFETIME: Final = timedelta(hours=1)
+PAUSE: Final = timedelta(minutes=1)
+"""Nobody gets mails faster than this, whoever asks for them."""
+
+START_TASK: Final = "identity.start_password_reset"
+"""The task that `request` queues; it calls `start`."""
+
+
+async def request(db: Connection, email: str, ip: str) -> None:
+    """Queues the look whether the address has an account."""
+    await defer(db, START_TASK, {"email": normalized(email), "ip": ip})
+
+
+async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
+    """Sends the account of an address, if there is one, the way to a new password. Earlier ways end."""
+    account = await store.find_account_by_email(db, email)
+    if account is None:
+        return
+    token, now = tokens.make_token(), utc_now()
+    if not await store.save_password_reset(db, account.id, token.digest, now, now + LIFETIME, now - PAUSE):
+        return
+    subject = Subject(SubjectType.USER, account.id)
+    await record(db, Event.USER_PASSWORD_RESET_REQUESTED, Actor(ActorType.ANONYMOUS, ip=ip), subject)
+    await mail.put(db, account.email, letters.reset_password(account.name, token.text))
+
+
+async def reset(database: Database, passwords: Passwords, mail: MailQueue, token: str, new: str, ip: str) -> None:
+    """Sets a new password for the token's owner, who is logged out everywhere, unlocked, and told.
+
+    Raises TokenDead.
+    """
+    token_hash = tokens.digest(token)
+    async with database.transaction() as db:
+        if await store.find_password_reset(db, token_hash, utc_now()) is None:
+            raise TokenDead
+    new_hash = await passwords.hash(new)
+    async with database.transaction() as db:
+        now = utc_now()
+        user_id = await store.take_password_reset(db, token_hash, now)
+        account = await sessions_store.find_account(db, user_id) if user_id else None
+        if account is None:
+            raise TokenDead
+        await store.set_password(db, account.id, new_hash)
+        await sessions_store.raise_token_version(db, account.id)
+        await sessions_store.revoke_sessions(db, account.id, None, now)
+        await store.delete_email_change(db, account.id)
+        await sessions_store.delete_failures(db, lockout.digest(account.email))
+        actor = Actor(ActorType.USER, str(account.id), ip)
+        await record(db, Event.USER_PASSWORD_RESET, actor, Subject(SubjectType.USER, account.id))
+        await mail.put(db, account.email, letters.password_changed(account.name))

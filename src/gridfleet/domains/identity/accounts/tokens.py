@@ -1,0 +1,30 @@
+"""One-time tokens that go out by mail: 64 hex digits, of which only the hash stays here."""
+
+import hashlib
+import secrets
+from typing import Final, NamedTuple
+
+__all__ = ["MAIL_TOKEN_CHARACTERS", "MailToken", "digest", "make_token"]
+
+MAIL_TOKEN_CHARACTERS: Final = 64
+
+
+class MailToken(NamedTuple):
+    """A new token in clear, for the mail, and its hash, for the table."""
+
+    text: str
+    digest: bytes
+
+    def __repr__(self) -> str:
+        return "MailToken()"
+
+
+def make_token() -> MailToken:
+    """256 random bits."""
+    text = secrets.token_hex(MAIL_TOKEN_CHARACTERS // 2)
+    return MailToken(text, digest(text))
+
+
+def digest(token: str) -> bytes:
+    """What stands for a token: its SHA-256. A slow hash would add nothing to 256 random bits."""
+    return hashlib.sha256(token.encode()).digest()

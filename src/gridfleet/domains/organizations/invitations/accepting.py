@@ -1,0 +1,86 @@
+"""Accepting an invitation with its token: whoever has an account joins, whoever has none registers first."""
+
+import re
+from typing import Final
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.identity import sessions
+from gridfleet.domains.identity.accounts.registry import account_with_email, register
+from gridfleet.domains.identity.accounts.tokens import digest
+from gridfleet.domains.identity.errors import EmailTaken
+from gridfleet.domains.identity.models import Account, Client, OpenedSession
+from gridfleet.domains.organizations import members
+from gridfleet.domains.organizations.errors import InvitationAccepted, InvitationExpired, InvitationNotFound
+from gridfleet.domains.organizations.invitations import store
+from gridfleet.domains.organizations.invitations.models import Acceptance, InvitationStatus
+from gridfleet.kernel.caller import Actor, ActorType, SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.security.passwords import Passwords
+from gridfleet.kernel.security.tokens import AccessTokens
+
+__all__ = ["accept", "register_invited"]
+
+_TOKEN: Final = re.compile(r"[0-9a-f]{64}")
+_SYSTEM: Final = SystemScope("an invitation's token is the right to join the organisation that it names")
+
+
+async def accept(db: Connection, token: str, ip: str) -> Acceptance:
+    """Marks the invitation as accepted, once. Whoever has an account with the invited address becomes a member at once.
+
+    Raises InvitationNotFound, InvitationAccepted, InvitationExpired.
+    """
+    held = await store.lock_held(db, _SYSTEM, digest(token)) if _TOKEN.fullmatch(token) else None
+    if held is not None and held.status is InvitationStatus.ACCEPTED:
+        raise InvitationAccepted
+    held = _open(held)
+    account = await account_with_email(db, held.email)
+    await _finish(db, held, account, ip)
+    return Acceptance(joined=account is not None)
+
+
+async def register_invited(
+    database: Database, passwords: Passwords, tokens: AccessTokens, token: str, name: str, password: str, client: Client
+) -> OpenedSession:
+    """An account for the invited address, a member, logged in.
+
+    Takes the database, so that no connection waits while the password is hashed. Raises InvitationNotFound,
+    InvitationAccepted when the invitation has made a member already, InvitationExpired, EmailTaken.
+    """
+    token_hash = digest(token)
+    async with database.transaction() as db:
+        held = _open(await store.find_held(db, _SYSTEM, token_hash))
+        if await account_with_email(db, held.email) is not None:
+            raise EmailTaken
+    password_hash = await passwords.hash(password)
+    async with database.transaction() as db:
+        held = _open(await store.lock_held(db, _SYSTEM, token_hash))
+        account = await register(db, None, held.email, name, password_hash, ip=client.ip)
+        await _finish(db, held, account, client.ip)
+        opened = await sessions.open_session(db, tokens, account, password_hash, client)
+    if opened is None:
+        raise EmailTaken
+    return opened
+
+
+def _open(held: store.HeldInvitation | None) -> store.HeldInvitation:
+    """The invitation, if its token still counts for something."""
+    if held is None or held.status is InvitationStatus.REVOKED:
+        raise InvitationNotFound
+    if held.used:
+        raise InvitationAccepted
+    if held.status is InvitationStatus.EXPIRED or held.expires_at <= utc_now():
+        raise InvitationExpired
+    return held
+
+
+async def _finish(db: Connection, held: store.HeldInvitation, account: Account | None, ip: str) -> None:
+    await store.accept(db, _SYSTEM, held.id, utc_now(), used=account is not None)
+    actor = Actor(ActorType.USER, str(account.id), ip) if account else Actor(ActorType.ANONYMOUS, ip=ip)
+    if held.status is InvitationStatus.PENDING:
+        details = {"email": held.email, "role": held.role}
+        subject = Subject(SubjectType.INVITATION, held.id)
+        await record(db, Event.INVITATION_ACCEPTED, actor, subject, organization_id=held.organization_id, details=details)
+    if account is not None:
+        await members.add(db, _SYSTEM, actor, held.organization_id, account.id, held.role)

@@ -1,0 +1,76 @@
+"""Inviting people to an organisation, and taking it back."""
+
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.identity.accounts.registry import account_with_email
+from gridfleet.domains.identity.accounts.tokens import make_token
+from gridfleet.domains.identity.emails import normalized
+from gridfleet.domains.organizations import registry
+from gridfleet.domains.organizations import store as organizations_store
+from gridfleet.domains.organizations.errors import (
+    AlreadyMember,
+    InvitationNotFound,
+    InvitationNotRevocable,
+    InvitationPending,
+)
+from gridfleet.domains.organizations.invitations import letters, store
+from gridfleet.domains.organizations.invitations.models import Invitation, InvitationStatus
+from gridfleet.domains.organizations.models import RoleName
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.mail.queue import MailQueue
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = ["LIFETIME", "invite", "list_invitations", "revoke", "sweep_expired"]
+
+LIFETIME: Final = timedelta(days=7)
+
+
+async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, role: RoleName) -> Invitation:
+    """Invites an address and mails it the token. Raises AlreadyMember, InvitationPending."""
+    email, now, token = normalized(email), utc_now(), make_token()
+    if await organizations_store.has_member_with_email(db, org, email):
+        raise AlreadyMember
+    await store.mark_expired_in(db, org, now)
+    invitation = await store.insert(db, org, new_id(), email, role, token.digest, now, now + LIFETIME)
+    if invitation is None:
+        raise InvitationPending
+    organization = await registry.get(db, org.organization_id)
+    has_account = await account_with_email(db, email) is not None
+    letter = letters.invitation(organization.name, org.actor.name, role, token.text, has_account=has_account)
+    await mail.put(db, email, letter)
+    await _record(db, Event.INVITATION_CREATED, org, invitation)
+    return invitation
+
+
+async def list_invitations(db: Connection, org: OrgScope, paging: Paging) -> Page[Invitation]:
+    """One page of the organisation's invitations, newest first."""
+    return Page.of(await store.list_page(db, org, paging), await store.count(db, org), paging)
+
+
+async def revoke(db: Connection, org: OrgScope, invitation_id: UUID) -> None:
+    """Makes a pending invitation's token worthless. Raises InvitationNotFound, InvitationNotRevocable."""
+    invitation = await store.lock(db, org, invitation_id)
+    if invitation is None:
+        raise InvitationNotFound
+    if invitation.status is not InvitationStatus.PENDING:
+        raise InvitationNotRevocable
+    await store.revoke(db, org, invitation_id, utc_now())
+    await _record(db, Event.INVITATION_REVOKED, org, invitation)
+
+
+async def sweep_expired(db: Connection, system: SystemScope) -> None:
+    """Marks invitations whose time is over."""
+    await store.mark_expired(db, system, utc_now())
+
+
+async def _record(db: Connection, event: Event, org: OrgScope, invitation: Invitation) -> None:
+    subject = Subject(SubjectType.INVITATION, invitation.id)
+    details = {"email": invitation.email, "role": invitation.role}
+    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)

@@ -1,0 +1,31 @@
+"""What we write to people who are invited."""
+
+from gridfleet.domains.organizations.models import RoleName
+from gridfleet.kernel.mail.letter import Action, Letter
+
+__all__ = ["invitation"]
+
+_ROLES = {
+    RoleName.ORG_ADMIN: "as an administrator, who decides about plants, people and keys",
+    RoleName.OPERATOR: "as an operator, who runs the plants",
+    RoleName.VIEWER: "as a viewer, who sees plants and their data",
+}
+
+
+def invitation(organization: str, inviter: str, role: RoleName, token: str, *, has_account: bool) -> Letter:
+    """To somebody who is asked to join an organisation."""
+    next_step = (
+        "Accept, and the organisation is yours to choose the next time you log in."
+        if has_account
+        else "Accept, then choose a name and a password, and you are in."
+    )
+    return Letter(
+        subject=f"{inviter} invites you to {organization}",
+        paragraphs=(
+            "Hello,",
+            f"{inviter} invites you to join {organization} on Gridfleet {_ROLES[role]}.",
+            f"{next_step} The invitation is valid for seven days.",
+        ),
+        action=Action("Accept the invitation", f"/api/v1/auth/confirm-accept?token={token}"),
+        reason=f"You got this mail because {inviter} entered your address. If you do not know what it is about, ignore it.",
+    )

@@ -1,0 +1,42 @@
+"""Invitations."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.organizations.models import RoleName
+
+__all__ = ["Acceptance", "Invitation", "InvitationStatus"]
+
+
+class InvitationStatus(StrEnum):
+    """PENDING waits; the others are final. A pending one past its expiry shows as EXPIRED."""
+
+    PENDING = "PENDING"
+    ACCEPTED = "ACCEPTED"
+    EXPIRED = "EXPIRED"
+    REVOKED = "REVOKED"
+
+
+class Invitation(msgspec.Struct, frozen=True, rename="camel"):
+    """An invitation as the organisation sees it; its token is known to the invited alone."""
+
+    id: UUID
+    organization_id: UUID
+    email: str
+    role: RoleName
+    status: InvitationStatus
+    invited_by: str
+    expires_at: datetime
+    accepted_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Acceptance(NamedTuple):
+    """What became of an opened link: whether the address had an account, which is a member now."""
+
+    joined: bool

@@ -1,0 +1,155 @@
+"""SQL of invitations."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.rows import args_row, kwargs_row
+
+from gridfleet.domains.organizations.invitations.models import Invitation, InvitationStatus
+from gridfleet.domains.organizations.models import RoleName
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+# A pending invitation shows as expired from the moment it is, not from the sweep that says so in its row.
+_COLUMNS = (
+    "id, organization_id, email, role,"
+    " CASE WHEN status = 'PENDING' AND expires_at <= now() THEN 'EXPIRED' ELSE status END AS status,"
+    " invited_by, expires_at, accepted_at, created_at, updated_at"
+)
+
+
+class HeldInvitation(NamedTuple):
+    """An invitation as its token's holder meets it. `used` once it has made somebody a member."""
+
+    id: UUID
+    organization_id: UUID
+    email: str
+    role: RoleName
+    status: InvitationStatus
+    expires_at: datetime
+    used: bool
+
+
+def _invitation(**row: Any) -> Invitation:
+    role, status, by = RoleName(row.pop("role")), InvitationStatus(row.pop("status")), str(row.pop("invited_by"))
+    return Invitation(**row, role=role, status=status, invited_by=by)
+
+
+def _held(*row: Any) -> HeldInvitation:
+    invitation_id, organization_id, email, role, status, expires_at, used = row
+    return HeldInvitation(invitation_id, organization_id, email, RoleName(role), InvitationStatus(status), expires_at, used)
+
+
+async def insert(
+    db: Connection,
+    org: OrgScope,
+    invitation_id: UUID,
+    email: str,
+    role: RoleName,
+    token_hash: bytes,
+    now: datetime,
+    expires_at: datetime,
+) -> Invitation | None:
+    """A new pending invitation, or None when the address has one."""
+    cursor = db.cursor(row_factory=kwargs_row(_invitation))
+    await cursor.execute(
+        "INSERT INTO invitation (id, organization_id, email, role, token_hash, invited_by, expires_at, created_at, updated_at)"
+        " VALUES (%(id)s, %(organization_id)s, %(email)s, %(role)s, %(token_hash)s, %(by)s, %(expires_at)s, %(now)s, %(now)s)"
+        f" ON CONFLICT (organization_id, email) WHERE status = 'PENDING' DO NOTHING RETURNING {_COLUMNS}",
+        {
+            "id": invitation_id,
+            "organization_id": org.organization_id,
+            "email": email,
+            "role": role,
+            "token_hash": token_hash,
+            "by": org.actor.user_id,
+            "expires_at": expires_at,
+            "now": now,
+        },
+    )
+    return await cursor.fetchone()
+
+
+async def list_page(db: Connection, org: OrgScope, paging: Paging) -> list[Invitation]:
+    """One page of an organisation's invitations, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_invitation))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM invitation WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
+        (org.organization_id, paging.limit, paging.offset),
+    )
+    return await cursor.fetchall()
+
+
+async def count(db: Connection, org: OrgScope) -> int:
+    """How many invitations an organisation has."""
+    cursor = await db.execute("SELECT count(*) FROM invitation WHERE organization_id = %s", (org.organization_id,))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def lock(db: Connection, org: OrgScope, invitation_id: UUID) -> Invitation | None:
+    """An invitation of the organisation, unchanged by others until the transaction ends."""
+    cursor = db.cursor(row_factory=kwargs_row(_invitation))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM invitation WHERE organization_id = %s AND id = %s FOR UPDATE",
+        (org.organization_id, invitation_id),
+    )
+    return await cursor.fetchone()
+
+
+async def revoke(db: Connection, org: OrgScope, invitation_id: UUID, now: datetime) -> None:
+    """Marks an invitation as revoked."""
+    await db.execute(
+        "UPDATE invitation SET status = 'REVOKED', updated_at = %s WHERE organization_id = %s AND id = %s",
+        (now, org.organization_id, invitation_id),
+    )
+
+
+async def mark_expired(db: Connection, system: SystemScope, now: datetime) -> None:
+    """Marks pending invitations of every organisation whose time is over."""
+    await db.execute(
+        "UPDATE invitation SET status = 'EXPIRED', updated_at = %(now)s WHERE status = 'PENDING' AND expires_at <= %(now)s",
+        {"now": now},
+    )
+
+
+async def mark_expired_in(db: Connection, org: OrgScope, now: datetime) -> None:
+    """The same in one organisation."""
+    await db.execute(
+        "UPDATE invitation SET status = 'EXPIRED', updated_at = %(now)s"
+        " WHERE organization_id = %(organization_id)s AND status = 'PENDING' AND expires_at <= %(now)s",
+        {"now": now, "organization_id": org.organization_id},
+    )
+
+
+async def find_held(db: Connection, system: SystemScope, token_hash: bytes) -> HeldInvitation | None:
+    """The invitation of a token."""
+    cursor = db.cursor(row_factory=args_row(_held))
+    await cursor.execute(
+        "SELECT id, organization_id, email, role, status, expires_at, used_at IS NOT NULL FROM invitation"
+        " WHERE token_hash = %s",
+        (token_hash,),
+    )
+    return await cursor.fetchone()
+
+
+async def lock_held(db: Connection, system: SystemScope, token_hash: bytes) -> HeldInvitation | None:
+    """The invitation of a token, unchanged by others until the transaction ends."""
+    cursor = db.cursor(row_factory=args_row(_held))
+    await cursor.execute(
+        "SELECT id, organization_id, email, role, status, expires_at, used_at IS NOT NULL FROM invitation"
+        " WHERE token_hash = %s FOR UPDATE",
+        (token_hash,),
+    )
+    return await cursor.fetchone()
+
+
+async def accept(db: Connection, system: SystemScope, invitation_id: UUID, now: datetime, *, used: bool) -> None:
+    """Marks an invitation as accepted, and as used when it makes somebody a member."""
+    await db.execute(
+        "UPDATE invitation SET status = 'ACCEPTED', accepted_at = coalesce(accepted_at, %(now)s),"
+        " used_at = CASE WHEN %(used)s THEN %(now)s::timestamptz END, updated_at = %(now)s WHERE id = %(id)s",
+        {"now": now, "used": used, "id": invitation_id},
+    )

@@ -1,0 +1,92 @@
+"""Who belongs to an organisation, with which role."""
+
+from uuid import UUID
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.identity.accounts import profile
+from gridfleet.domains.identity.accounts.registry import users_by_id
+from gridfleet.domains.identity.models import User
+from gridfleet.domains.organizations import store
+from gridfleet.domains.organizations.errors import LastAdmin, MemberNotFound
+from gridfleet.domains.organizations.models import Member, RoleName
+from gridfleet.kernel.caller import Actor, OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import Forbidden
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = ["add", "change_role", "list_members", "remove"]
+
+
+async def list_members(db: Connection, org: OrgScope, paging: Paging) -> Page[Member]:
+    """One page of the organisation's members, newest first."""
+    found = await store.list_members(db, org, paging)
+    users = await users_by_id(db, {membership.user_id for membership in found})
+    shown = [_member(membership, users[membership.user_id]) for membership in found]
+    return Page.of(shown, await store.count_members(db, org), paging)
+
+
+async def add(db: Connection, system: SystemScope, actor: Actor, organization_id: UUID, user_id: UUID, role: RoleName) -> None:
+    """Makes somebody a member, who starts in this organisation if he has chosen none. A member stays what he is."""
+    member_id = new_id()
+    if await store.insert_member(db, system, member_id, organization_id, user_id, role):
+        await profile.start_in_first(db, user_id, organization_id)
+        subject = Subject(SubjectType.MEMBER, member_id)
+        details = {"userId": str(user_id), "role": role}
+        await record(db, Event.MEMBER_ADDED, actor, subject, organization_id=organization_id, details=details)
+
+
+async def change_role(db: Connection, org: OrgScope, member_id: UUID, role: RoleName) -> Member:
+    """The member with another role. Raises MemberNotFound, LastAdmin."""
+    before = await _claim(db, org, member_id, stays_admin=role is RoleName.ORG_ADMIN)
+    after = await store.set_role(db, org, member_id, role) if before.role is not role else before
+    if after is None:
+        raise MemberNotFound
+    if before.role is not role:
+        details = {"userId": str(before.user_id), "from": before.role, "to": role}
+        await _record(db, Event.MEMBER_ROLE_CHANGED, org, member_id, details)
+    users = await users_by_id(db, {after.user_id})
+    return _member(after, users[after.user_id])
+
+
+async def remove(db: Connection, org: OrgScope, member_id: UUID) -> None:
+    """Ends a membership at once; the account stays. Raises MemberNotFound, LastAdmin."""
+    before = await _claim(db, org, member_id, stays_admin=False)
+    if not await store.delete_member(db, org, member_id):
+        raise MemberNotFound
+    await profile.forget_default_organization(db, before.user_id, org.organization_id)
+    await _record(db, Event.MEMBER_REMOVED, org, member_id, {"userId": str(before.user_id), "role": before.role})
+
+
+async def _claim(db: Connection, org: OrgScope, member_id: UUID, *, stays_admin: bool) -> store.Membership:
+    """The membership, once nobody else is changing who the ORG_ADMINs are.
+
+    Two of them who demote each other at the same moment come one after the other: the second is no ORG_ADMIN any more.
+    """
+    admins = await store.lock_admins(db, org)
+    if not org.actor.is_super_admin and org.actor.user_id not in admins:
+        raise Forbidden
+    found = await store.find_member(db, org, member_id)
+    if found is None:
+        raise MemberNotFound
+    if admins == {found.user_id} and not stays_admin and not org.actor.is_super_admin:
+        raise LastAdmin
+    return found
+
+
+async def _record(db: Connection, event: Event, org: OrgScope, member_id: UUID, details: dict[str, str]) -> None:
+    subject = Subject(SubjectType.MEMBER, member_id)
+    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)
+
+
+def _member(membership: store.Membership, user: User) -> Member:
+    return Member(
+        id=membership.id,
+        organization_id=membership.organization_id,
+        user_id=membership.user_id,
+        role=membership.role,
+        user=user,
+        created_at=membership.created_at,
+        updated_at=membership.updated_at,
+    )

@@ -1,0 +1,96 @@
+"""Jobs about people: mails queued with a change, the first step of a forgotten password, forgetting what is old."""
+
+import aiosmtplib
+import structlog
+from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
+from procrastinate.jobs import Job
+
+from gridfleet.domains.audit import recording as audit
+from gridfleet.domains.identity import housekeeping as identity
+from gridfleet.domains.identity.accounts import password_reset
+from gridfleet.domains.organizations.invitations import inviting
+from gridfleet.kernel import metrics
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.mail.delivery import MailRefused, open_delivery
+from gridfleet.kernel.mail.queue import SEND_MAIL, MailQueue, open_mail
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["MAIL_RETRY", "MailRetry", "add_account_jobs"]
+
+_SYSTEM = SystemScope("housekeeping serves every organisation")
+_KEEP_FAILED_HOURS = 7 * 24
+
+log = structlog.get_logger(__name__)
+
+
+class MailRetry(BaseRetryStrategy):
+    """Tries a mail again after `first` seconds, twice that and so on up to `longest`, `tries` times in all; a mail that the
+    server will never take is not tried again."""
+
+    def __init__(self, first: int = 5, longest: int = 3600, tries: int = 30) -> None:
+        self._first = first
+        self._longest = longest
+        self._tries = tries
+
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        """When to try again, if at all."""
+        if isinstance(exception, MailRefused) or job.attempts + 1 >= self._tries:
+            return None
+        return RetryDecision(retry_in={"seconds": min(self._longest, self._first * 2 ** min(job.attempts, 16))})
+
+
+MAIL_RETRY = MailRetry()
+"""About a day of trying."""
+
+
+def add_account_jobs(app: App, database: Database, settings: Settings, retry: BaseRetryStrategy = MAIL_RETRY) -> None:
+    """Defines them on the queue. Raises LookupError when there are no keys."""
+    keyring = Keyring.parse(settings.secret("keys").get_secret_value())
+    delivery = open_delivery(settings)
+    mail_queue = MailQueue(keyring, settings.base_url)
+
+    @app.task(name=SEND_MAIL, retry=retry, pass_context=True)
+    async def send_mail(context: JobContext, mail_id: str, key_version: int, sealed: str) -> None:
+        mail = open_mail(keyring, mail_id, key_version, sealed)
+        try:
+            await delivery.deliver(mail)
+        except (MailRefused, aiosmtplib.SMTPException, OSError) as error:
+            outcome = "refused" if isinstance(error, MailRefused) else "failed"
+            metrics.MAILS.labels(outcome).inc()
+            log.warning("mail not sent", mail_id=mail_id, outcome=outcome, attempt=context.job.attempts + 1, error=str(error))
+            raise
+        metrics.MAILS.labels("sent").inc()
+        log.info("mail sent", mail_id=mail_id)
+
+    @app.task(name=password_reset.START_TASK)
+    async def start_password_reset(email: str, ip: str) -> None:
+        async with database.transaction() as db:
+            await password_reset.start(db, mail_queue, email, ip)
+
+    @app.periodic(cron="17 * * * *")
+    @app.task(queueing_lock="sweep_identity", name="identity.sweep")
+    async def sweep_identity(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await identity.sweep(db)
+            await inviting.sweep_expired(db, _SYSTEM)
+
+    @app.periodic(cron="27 * * * *")
+    @app.task(queueing_lock="forget_audit_events", name="audit.forget_old")
+    async def forget_audit_events(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await audit.forget_old(db, settings.audit_days)
+
+    @app.periodic(cron="37 * * * *")
+    @app.task(queueing_lock="forget_jobs", name="jobs.forget_failed", pass_context=True)
+    async def forget_failed_jobs(context: JobContext, timestamp: int) -> None:
+        await context.app.job_manager.delete_old_jobs(nb_hours=_KEEP_FAILED_HOURS, include_failed=True)
+
+    @app.periodic(cron="* * * * *")
+    @app.task(queueing_lock="retry_stalled", name="jobs.retry_stalled", pass_context=True)
+    async def retry_stalled(context: JobContext, timestamp: int) -> None:
+        # What a killed process had begun would else stay "doing" for ever.
+        for job in await context.app.job_manager.get_stalled_jobs():
+            if job.id != context.job.id:
+                await context.app.job_manager.retry_job(job)

@@ -1,0 +1,108 @@
+"""Where mails go: to a mail server, or into a folder where a person or a test reads them."""
+
+import asyncio
+import ipaddress
+import re
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+import aiosmtplib
+
+from gridfleet.kernel.mail.message import Mail, compose
+from gridfleet.kernel.security.local_secrets import ensure_private_folder, write_private
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["Delivery", "FolderDelivery", "MailRefused", "SmtpDelivery", "open_delivery"]
+
+_SECONDS: Final = 30
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._@+-]")
+
+
+class MailRefused(Exception):
+    """The mail server will never take this mail; trying again is useless."""
+
+
+class Delivery(Protocol):
+    """A way for mails to leave."""
+
+    async def deliver(self, mail: Mail) -> None:
+        """Hands a mail over. Raises MailRefused for good, anything else when it may work later."""
+
+
+def open_delivery(settings: Settings) -> Delivery:
+    """SMTP where a server is set, else files below `{home}/mail`."""
+    if settings.smtp_url is not None:
+        return SmtpDelivery(settings.smtp_url.get_secret_value(), settings.sender)
+    return FolderDelivery(settings.home / "mail", settings.sender)
+
+
+class SmtpDelivery:
+    """One connection a mail. `smtps://` is TLS from the start; `smtp://` changes over to TLS where the server offers it,
+    and must where a password would travel to another machine."""
+
+    def __init__(self, url: str, sender: str) -> None:
+        parts = urlsplit(url)
+        self._sender = sender
+        self._host = parts.hostname or ""
+        self._implicit_tls = parts.scheme == "smtps"
+        self._port = parts.port or (465 if self._implicit_tls else 587 if parts.username else 25)
+        self._username = unquote(parts.username) if parts.username else None
+        self._password = unquote(parts.password) if parts.password else None
+
+    async def deliver(self, mail: Mail) -> None:
+        """Sends it. Raises MailRefused for a permanent refusal (5xx), aiosmtplib's errors and OSError otherwise."""
+        message = compose(mail, self._sender)
+        try:
+            await aiosmtplib.send(
+                message,
+                hostname=self._host,
+                port=self._port,
+                username=self._username,
+                password=self._password,
+                use_tls=self._implicit_tls,
+                start_tls=self._start_tls,
+                timeout=_SECONDS,
+            )
+        except aiosmtplib.SMTPRecipientsRefused as error:
+            if all(recipient.code >= 500 for recipient in error.recipients):
+                raise MailRefused("the server refuses the recipient") from error
+            raise
+        except aiosmtplib.SMTPAuthenticationError:
+            raise  # the operator's mistake, not the mail's: it goes out once the password is mended
+        except aiosmtplib.SMTPResponseException as error:
+            if error.code >= 500:
+                raise MailRefused(f"the server refuses the mail with {error.code}") from error
+            raise
+
+    @property
+    def _start_tls(self) -> bool | None:
+        if self._implicit_tls:
+            return False
+        return True if self._password is not None and not _is_loopback(self._host) else None
+
+
+class FolderDelivery:
+    """Files that mail programs open, readable by their owner alone: they hold tokens."""
+
+    def __init__(self, folder: Path, sender: str) -> None:
+        self._folder = folder
+        self._sender = sender
+
+    async def deliver(self, mail: Mail) -> None:
+        """Writes `{time}-{address}-{start of the id}.eml`; a mail that is delivered twice replaces itself."""
+        await asyncio.to_thread(self._write, mail, compose(mail, self._sender, plainly=True))
+
+    def _write(self, mail: Mail, message: EmailMessage) -> None:
+        moment = f"{mail.written_at:%Y%m%dT%H%M%S}.{mail.written_at.microsecond // 1000:03}Z"
+        name = f"{moment}-{_UNSAFE.sub('_', mail.to)[:100]}-{mail.id.hex[-8:]}.eml"
+        ensure_private_folder(self._folder)
+        write_private(self._folder / name, message.as_bytes().decode())
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

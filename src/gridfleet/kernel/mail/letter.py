@@ -1,0 +1,66 @@
+"""Letters: what a mail says, apart from how it looks.
+
+The text and the HTML of a mail are both made from one letter, so they cannot say different things, and every word of it is
+escaped in one place.
+"""
+
+import html
+import textwrap
+from pathlib import Path
+from string import Template
+from typing import Final
+
+import msgspec
+
+__all__ = ["Action", "Letter", "as_html", "as_text"]
+
+_LAYOUT: Final = Template(Path(__file__).with_name("layout.html").read_text())
+_WIDTH: Final = 72
+
+
+class Action(msgspec.Struct, frozen=True):
+    """What the reader can do: the words on the button, and the path it leads to below the public URL."""
+
+    label: str
+    path: str
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A mail's content. `reason` tells, below a line, why the reader got it and what to do if it was not him."""
+
+    subject: str
+    paragraphs: tuple[str, ...]
+    reason: str
+    action: Action | None = None
+
+
+def as_text(letter: Letter, base_url: str) -> str:
+    """The plain text. Links stand on lines of their own, never broken."""
+    parts = [_filled(paragraph) for paragraph in letter.paragraphs]
+    if letter.action is not None:
+        parts.append(f"{letter.action.label}:\n{base_url}{letter.action.path}")
+    return "\n\n".join([*parts, f"-- \n{_filled(letter.reason)}"]) + "\n"
+
+
+def as_html(letter: Letter, base_url: str) -> str:
+    """The same as a page without scripts, images or anything else from elsewhere."""
+    return _LAYOUT.substitute(
+        subject=html.escape(letter.subject),
+        paragraphs="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in letter.paragraphs),
+        action=_button(letter.action, base_url) if letter.action is not None else "",
+        reason=html.escape(letter.reason),
+    )
+
+
+def _filled(paragraph: str) -> str:
+    return textwrap.fill(paragraph, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _button(action: Action, base_url: str) -> str:
+    url = html.escape(base_url + action.path)
+    return (
+        f'<p style="margin:28px 0"><a href="{url}" style="background:#0b6e4f;border-radius:6px;color:#fff;'
+        f'display:inline-block;font-weight:600;padding:12px 22px;text-decoration:none">{html.escape(action.label)}</a></p>\n'
+        f'<p style="color:#5b6770;font-size:13px">If the button does not work, open this address:<br>'
+        f'<a href="{url}" style="color:#0b6e4f;word-break:break-all">{url}</a></p>'
+    )
