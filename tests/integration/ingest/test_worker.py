@@ -260,3 +260,69 @@ async def _supervised(line: Line) -> AsyncIterator[None]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def test_what_the_database_refuses_is_refused_alone(line: Line) -> None:
+    """Nothing that plants can send is known to do this: the database is made to choke on one value."""
+    plants = [await line.bench.plant() for _ in range(3)]
+    async with line.bench.database.transaction() as db:
+        await db.execute(
+            "CREATE FUNCTION choke() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " IF NEW.vals[1] = 666 THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$"
+        )
+        await db.execute("CREATE TRIGGER choke BEFORE INSERT ON telemetry_frame FOR EACH ROW EXECUTE FUNCTION choke()")
+    count = 90
+    for number in range(count):
+        value = 666 if number in (7, 40, 41) else number
+        snapshot = {"time": moment(number).isoformat(), "fields": {"a": value}}
+        await line.publish(plants[number % 3].message(snapshot))
+    async with line.worker():
+        await until(lambda: _all_dealt_with(line, plants, count), 30)
+        await until(lambda: _is(line.waiting(), 0))
+    refused = [refusal for plant in plants for refusal in await plant.refusals()]
+    assert refused == [("MALFORMED", "the message could not be stored")] * 3
+    stored = {at: value for plant in plants for at, value in (await plant.stored())["a"].items()}
+    assert stored == {moment(number): number for number in range(count) if number not in (7, 40, 41)}
+
+
+async def test_a_plant_deleted_while_its_batch_is_written_takes_nothing_along(line: Line) -> None:
+    staying, going = await line.bench.plant(), await line.bench.plant(["D"])
+    everything = [
+        {
+            "time": moment(0).isoformat(),
+            "fields": {"a": 0},
+            "devices": [{"id": "D", "fields": {"a": 0}}, {"id": "X", "fields": {}}],
+        }
+    ]
+    async with line.worker():
+        await line.publish(staying.message(everything), going.message(everything))
+        await until(lambda: _all_dealt_with(line, [staying, going], 2))
+        async with line.bench.database.transaction() as db:
+            await db.execute("LOCK TABLE telemetry_latest IN EXCLUSIVE MODE")  # the batch waits here with its frames written
+            for number in range(1, 20):
+                snapshot = {"time": moment(number).isoformat(), "fields": {"a": number}, "devices": [{"id": "X", "fields": {}}]}
+                await line.publish(staying.message(snapshot), going.message(snapshot), going.delivery(b"poison"))
+            await asyncio.sleep(0.5)
+            await db.execute("DELETE FROM plant WHERE id = %s", (going.id,))
+        await until(lambda: _all_dealt_with(line, [staying], 20))
+        await until(lambda: _is(line.waiting(), 0))
+    assert (await staying.stored())["a"] == {moment(number): number for number in range(20)}
+    assert await staying.refusals() == []
+
+
+async def test_a_database_that_goes_away_for_a_moment_is_waited_for(line: Line) -> None:
+    plant = await line.bench.plant()
+    async with line.worker() as working:
+        for number in range(60):
+            await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}))
+            if number % 20 == 10:
+                async with line.bench.database.transaction() as db:
+                    await db.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE application_name = 'worker' AND datname = current_database()"
+                    )
+            await asyncio.sleep(0.02)
+        await until(lambda: _all_dealt_with(line, [plant], 60), 30)
+        assert not working.done()
+    assert (await plant.stored())["a"] == {moment(number): number for number in range(60)}
+    assert await plant.refusals() == []
