@@ -31,7 +31,7 @@ def run_ingest(settings: Settings) -> None:
 
 
 def run_gateway(settings: Settings) -> None:
-    """The broker's upkeep, and what leaves through it."""
+    """The broker's upkeep, and the effects that leave through the broker."""
     _run(settings, _gateway(settings))
 
 
@@ -68,9 +68,13 @@ async def _ingest(settings: Settings) -> None:
 
 
 async def _gateway(settings: Settings) -> None:
+    from gridfleet.amqp.effects import carry_out_effects
     from gridfleet.amqp.upkeep import keep_broker
 
-    await run_until_stopped({"broker upkeep": partial(keep_broker, settings)})
+    async with _database(settings, "gridfleet-gateway", 8) as database:
+        await run_until_stopped(
+            {"broker upkeep": partial(keep_broker, settings), "effects": partial(carry_out_effects, settings, database)}
+        )
 
 
 async def _jobs(settings: Settings) -> None:

@@ -11,6 +11,7 @@ Row = tuple[str, str]
 _COMMANDS: Final[Row] = ("POST", "/api/v1/plants/{plantId}/sub-devices/{externalId}/commands")
 _SUB_DEVICES: Final[Row] = ("POST", "/api/v1/plants/{plantId}/sub-devices")
 _LIST_SUB_DEVICES: Final[Row] = ("GET", "/api/v1/plants/{plantId}/sub-devices")
+_PATCH_SUB_DEVICE: Final[Row] = ("PATCH", "/api/v1/plants/{plantId}/sub-devices/{externalId}")
 _REVOKE: Final[Row] = ("POST", "/api/v1/plants/{id}/revoke")
 
 MORE_CODES: Final[dict[Row, tuple[set[str], str]]] = {
@@ -42,6 +43,7 @@ FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
         "length and characters are not shown in the contract",
     ),
     (_SUB_DEVICES, "name"): ({"minLength": 1}, "a required name is not empty"),
+    (_PATCH_SUB_DEVICE, "name"): ({"minLength": 1}, "a name is not empty"),
     (("POST", "/api/v1/device-templates"), "version"): ({"maximum": 2_147_483_647}, "what the column holds"),
     (_LIST_SUB_DEVICES, "search"): ({"maxLength": 255}, "no name or number is longer"),
 }

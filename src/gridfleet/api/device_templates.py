@@ -5,12 +5,22 @@ from typing import Annotated
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import S, endpoint, session, super_admin
+from gridfleet.api._http import Message, S, endpoint, session, super_admin
 from gridfleet.domains.device_templates import catalogue
-from gridfleet.domains.device_templates.models import Action, DeviceTemplate, DeviceType, Signal, TemplateLevel
+from gridfleet.domains.device_templates.models import (
+    Action,
+    DeviceTemplate,
+    DeviceType,
+    Signal,
+    TemplateChanges,
+    TemplateLevel,
+)
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
 from gridfleet.kernel.db import Connection
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 
 
 class TemplateFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,7 +32,7 @@ class TemplateFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A template to create."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+    name: Name
     type: DeviceType
     signals: list[Signal]
     actions: list[Action] = []
@@ -33,6 +43,21 @@ class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Rules across the members of signals and actions."""
         yield from signal_complaints(self.signals)
         yield from action_complaints(self.actions)
+
+
+class TemplatePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to change; signals and actions are replaced as a whole."""
+
+    name: Name | UnsetType = UNSET
+    signals: list[Signal] | UnsetType = UNSET
+    actions: list[Action] | UnsetType = UNSET
+
+    def complaints(self) -> Iterator[str]:
+        """Rules across the members of signals and actions."""
+        if self.signals is not UNSET:
+            yield from signal_complaints(self.signals)
+        if self.actions is not UNSET:
+            yield from action_complaints(self.actions)
 
 
 @endpoint("GET", "/api/v1/device-templates", caller=session(scope="plants:read"), codes=("VALIDATION_ERROR", *S))
@@ -71,3 +96,31 @@ async def create_template(db: Connection, body: NewTemplate) -> DeviceTemplate:
 async def get_template(db: Connection, id: UUID) -> DeviceTemplate:
     """One template."""
     return await catalogue.get_template(db, id)
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/device-templates/{id}",
+    caller=super_admin(code="FORBIDDEN"),
+    codes=("VALIDATION_ERROR", "DEVICE_TEMPLATE_SYSTEM_READONLY", "DEVICE_TEMPLATE_NOT_FOUND", *S),
+    bad_path_id="VALIDATION_ERROR",
+)
+async def update_template(db: Connection, id: UUID, body: TemplatePatch) -> DeviceTemplate:
+    """Changes a template; what is left out stays.
+
+    Other signals raise its version, or take the next free one of its name. What was stored before stays readable.
+    """
+    return await catalogue.update_template(db, id, TemplateChanges(body.name, body.signals, body.actions))
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/device-templates/{id}",
+    caller=super_admin(code="FORBIDDEN"),
+    codes=("INVALID_UUID", "DEVICE_TEMPLATE_SYSTEM_READONLY", "DEVICE_TEMPLATE_NOT_FOUND", "DEVICE_TEMPLATE_IN_USE", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def delete_template(db: Connection, id: UUID) -> Message:
+    """Deletes a template that no sub-device and no plant uses."""
+    await catalogue.delete_template(db, id)
+    return Message("The template is deleted.")

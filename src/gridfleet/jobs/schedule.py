@@ -2,9 +2,10 @@
 
 from procrastinate import App, PsycopgConnector
 
-from gridfleet.domains.plants.credentials.packages import forget_old_packages
+from gridfleet.domains.plants.credentials.packages import forget_old_packages, forget_previous_secrets
 from gridfleet.domains.plants.installation.records import trim_refused_messages
 from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.telemetry.frames.erasing import erase_deleted
 from gridfleet.domains.telemetry.frames.writing import Partitions
 from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.kernel.caller import SystemScope
@@ -33,6 +34,7 @@ def build_app(settings: Settings, database: Database) -> App:
     async def forget_packages(timestamp: int) -> None:
         async with database.transaction() as db:
             await forget_old_packages(db, _SYSTEM)
+            await forget_previous_secrets(db, _SYSTEM)
 
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="trim_refused", name="plants.trim_refused_messages")
@@ -44,6 +46,11 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.task(queueing_lock="partitions", name="telemetry.make_partitions")
     async def make_partitions(timestamp: int) -> None:
         await Partitions(database).ensure_ahead(_PARTITIONS_AHEAD_DAYS)
+
+    @app.periodic(cron="* * * * *")
+    @app.task(queueing_lock="erase_deleted", lock="erase_deleted", name="telemetry.erase_deleted")
+    async def erase_telemetry_of_deleted_plants(timestamp: int) -> None:
+        await erase_deleted(database)
 
     return app
 

@@ -1,8 +1,5 @@
 """Plants, sub-devices and templates over HTTP, on a real database."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -10,55 +7,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from accounts import add_member, add_organization, add_user, session_of
-from api_service import ApiService, api_service, bearer
-from gridfleet.domains.device_templates.catalogue import seed_system_templates
-from gridfleet.kernel.caller import OrgRole
+from plants_over_http import NEW_PLANT, Fleet
 
-NEW_PLANT = {"name": "Roof", "serialNumber": "SN-1", "type": "GATEWAY"}
 SIGNALS = [{"key": "p", "field": "power", "unit": "kW", "scale": 0.1}, {"key": "fault", "bit": 3}]
-
-
-@dataclass
-class Fleet:
-    """An organisation with an admin, and a stranger's."""
-
-    service: ApiService
-    admin: dict[str, str]
-    viewer: dict[str, str]
-    stranger: dict[str, str]
-    super_admin: dict[str, str]
-
-    async def call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        answer = await self.service.client.request(method, f"/api/v1{path}", json=body, headers=headers or self.admin)
-        return answer.status_code, answer.json()
-
-    async def plant(self, **changes: Any) -> Any:
-        status, plant = await self.call("POST", "/plants", {**NEW_PLANT, **changes})
-        assert status == 201, plant
-        return plant
-
-
-@pytest.fixture
-async def fleet(database_url: str, home: Path) -> AsyncIterator[Fleet]:
-    async with api_service(database_url, home) as service:
-        database, tokens = service.state.database, service.state.access_tokens
-
-        async def member(organization: Any, role: OrgRole) -> dict[str, str]:
-            user = await add_user(database)
-            await add_member(database, organization.id, user.id, role)
-            return bearer(await session_of(database, tokens, user)) | {"x-org-id": str(organization.id)}
-
-        async with database.transaction() as db:
-            await seed_system_templates(db)
-        ours, theirs = await add_organization(database), await add_organization(database)
-        yield Fleet(
-            service,
-            await member(ours, OrgRole.ORG_ADMIN),
-            await member(ours, OrgRole.VIEWER),
-            await member(theirs, OrgRole.ORG_ADMIN),
-            await service.super_admin() | {"x-org-id": str(ours.id)},
-        )
 
 
 async def test_a_plant_is_created_listed_and_read(fleet: Fleet) -> None:

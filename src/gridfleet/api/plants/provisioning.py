@@ -7,6 +7,8 @@ import msgspec
 
 from gridfleet.api._http import AppState, Call, FileDownload, S, endpoint, org_member
 from gridfleet.domains.plants import provisioning
+from gridfleet.domains.plants.credentials import rotation
+from gridfleet.domains.plants.credentials.rotation import RenewedCertificate, RotatedSecret
 from gridfleet.domains.plants.provisioning import BrokerAddress, Provisioner, ProvisioningPackage
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
@@ -59,6 +61,34 @@ async def mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID) -> Mqt
     call.no_store()
     issued = await provisioning.issue_mqtt_token(db, org, call.state.plant_tokens, id)
     return MqttToken(issued.token, issued.expires_at)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{id}/rotate-secret",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+    addition=True,
+)
+async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> RotatedSecret:
+    """Gives an ACTIVE or SUSPENDED plant a new HMAC secret; the old one verifies for another hour."""
+    call.no_store()
+    return await rotation.rotate_secret(db, org, call.state.keyring, id)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{id}/renew-certificate",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+    addition=True,
+)
+async def renew_certificate(call: Call, org: OrgScope, db: Connection, id: UUID) -> RenewedCertificate:
+    """Gives an ACTIVE plant of authMethod MTLS a new certificate; the old one is accepted for another hour."""
+    call.no_store()
+    return await rotation.renew_certificate(db, org, call.state.authority, id)
 
 
 def _provisioner(state: AppState) -> Provisioner:

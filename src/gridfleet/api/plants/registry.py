@@ -1,4 +1,4 @@
-"""The registry of plants. Answers join a plant with its template."""
+"""The registry of plants. Answers join a plant with its template, alone also with its groups."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.plants import registry
+from gridfleet.domains.plants.groups.registry import groups_of_plant
 from gridfleet.domains.plants.models import AuthMethod, Plant, PlantChanges, PlantType
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
@@ -96,7 +97,7 @@ async def create_plant(org: OrgScope, db: Connection, body: NewPlant) -> PlantVi
 async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
     """One plant with its alerts and groups."""
     plant = await registry.get_plant(db, org, id)
-    return detailed(plant, await _template_of(db, plant))
+    return detailed(plant, await _template_of(db, plant), await groups_of_plant(db, org, id))
 
 
 @endpoint(

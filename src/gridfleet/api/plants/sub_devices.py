@@ -4,11 +4,12 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import NOT_NULL, PageQuery, S, endpoint, org_member
+from gridfleet.api._http import NOT_NULL, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices import registry
-from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
+from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceChanges, SubDeviceStatus
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
@@ -20,6 +21,10 @@ ExternalId = Annotated[
         extra={"rule": "must be 1 to 32 letters, digits, - or _, beginning with a letter or digit"},
     ),
 ]
+
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+SerialNumber = Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class SubDeviceFilter(PageQuery, frozen=True):
@@ -34,11 +39,19 @@ class NewSubDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """A sub-device to register."""
 
     external_id: ExternalId
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    name: Name
     type: DeviceType
-    serial_number: Annotated[Annotated[str, msgspec.Meta(max_length=64)] | None, NOT_NULL] = None
+    serial_number: Annotated[SerialNumber | None, NOT_NULL] = None
     template_id: Annotated[UUID | None, NOT_NULL] = None
     metadata: dict[str, Any] = {}
+
+
+class SubDevicePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What to change."""
+
+    name: Name | UnsetType = UNSET
+    serial_number: SerialNumber | UnsetType = UNSET
+    template_id: UUID | UnsetType = UNSET
 
 
 @endpoint(
@@ -88,3 +101,29 @@ async def create_sub_device(org: OrgScope, db: Connection, plant_id: UUID, body:
 async def get_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> SubDevice:
     """One sub-device."""
     return await registry.get_sub_device(db, org, plant_id, external_id)
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/plants/{plantId}/sub-devices/{externalId}",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("VALIDATION_ERROR", "SUB_DEVICE_NOT_FOUND", *S),
+    bad_path_id="VALIDATION_ERROR",
+)
+async def update_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str, body: SubDevicePatch) -> SubDevice:
+    """Changes a sub-device; what is left out stays. A new template reads the entries that arrive from now on."""
+    changes = SubDeviceChanges(body.name, body.serial_number, body.template_id)
+    return await registry.update_sub_device(db, org, plant_id, external_id, changes)
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/plants/{plantId}/sub-devices/{externalId}",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def delete_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> Message:
+    """Removes a sub-device. Its history stays readable through its plant."""
+    await registry.delete_sub_device(db, org, plant_id, external_id)
+    return Message("The sub-device is deleted.")

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.device_templates.models import DeviceTemplate
+from gridfleet.domains.plants.groups.models import PlantGroup
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantType
 
 __all__ = ["PlantDetailed", "PlantView", "detailed", "view"]
@@ -50,7 +51,7 @@ class PlantDetailed(PlantView, frozen=True, rename="camel"):
     fve_peak_power_kwp: float | None
     latitude: float | None
     longitude: float | None
-    plant_groups: list[dict[str, Any]]
+    plant_groups: list[PlantGroup]
     plant_with_load: bool | None
     tag: str | None
 
@@ -63,7 +64,7 @@ def view(plant: Plant, template: DeviceTemplate | None) -> PlantView:
     return PlantView(template=template, **{name: getattr(plant, name) for name in _LISTED})
 
 
-def detailed(plant: Plant, template: DeviceTemplate | None) -> PlantDetailed:
+def detailed(plant: Plant, template: DeviceTemplate | None, groups: list[PlantGroup]) -> PlantDetailed:
     """The plant alone."""
-    # Alerts and groups have no domain yet; an empty list is the truth until they do.
-    return PlantDetailed(template=template, alerts=[], plant_groups=[], **msgspec.structs.asdict(plant))
+    # Alerts have no domain yet; an empty list is the truth until they do.
+    return PlantDetailed(template=template, alerts=[], plant_groups=groups, **msgspec.structs.asdict(plant))

@@ -1,19 +1,37 @@
-"""The catalogue of templates: look up, list, create, seed."""
+"""The catalogue of templates: look up, list, create, change, delete, seed."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET
+from psycopg import errors as pg
 
 from gridfleet.domains.device_templates import store
-from gridfleet.domains.device_templates.errors import TemplateExists, TemplateNotFound
-from gridfleet.domains.device_templates.models import Action, DeviceTemplate, DeviceType, Signal, TemplateLevel
+from gridfleet.domains.device_templates.errors import TemplateExists, TemplateInUse, TemplateIsSystem, TemplateNotFound
+from gridfleet.domains.device_templates.models import (
+    Action,
+    DeviceTemplate,
+    DeviceType,
+    Signal,
+    TemplateChanges,
+    TemplateLevel,
+)
 from gridfleet.domains.device_templates.system_templates import SYSTEM_TEMPLATES
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 
-__all__ = ["create_template", "get_template", "list_templates", "seed_system_templates", "templates_by_id"]
+__all__ = [
+    "create_template",
+    "delete_template",
+    "get_template",
+    "list_templates",
+    "seed_system_templates",
+    "templates_by_id",
+    "update_template",
+]
 
 
 async def get_template(db: Connection, template_id: UUID) -> DeviceTemplate:
@@ -47,9 +65,51 @@ async def create_template(
 ) -> DeviceTemplate:
     """A new template of valid signals and actions (see `rules`); raises `TemplateExists`."""
     plain: tuple[list[dict[str, Any]], list[dict[str, Any]]] = msgspec.to_builtins((signals, actions))
+    await store.hold_name(db, name)
     template = await store.insert(db, new_id(), name, type, level, version, plain[0], plain[1])
     if template is None:
         raise TemplateExists
+    return template
+
+
+async def update_template(db: Connection, template_id: UUID, changes: TemplateChanges) -> DeviceTemplate:
+    """The changed template. Other signals raise its version; a (name, version) that is taken gives way to the next free
+    version. Frames that were stored before keep their layout.
+
+    Raises `TemplateNotFound`, `TemplateIsSystem`, and `ValidationFailed` when no version is left.
+    """
+    template = await _require_changeable(db, template_id)
+    wanted: dict[str, Any] = msgspec.to_builtins(
+        {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    )
+    columns = {name: value for name, value in wanted.items() if value != getattr(template, name)}
+    if not columns:
+        return template
+    if "signals" in columns or "name" in columns:
+        name = columns.get("name", template.name)
+        await store.hold_name(db, name)
+        version = await store.free_version(db, template_id, name, template.version + ("signals" in columns))
+        if version is None:
+            raise ValidationFailed(details=["signals: no version is left for this name"])
+        columns["version"] = version
+    return await store.update(db, template_id, columns)
+
+
+async def delete_template(db: Connection, template_id: UUID) -> None:
+    """Removes a template that nothing refers to. Raises `TemplateNotFound`, `TemplateIsSystem`, `TemplateInUse`."""
+    await _require_changeable(db, template_id)
+    try:
+        await store.delete(db, template_id)
+    except pg.ForeignKeyViolation:
+        raise TemplateInUse from None
+
+
+async def _require_changeable(db: Connection, template_id: UUID) -> DeviceTemplate:
+    template = await store.lock(db, template_id)
+    if template is None:
+        raise TemplateNotFound
+    if template.is_system:
+        raise TemplateIsSystem
     return template
 
 

@@ -2,7 +2,7 @@
 
 from gridfleet.kernel.errors import CodedError
 
-__all__ = ["TemplateExists", "TemplateNotFound"]
+__all__ = ["TemplateExists", "TemplateInUse", "TemplateIsSystem", "TemplateNotFound"]
 
 
 class TemplateNotFound(CodedError):
@@ -17,3 +17,17 @@ class TemplateExists(CodedError):
 
     code = "CONFLICT"
     message = "A device template of this name and version exists."
+
+
+class TemplateIsSystem(CodedError):
+    """System templates are read-only."""
+
+    code = "DEVICE_TEMPLATE_SYSTEM_READONLY"
+    message = "A system template cannot be changed or deleted."
+
+
+class TemplateInUse(CodedError):
+    """Sub-devices or plants refer to it."""
+
+    code = "DEVICE_TEMPLATE_IN_USE"
+    message = "The template is in use by sub-devices or plants."

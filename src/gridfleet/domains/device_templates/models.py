@@ -17,6 +17,7 @@ __all__ = [
     "Severity",
     "Signal",
     "SignalKind",
+    "TemplateChanges",
     "TemplateLevel",
 ]
 
@@ -125,3 +126,11 @@ class DeviceTemplate(msgspec.Struct, frozen=True, rename="camel"):
     actions: list[dict[str, Any]]
     created_at: datetime
     updated_at: datetime
+
+
+class TemplateChanges(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a PATCH asks for; members left out stay as they are."""
+
+    name: str | UnsetType = UNSET
+    signals: list[Signal] | UnsetType = UNSET
+    actions: list[Action] | UnsetType = UNSET

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from psycopg import sql
 from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
@@ -23,6 +24,53 @@ async def find(db: Connection, template_id: UUID) -> DeviceTemplate | None:
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(f"SELECT {_COLUMNS} FROM device_template WHERE id = %s", (template_id,))
     return await cursor.fetchone()
+
+
+async def lock(db: Connection, template_id: UUID) -> DeviceTemplate | None:
+    """The same, held against changes until the transaction ends."""
+    cursor = db.cursor(row_factory=kwargs_row(_template))
+    await cursor.execute(f"SELECT {_COLUMNS} FROM device_template WHERE id = %s FOR NO KEY UPDATE", (template_id,))
+    return await cursor.fetchone()
+
+
+async def hold_name(db: Connection, name: str) -> None:
+    """Until the transaction ends nobody else gives a version of this name away."""
+    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('device_template ' || %s, 0))", (name,))
+
+
+async def free_version(db: Connection, template_id: UUID, name: str, lowest: int) -> int | None:
+    """The lowest version from `lowest` on that no other template of the name, which is held, has; None when all are
+    taken."""
+    cursor = await db.execute(
+        "SELECT min(v) FROM generate_series(%(lowest)s::bigint,"
+        " %(lowest)s + (SELECT count(*) FROM device_template WHERE name = %(name)s)) AS v"
+        " WHERE v < 2147483648"
+        " AND NOT EXISTS (SELECT FROM device_template t WHERE t.name = %(name)s AND t.version = v AND t.id <> %(id)s)",
+        {"id": template_id, "name": name, "lowest": lowest},
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def update(db: Connection, template_id: UUID, changes: dict[str, Any]) -> DeviceTemplate:
+    """The locked template with `changes` (column → value, at least one) written. `signals` stay out unless they change:
+    who caches them hears of it."""
+    values = {name: Jsonb(value) if name in ("signals", "actions") else value for name, value in changes.items()}
+    assignments = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in values)
+    query = sql.SQL("UPDATE device_template SET {}, updated_at = now() WHERE id = %(id)s RETURNING {}").format(
+        assignments, sql.SQL(_COLUMNS)
+    )
+    cursor = db.cursor(row_factory=kwargs_row(_template))
+    await cursor.execute(query, {"id": template_id, **values})
+    template = await cursor.fetchone()
+    if template is None:
+        raise LookupError("the locked template is gone")
+    return template
+
+
+async def delete(db: Connection, template_id: UUID) -> None:
+    """Removes a template; `psycopg.errors.ForeignKeyViolation` when something refers to it."""
+    await db.execute("DELETE FROM device_template WHERE id = %s", (template_id,))
 
 
 async def find_many(db: Connection, template_ids: Iterable[UUID]) -> list[DeviceTemplate]:

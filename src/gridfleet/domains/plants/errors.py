@@ -4,6 +4,7 @@ from gridfleet.kernel.errors import CodedError
 
 __all__ = [
     "ExternalIdTaken",
+    "PlantGroupNotFound",
     "PlantNotFound",
     "PlantSerialTaken",
     "PlantStateForbids",
@@ -17,6 +18,13 @@ class PlantNotFound(CodedError):
 
     code = "PLANT_NOT_FOUND"
     message = "There is no such plant."
+
+
+class PlantGroupNotFound(CodedError):
+    """Absent, or another organisation's."""
+
+    code = "NOT_FOUND"
+    message = "There is no such plant group."
 
 
 class PlantSerialTaken(CodedError):

@@ -8,9 +8,11 @@ from msgspec import UNSET
 from psycopg import errors as pg
 
 from gridfleet.domains.device_templates.catalogue import get_template
+from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import TemplateLevel
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
+from gridfleet.domains.plants.groups import store as groups
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantChanges, PlantType
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -85,10 +87,13 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         updated = await store.update(db, org, plant_id, columns)
         if updated.organization_id != plant.organization_id:
             await store.move_belongings(db, org, plant_id, updated.organization_id)
+            await groups.leave_all(db, org, plant_id)
         return updated
     except pg.UniqueViolation as error:
         if error.diag.constraint_name == "plant_external_key":
             raise PlantStateForbids(details=["externalPlantId: is linked to another plant of the organisation"]) from None
         raise PlantSerialTaken from None
-    except pg.ForeignKeyViolation:
+    except pg.ForeignKeyViolation as error:
+        if error.diag.constraint_name == "plant_template_fkey":
+            raise TemplateNotFound from None
         raise PlantStateForbids(details=["organizationId: there is no such organisation"]) from None

@@ -136,6 +136,69 @@ async def activate(db: Connection, org: OrgScope, plant_id: UUID, certificate: I
     return cursor.rowcount == 1
 
 
+async def set_lifecycle(db: Connection, org: OrgScope, plant_id: UUID, lifecycle: Lifecycle) -> None:
+    """Writes the state; whether it may be taken is decided before."""
+    await db.execute(
+        "UPDATE plant SET lifecycle_status = %s, updated_at = now() WHERE id = %s AND organization_id = %s",
+        (lifecycle, plant_id, org.organization_id),
+    )
+
+
+async def decommission(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """DECOMMISSIONED, without certificates, and not ONLINE."""
+    await db.execute(
+        "UPDATE plant SET lifecycle_status = 'DECOMMISSIONED', updated_at = now(),"
+        " status = CASE status WHEN 'ONLINE' THEN 'OFFLINE' ELSE status END,"
+        " certificate_serial_number = NULL, certificate_fingerprint = NULL, certificate_expires_at = NULL,"
+        " previous_certificate_serial_number = NULL, previous_certificate_valid_until = NULL"
+        " WHERE id = %s AND organization_id = %s",
+        (plant_id, org.organization_id),
+    )
+
+
+async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """Removes the plant; foreign keys take along what hangs off it, but for telemetry."""
+    await db.execute("DELETE FROM plant WHERE id = %s AND organization_id = %s", (plant_id, org.organization_id))
+
+
+async def certificate_serials(db: Connection, org: OrgScope, plant_id: UUID) -> list[str]:
+    """Serial numbers of the current certificate and of the one before it, those there are."""
+    cursor = await db.execute(
+        "SELECT certificate_serial_number, previous_certificate_serial_number FROM plant"
+        " WHERE id = %s AND organization_id = %s",
+        (plant_id, org.organization_id),
+    )
+    return [serial for serial in await cursor.fetchone() or () if serial is not None]
+
+
+async def replace_certificate(
+    db: Connection, org: OrgScope, plant_id: UUID, certificate: IssuedCertificate, previous_valid_until: datetime
+) -> None:
+    """The certificate becomes the current one, the current one the previous one."""
+    await db.execute(
+        "UPDATE plant SET previous_certificate_serial_number = certificate_serial_number,"
+        " previous_certificate_valid_until = least(%(until)s, certificate_expires_at),"
+        " certificate_serial_number = %(serial)s, certificate_fingerprint = %(fingerprint)s,"
+        " certificate_expires_at = %(expires)s, updated_at = now() WHERE id = %(id)s AND organization_id = %(org)s",
+        {
+            "id": plant_id,
+            "org": org.organization_id,
+            "serial": certificate.serial_number,
+            "fingerprint": certificate.fingerprint,
+            "expires": certificate.expires_at,
+            "until": previous_valid_until,
+        },
+    )
+
+
+async def record_rotation(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """The plant's HMAC secret was replaced now."""
+    await db.execute(
+        "UPDATE plant SET secret_rotated_at = now(), updated_at = now() WHERE id = %s AND organization_id = %s",
+        (plant_id, org.organization_id),
+    )
+
+
 async def record_presence(
     db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, PlantStatus | None, float | None]]
 ) -> None:

@@ -1,6 +1,17 @@
-"""SQL of the certificate authority: one row."""
+"""SQL of the certificate authority, which is one row, and of what it issued."""
 
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import kwargs_row
+
+from gridfleet.domains.plants.certificates.models import AtRiskPlant, CertificateCounts
+from gridfleet.domains.plants.models import AuthMethod, Lifecycle
+from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
+
+_VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))"
 
 
 async def find(db: Connection) -> tuple[str, bytes, int] | None:
@@ -16,3 +27,61 @@ async def insert(db: Connection, certificate: str, private_key: bytes, key_versi
         "INSERT INTO certificate_authority (certificate, private_key, key_version) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
         (certificate, private_key, key_version),
     )
+
+
+async def replace(db: Connection, certificate: str, private_key: bytes, key_version: int) -> None:
+    """Keeps this authority instead of the one there is, if any."""
+    await db.execute(
+        "INSERT INTO certificate_authority (certificate, private_key, key_version) VALUES (%s, %s, %s)"
+        " ON CONFLICT (id) DO UPDATE SET certificate = excluded.certificate, private_key = excluded.private_key,"
+        " key_version = excluded.key_version, created_at = now()",
+        (certificate, private_key, key_version),
+    )
+
+
+async def count_trusting(db: Connection, system: SystemScope) -> int:
+    """How many plants hold a package, which names the authority to trust."""
+    cursor = await db.execute("SELECT count(*) FROM plant WHERE lifecycle_status IN ('ACTIVE', 'SUSPENDED')")
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+def _visible(org: OrgScope, soon: timedelta) -> dict[str, Any]:
+    plants = None if org.plant_ids is None else list(org.plant_ids)
+    return {"org": org.organization_id, "plants": plants, "soon": soon}
+
+
+async def count_certificates(db: Connection, org: OrgScope, soon: timedelta) -> CertificateCounts:
+    """The organisation's certificates by state; `soon` is how long before its end one is about to expire."""
+    cursor = db.cursor(row_factory=kwargs_row(CertificateCounts))
+    await cursor.execute(
+        "SELECT count(*) FILTER (WHERE certificate_expires_at > now()) AS active,"
+        " count(*) FILTER (WHERE certificate_expires_at <= now()) AS expired,"
+        " count(*) FILTER (WHERE certificate_expires_at > now() AND certificate_expires_at <= now() + %(soon)s)"
+        " AS expiring_soon,"
+        " count(*) FILTER (WHERE certificate_expires_at IS NULL) AS revoked,"
+        " min(certificate_expires_at) FILTER (WHERE certificate_expires_at > now()) AS next_renewal_at"
+        f" FROM plant WHERE {_VISIBLE} AND (certificate_expires_at IS NOT NULL"
+        " OR (lifecycle_status = 'DECOMMISSIONED' AND auth_method = 'MTLS' AND activated_at IS NOT NULL))",
+        _visible(org, soon),
+    )
+    counts = await cursor.fetchone()
+    if counts is None:
+        raise LookupError("an aggregate answered no row")
+    return counts
+
+
+async def at_risk(db: Connection, org: OrgScope, soon: timedelta, limit: int) -> list[AtRiskPlant]:
+    """Plants whose certificate has expired or is about to, the earliest first."""
+
+    def plant(id: UUID, name: str, serial_number: str, method: str, lifecycle: str, expires_at: datetime) -> AtRiskPlant:
+        return AtRiskPlant(id, name, serial_number, AuthMethod(method), Lifecycle(lifecycle), expires_at)
+
+    cursor = db.cursor(row_factory=kwargs_row(plant))
+    await cursor.execute(
+        "SELECT id, name, serial_number, auth_method AS method, lifecycle_status AS lifecycle,"
+        f" certificate_expires_at AS expires_at FROM plant WHERE {_VISIBLE}"
+        " AND certificate_expires_at <= now() + %(soon)s ORDER BY certificate_expires_at, id LIMIT %(limit)s",
+        {**_visible(org, soon), "limit": limit},
+    )
+    return await cursor.fetchall()

@@ -49,6 +49,51 @@ async def insert(
     )
 
 
+async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> SecretRow | None:
+    """The encrypted secrets of a plant of the organisation, held against changes."""
+    cursor = db.cursor(row_factory=class_row(SecretRow))
+    await cursor.execute(
+        "SELECT s.plant_id, s.key_version, s.hmac_secret, s.previous_hmac_secret, s.previous_valid_until"
+        " FROM plant_secret s JOIN plant p ON p.id = s.plant_id"
+        " WHERE p.id = %s AND p.organization_id = %s FOR UPDATE OF s",
+        (plant_id, org.organization_id),
+    )
+    return await cursor.fetchone()
+
+
+async def rotate(
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    key_version: int,
+    hmac_secret: bytes,
+    previous_hmac_secret: bytes,
+    previous_valid_until: datetime,
+) -> None:
+    """Writes both secrets, encrypted with the same key version, and drops the package."""
+    await db.execute(
+        "UPDATE plant_secret s SET key_version = %(version)s, hmac_secret = %(secret)s,"
+        " previous_hmac_secret = %(previous)s, previous_valid_until = %(until)s, package = NULL, package_valid_until = NULL"
+        " FROM plant p WHERE p.id = s.plant_id AND p.id = %(id)s AND p.organization_id = %(org)s",
+        {
+            "id": plant_id,
+            "org": org.organization_id,
+            "version": key_version,
+            "secret": hmac_secret,
+            "previous": previous_hmac_secret,
+            "until": previous_valid_until,
+        },
+    )
+
+
+async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """Removes a plant's secrets."""
+    await db.execute(
+        "DELETE FROM plant_secret s USING plant p WHERE p.id = s.plant_id AND p.id = %s AND p.organization_id = %s",
+        (plant_id, org.organization_id),
+    )
+
+
 async def take_package(db: Connection, org: OrgScope, plant_id: UUID) -> tuple[bytes, int] | None:
     """The kept package and its key version, once, while it is still valid."""
     cursor = await db.execute(
@@ -67,6 +112,14 @@ async def forget_old_packages(db: Connection, system: SystemScope) -> int:
     """Clears packages that may no longer be downloaded; answers how many."""
     cursor = await db.execute(
         "UPDATE plant_secret SET package = NULL, package_valid_until = NULL WHERE package_valid_until < now()"
+    )
+    return cursor.rowcount
+
+
+async def forget_previous_secrets(db: Connection, system: SystemScope) -> int:
+    """Clears replaced secrets that verify no more; answers how many."""
+    cursor = await db.execute(
+        "UPDATE plant_secret SET previous_hmac_secret = NULL, previous_valid_until = NULL WHERE previous_valid_until < now()"
     )
     return cursor.rowcount
 

@@ -6,10 +6,11 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gridfleet.domains.device_templates.models import DeviceType
 
-__all__ = ["SubDevice", "SubDeviceStatus"]
+__all__ = ["SubDevice", "SubDeviceChanges", "SubDeviceStatus"]
 
 
 class SubDeviceStatus(StrEnum):
@@ -37,3 +38,11 @@ class SubDevice(msgspec.Struct, frozen=True, rename="camel"):
     last_seen_at: datetime | None
     created_at: datetime
     updated_at: datetime
+
+
+class SubDeviceChanges(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a PATCH asks for; members left out stay as they are."""
+
+    name: str | UnsetType = UNSET
+    serial_number: str | UnsetType = UNSET
+    template_id: UUID | UnsetType = UNSET

@@ -1,22 +1,33 @@
-"""The sub-devices of a plant: create, look up, list."""
+"""The sub-devices of a plant: create, look up, list, change, remove."""
 
 import re
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+from msgspec import UNSET
+from psycopg import errors as pg
+
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import DeviceType, TemplateLevel
-from gridfleet.domains.plants.errors import ExternalIdTaken, SubDeviceNotFound
+from gridfleet.domains.plants.errors import ExternalIdTaken, PlantNotFound, SubDeviceNotFound
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices import store
-from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
+from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceChanges, SubDeviceStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["EXTERNAL_ID_PATTERN", "create_sub_device", "get_sub_device", "list_sub_devices"]
+__all__ = [
+    "EXTERNAL_ID_PATTERN",
+    "create_sub_device",
+    "delete_sub_device",
+    "get_sub_device",
+    "list_sub_devices",
+    "update_sub_device",
+]
 
 EXTERNAL_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 
@@ -37,7 +48,10 @@ async def create_sub_device(
     await get_plant(db, org, plant_id)
     if template_id is not None:
         await require_fitting_template(db, template_id, type)
-    device = await store.insert(db, org, new_id(), plant_id, external_id, name, type, serial_number, template_id, metadata)
+    try:
+        device = await store.insert(db, org, new_id(), plant_id, external_id, name, type, serial_number, template_id, metadata)
+    except pg.ForeignKeyViolation as error:  # the plant or the template was deleted meanwhile
+        raise (_no_template() if error.diag.constraint_name == "sub_device_template_fkey" else PlantNotFound()) from None
     if device is None:
         raise ExternalIdTaken
     return device
@@ -47,7 +61,7 @@ async def require_fitting_template(db: Connection, template_id: UUID, type: Devi
     """Raises `ValidationFailed` unless the template exists, is of level SUB_DEVICE and of the device's type."""
     template = (await templates_by_id(db, [template_id])).get(template_id)
     if template is None:
-        raise ValidationFailed(details=["templateId: there is no such template"])
+        raise _no_template()
     if template.level is not TemplateLevel.SUB_DEVICE:
         raise ValidationFailed(details=["templateId: must be a template of level SUB_DEVICE"])
     if template.type is not type:
@@ -56,13 +70,48 @@ async def require_fitting_template(db: Connection, template_id: UUID, type: Devi
 
 async def get_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice:
     """One sub-device; raises `SubDeviceNotFound`, also when the plant is absent or hidden from the caller."""
-    hidden = org.plant_ids is not None and plant_id not in org.plant_ids
-    # A path may hold what no external id, and no text of PostgreSQL, does.
-    impossible = re.match(EXTERNAL_ID_PATTERN, external_id) is None
-    device = None if hidden or impossible else await store.find(db, org, plant_id, external_id)
+    device = await store.find(db, org, plant_id, external_id) if _may_exist(org, plant_id, external_id) else None
     if device is None:
         raise SubDeviceNotFound
     return device
+
+
+async def update_sub_device(
+    db: Connection, org: OrgScope, plant_id: UUID, external_id: str, changes: SubDeviceChanges
+) -> SubDevice:
+    """The changed sub-device; an empty change answers it as it is.
+
+    Raises `SubDeviceNotFound`, and `ValidationFailed` for an unfit template.
+    """
+    device = await store.lock(db, org, plant_id, external_id) if _may_exist(org, plant_id, external_id) else None
+    if device is None:
+        raise SubDeviceNotFound
+    if changes.template_id is not UNSET:
+        await require_fitting_template(db, changes.template_id, device.type)
+    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    if not columns:
+        return device
+    try:
+        return await store.update(db, org, device.id, columns)
+    except pg.ForeignKeyViolation:
+        raise _no_template() from None
+
+
+async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> None:
+    """Removes the sub-device; its history stays readable through its plant. Raises `SubDeviceNotFound`."""
+    if not _may_exist(org, plant_id, external_id) or not await store.delete(db, org, plant_id, external_id):
+        raise SubDeviceNotFound
+
+
+def _no_template() -> ValidationFailed:
+    return ValidationFailed(details=["templateId: there is no such template"])
+
+
+def _may_exist(org: OrgScope, plant_id: UUID, external_id: str) -> bool:
+    """Whether it is worth looking: the plant is not hidden from the caller, and the path, which may hold what no text of
+    PostgreSQL does, is an external id."""
+    hidden = org.plant_ids is not None and plant_id not in org.plant_ids
+    return not hidden and re.match(EXTERNAL_ID_PATTERN, external_id) is not None
 
 
 async def list_sub_devices(

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from psycopg import sql
 from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
@@ -71,6 +72,43 @@ async def find(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) 
     return await cursor.fetchone()
 
 
+async def lock(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice | None:
+    """The same, held against changes until the transaction ends."""
+    cursor = db.cursor(row_factory=kwargs_row(_sub_device))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s FOR UPDATE",
+        (plant_id, external_id, org.organization_id),
+    )
+    return await cursor.fetchone()
+
+
+async def update(db: Connection, org: OrgScope, sub_device_id: UUID, changes: dict[str, Any]) -> SubDevice:
+    """The locked sub-device with `changes` (column → value, at least one) written."""
+    assignments = sql.SQL(", ").join(
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in changes
+    )
+    query = sql.SQL(
+        "UPDATE sub_device SET {}, updated_at = now() WHERE id = %(id)s AND organization_id = %(org)s RETURNING {}"
+    ).format(assignments, sql.SQL(_COLUMNS))
+    cursor = db.cursor(row_factory=kwargs_row(_sub_device))
+    await cursor.execute(
+        query, {"id": sub_device_id, "org": org.organization_id, **{f"new_{name}": value for name, value in changes.items()}}
+    )
+    device = await cursor.fetchone()
+    if device is None:
+        raise LookupError("the locked sub-device is gone")
+    return device
+
+
+async def delete(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> bool:
+    """Removes the sub-device, not its telemetry; False when there was none."""
+    cursor = await db.execute(
+        "DELETE FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s",
+        (plant_id, external_id, org.organization_id),
+    )
+    return cursor.rowcount == 1
+
+
 def _parameters(
     org: OrgScope, plant_id: UUID, type: DeviceType | None, status: SubDeviceStatus | None, search: str | None
 ) -> dict[str, Any]:
@@ -134,6 +172,14 @@ async def forget_status(db: Connection, system: SystemScope, plant_ids: Iterable
     """Sub-devices of plants that went OFFLINE are UNKNOWN."""
     await db.execute(
         "UPDATE sub_device SET status = 'UNKNOWN' WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN'", (list(plant_ids),)
+    )
+
+
+async def forget_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """The sub-devices of one plant of the organisation are UNKNOWN."""
+    await db.execute(
+        "UPDATE sub_device SET status = 'UNKNOWN' WHERE plant_id = %s AND organization_id = %s AND status <> 'UNKNOWN'",
+        (plant_id, org.organization_id),
     )
 
 

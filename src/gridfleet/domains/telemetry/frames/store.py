@@ -1,7 +1,7 @@
 """SQL that writes telemetry. Everything here is the service's own doing: scopes are decided before a frame exists."""
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from uuid import UUID
 
 from psycopg import sql
@@ -152,3 +152,28 @@ async def write_latest(db: Connection, system: SystemScope, batch: FrameBatch) -
             " AND (s.time >= l.time OR l.times IS NOT NULL OR l.absent <> '')"
             " AND (s.times IS NOT NULL OR (s.time, s.vals) IS DISTINCT FROM (l.time, l.vals))"
         )
+
+
+async def abandoned_sources(db: Connection, system: SystemScope, limit: int) -> list[int]:
+    """Sources whose plant was deleted."""
+    cursor = await db.execute(
+        "SELECT s.id FROM telemetry_source s WHERE NOT EXISTS (SELECT FROM plant p WHERE p.id = s.plant_id) LIMIT %s", (limit,)
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def delete_frames(db: Connection, system: SystemScope, source_id: int, start: datetime, end: datetime) -> None:
+    """Removes a source's frames from `start` to before `end`."""
+    await db.execute("DELETE FROM telemetry_frame WHERE source_id = %s AND time >= %s AND time < %s", (source_id, start, end))
+
+
+async def delete_source(db: Connection, system: SystemScope, source_id: int) -> None:
+    """Removes a source and what is left of it.
+
+    The order matters against an ingest that still holds the source: its frames and newest values go into one transaction,
+    and newest values need the source. So either it ended before us and its frames are seen here, or it fails.
+    """
+    await db.execute("SELECT FROM telemetry_source WHERE id = %s FOR UPDATE", (source_id,))
+    await db.execute("DELETE FROM telemetry_latest WHERE source_id = %s", (source_id,))
+    await db.execute("DELETE FROM telemetry_frame WHERE source_id = %s", (source_id,))
+    await db.execute("DELETE FROM telemetry_source WHERE id = %s", (source_id,))

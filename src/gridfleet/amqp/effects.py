@@ -1,0 +1,24 @@
+"""What the outbox carries out through the broker: the kinds of effect and who does them."""
+
+from typing import Any
+
+from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.outbox import Outbox
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["carry_out_effects"]
+
+
+async def carry_out_effects(settings: Settings, database: Database) -> None:
+    """Carries queued effects out until cancelled; raises when the database is lost."""
+    async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
+
+        async def close_connections(db: Connection, payload: dict[str, Any]) -> None:
+            for name in payload["names"]:
+                await management.close_connections(name)
+
+        outbox = Outbox(database)
+        outbox.register(CLOSE_CONNECTIONS, close_connections, workers=4)
+        await outbox.run()

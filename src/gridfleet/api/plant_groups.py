@@ -1,0 +1,149 @@
+"""`/api/v1/plant-groups`: named sets of plants."""
+
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gridfleet.api._http import NOT_NULL, Message, PageQuery, S, endpoint, org_member
+from gridfleet.domains.plants.groups import registry
+from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup, PlantGroupChanges
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+Description = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class NewPlantGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A group to create."""
+
+    name: Name
+    description: Annotated[Description | None, NOT_NULL] = None
+
+
+class PlantGroupPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to change."""
+
+    name: Name | UnsetType = UNSET
+    description: Description | UnsetType = UNSET
+
+
+class GroupMembers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Plants to put in or take out."""
+
+    plant_ids: Annotated[list[UUID], msgspec.Meta(min_length=1)]
+
+
+class PlantGroupWithPlants(PlantGroup, frozen=True, rename="camel"):
+    """A group alone: with its plants."""
+
+    plants: list[BriefPlant]
+
+
+@endpoint("GET", "/api/v1/plant-groups", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=("VALIDATION_ERROR", *S))
+async def list_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[PlantGroup]:
+    """The organisation's groups, newest first."""
+    return await registry.list_groups(db, org, query.paging)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plant-groups",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("VALIDATION_ERROR", *S),
+    success=201,
+)
+async def create_group(org: OrgScope, db: Connection, body: NewPlantGroup) -> PlantGroup:
+    """Creates a group without plants."""
+    return await registry.create_group(db, org, body.name, body.description)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plant-groups/{id}",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("INVALID_UUID", "NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def get_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroupWithPlants:
+    """One group with its plants."""
+    group = await registry.get_group(db, org, id)
+    return PlantGroupWithPlants(**msgspec.structs.asdict(group), plants=await registry.plants_in(db, org, id))
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/plant-groups/{id}",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("BAD_REQUEST", "NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def update_group(org: OrgScope, db: Connection, id: UUID, body: PlantGroupPatch) -> PlantGroup:
+    """Renames or describes a group; what is left out stays."""
+    return await registry.update_group(db, org, id, PlantGroupChanges(body.name, body.description))
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/plant-groups/{id}",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("INVALID_UUID", "NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def delete_group(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Deletes a group; its plants stay."""
+    await registry.delete_group(db, org, id)
+    return Message("The group is deleted.")
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plant-groups/{id}/available-plants",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("INVALID_UUID", "NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def available_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
+    """The organisation's plants that are not in the group, newest first."""
+    return await registry.plants_outside(db, org, id)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plant-groups/{id}/plants",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("INVALID_UUID", "NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def group_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
+    """The plants in the group, newest first."""
+    return await registry.plants_in(db, org, id)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plant-groups/{id}/plants",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("BAD_REQUEST", "NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def add_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
+    """Puts plants into the group: all of them or, when one does not exist, none."""
+    await registry.add_plants(db, org, id, body.plant_ids)
+    return Message("The plants are in the group.")
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/plant-groups/{id}/plants",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("BAD_REQUEST", "NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def remove_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
+    """Takes plants out of the group: all of them or, when one does not exist, none."""
+    await registry.remove_plants(db, org, id, body.plant_ids)
+    return Message("The plants are not in the group.")

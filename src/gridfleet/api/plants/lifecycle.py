@@ -1,0 +1,64 @@
+"""`/api/v1/plants/{id}/suspend`, `/reactivate`, `/revoke`, and the plant's deletion."""
+
+from uuid import UUID
+
+from gridfleet.api._http import Message, S, endpoint, org_member
+from gridfleet.domains.plants import lifecycle
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{id}/suspend",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+    addition=True,
+)
+async def suspend(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Makes an ACTIVE plant SUSPENDED: it may stay connected, and what it sends is discarded."""
+    await lifecycle.suspend_plant(db, org, id)
+    return Message("The plant is suspended.")
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{id}/reactivate",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def reactivate(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Makes a SUSPENDED plant ACTIVE again, with the credentials it has."""
+    await lifecycle.reactivate_plant(db, org, id)
+    return Message("The plant is active again.")
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{id}/revoke",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    bad_path_id="BAD_REQUEST",
+)
+async def revoke(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Takes certificate and secrets from a plant for ever: it is DECOMMISSIONED.
+
+    It cannot log in any more, and its open connections are closed.
+    """
+    await lifecycle.revoke_plant(db, org, id)
+    return Message("The plant is decommissioned and its credentials are gone.")
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/plants/{id}",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def delete_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Deletes a plant with its sub-devices and alerts and closes its connections; its telemetry follows shortly after."""
+    await lifecycle.delete_plant(db, org, id)
+    return Message("The plant is deleted.")

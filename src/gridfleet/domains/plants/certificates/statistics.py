@@ -1,0 +1,23 @@
+"""How an organisation's client certificates are doing."""
+
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from gridfleet.domains.plants.certificates import store
+from gridfleet.domains.plants.certificates.models import CertificateStatistics
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["certificate_statistics"]
+
+EXPIRING_SOON: Final = timedelta(days=30)
+MOST_AT_RISK: Final = 100
+
+
+async def certificate_statistics(db: Connection, org: OrgScope) -> CertificateStatistics:
+    """Counts of the organisation's certificates, and the plants whose certificate ends first."""
+    counts = await store.count_certificates(db, org, EXPIRING_SOON)
+    at_risk = await store.at_risk(db, org, EXPIRING_SOON, MOST_AT_RISK)
+    return CertificateStatistics(**msgspec.structs.asdict(counts), at_risk_plants=at_risk)

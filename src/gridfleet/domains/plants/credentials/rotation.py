@@ -1,0 +1,77 @@
+"""Replacing a plant's credentials while it runs: both the old and the new ones are good for an hour."""
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.plants import store as plants
+from gridfleet.domains.plants.connections import queue_closing_of_certificate
+from gridfleet.domains.plants.credentials import store
+from gridfleet.domains.plants.errors import PlantStateForbids
+from gridfleet.domains.plants.lifecycle import require_plant
+from gridfleet.domains.plants.models import AuthMethod, Lifecycle
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.keyring import Keyring
+
+__all__ = ["OVERLAP", "RenewedCertificate", "RotatedSecret", "renew_certificate", "rotate_secret"]
+
+OVERLAP: Final = timedelta(hours=1)
+"""How long what was replaced stays good."""
+
+
+class RotatedSecret(msgspec.Struct, frozen=True, rename="camel"):
+    """The new HMAC secret (64 hex digits), and until when messages signed with the old one are accepted."""
+
+    hmac_secret: str
+    previous_valid_until: datetime
+
+
+class RenewedCertificate(msgspec.Struct, frozen=True, rename="camel"):
+    """A fresh client certificate and its key, PEM."""
+
+    client_cert: str
+    client_key: str
+
+
+async def rotate_secret(db: Connection, org: OrgScope, keyring: Keyring, plant_id: UUID) -> RotatedSecret:
+    """A new HMAC secret for an ACTIVE or SUSPENDED plant. A package that waits for its download is dropped: it holds the
+    old one. Raises `PlantNotFound`, `PlantStateForbids`."""
+    plant = await require_plant(db, org, plant_id)
+    row = await store.lock(db, org, plant_id)
+    if plant.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED) or row is None:
+        raise PlantStateForbids(f"Only an ACTIVE or SUSPENDED plant has a secret; this one is {plant.lifecycle_status}.")
+    old = keyring.decrypt(row.hmac_secret, row.key_version, table="plant_secret", column="hmac_secret", row_id=plant_id)
+    new = secrets.token_bytes(32)
+    valid_until = utc_now() + OVERLAP
+    await store.rotate(
+        db,
+        org,
+        plant_id,
+        keyring.current_version,
+        keyring.encrypt(new, table="plant_secret", column="hmac_secret", row_id=plant_id),
+        keyring.encrypt(old, table="plant_secret", column="previous_hmac_secret", row_id=plant_id),
+        valid_until,
+    )
+    await plants.record_rotation(db, org, plant_id)
+    return RotatedSecret(new.hex(), valid_until)
+
+
+async def renew_certificate(db: Connection, org: OrgScope, authority: Authority, plant_id: UUID) -> RenewedCertificate:
+    """A new client certificate for an ACTIVE plant of method MTLS. What is connected with the old one is closed when its
+    hour is over; a certificate before that one is refused from now on. Raises `PlantNotFound`, `PlantStateForbids`."""
+    plant = await require_plant(db, org, plant_id)
+    if plant.auth_method is not AuthMethod.MTLS or plant.lifecycle_status is not Lifecycle.ACTIVE:
+        raise PlantStateForbids("Only an ACTIVE plant whose authMethod is MTLS has a certificate to renew.")
+    current, *older = await plants.certificate_serials(db, org, plant_id)
+    issued = authority.issue_client(str(plant_id))
+    await plants.replace_certificate(db, org, plant_id, issued, utc_now() + OVERLAP)
+    await queue_closing_of_certificate(db, plant_id, current, OVERLAP)
+    for serial in older:
+        await queue_closing_of_certificate(db, plant_id, serial)
+    return RenewedCertificate(issued.certificate_pem, issued.key_pem)

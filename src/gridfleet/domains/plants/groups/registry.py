@@ -1,0 +1,100 @@
+"""Groups of plants: create, look up, list, change; who is in them."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from gridfleet.domains.plants.errors import PlantGroupNotFound
+from gridfleet.domains.plants.groups import store
+from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup, PlantGroupChanges
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import NotFound
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = [
+    "add_plants",
+    "create_group",
+    "delete_group",
+    "get_group",
+    "groups_of_plant",
+    "list_groups",
+    "plants_in",
+    "plants_outside",
+    "remove_plants",
+    "update_group",
+]
+
+
+async def create_group(db: Connection, org: OrgScope, name: str, description: str | None) -> PlantGroup:
+    """A new group without plants."""
+    return await store.insert(db, org, new_id(), name, description)
+
+
+async def get_group(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup:
+    """One group; raises `PlantGroupNotFound`."""
+    group = await store.find(db, org, group_id)
+    if group is None:
+        raise PlantGroupNotFound
+    return group
+
+
+async def list_groups(db: Connection, org: OrgScope, paging: Paging) -> Page[PlantGroup]:
+    """One page of the organisation's groups, newest first."""
+    return Page.of(await store.page(db, org, paging), await store.count(db, org), paging)
+
+
+async def groups_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantGroup]:
+    """The groups that a plant is in, newest first."""
+    return await store.of_plant(db, org, plant_id)
+
+
+async def update_group(db: Connection, org: OrgScope, group_id: UUID, changes: PlantGroupChanges) -> PlantGroup:
+    """The changed group; an empty change answers it as it is. Raises `PlantGroupNotFound`."""
+    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    group = await (store.update(db, org, group_id, columns) if columns else store.find(db, org, group_id))
+    if group is None:
+        raise PlantGroupNotFound
+    return group
+
+
+async def delete_group(db: Connection, org: OrgScope, group_id: UUID) -> None:
+    """Removes a group, not its plants; raises `PlantGroupNotFound`."""
+    if not await store.delete(db, org, group_id):
+        raise PlantGroupNotFound
+
+
+async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
+    """The plants in the group, newest first; raises `PlantGroupNotFound`."""
+    await get_group(db, org, group_id)
+    return await store.plants_in(db, org, group_id)
+
+
+async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
+    """The plants that could be put into the group, newest first; raises `PlantGroupNotFound`."""
+    await get_group(db, org, group_id)
+    return await store.plants_outside(db, org, group_id)
+
+
+async def add_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
+    """Puts all of the plants into the group, or none: raises `PlantGroupNotFound`, and `NotFound` for an unknown plant."""
+    wanted = await _require_plants(db, org, group_id, plant_ids)
+    await store.add(db, org, group_id, wanted)
+
+
+async def remove_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
+    """Takes all of the plants out of the group, or none: raises as `add_plants` does."""
+    wanted = await _require_plants(db, org, group_id, plant_ids)
+    await store.remove(db, org, group_id, wanted)
+
+
+async def _require_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> list[UUID]:
+    await get_group(db, org, group_id)
+    wanted = list(dict.fromkeys(plant_ids))
+    found = await store.hold_plants(db, org, wanted)
+    if missing := [plant_id for plant_id in wanted if plant_id not in found]:
+        raise NotFound("A plant of the list does not exist.", [f"plantIds: there is no plant {each}" for each in missing[:20]])
+    return wanted

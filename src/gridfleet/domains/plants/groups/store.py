@@ -1,0 +1,154 @@
+"""SQL of plant groups."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from psycopg import sql
+from psycopg.rows import class_row, kwargs_row
+
+from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup
+from gridfleet.domains.plants.models import PlantStatus
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+_COLUMNS = ", ".join(PlantGroup.__struct_fields__)
+_OURS = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s))"
+_BRIEF = f"SELECT p.id, p.name, p.serial_number, p.status FROM plant p WHERE p.{_OURS}"
+_MEMBERS = "SELECT FROM plant_group_member m WHERE m.plant_id = p.id AND m.plant_group_id = %(group)s"
+
+
+def _brief(id: UUID, name: str, serial_number: str, status: str) -> BriefPlant:
+    return BriefPlant(id, name, serial_number, PlantStatus(status))
+
+
+def _ours(org: OrgScope) -> dict[str, Any]:
+    return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
+
+
+async def insert(db: Connection, org: OrgScope, group_id: UUID, name: str, description: str | None) -> PlantGroup:
+    """A new group without plants."""
+    cursor = db.cursor(row_factory=class_row(PlantGroup))
+    await cursor.execute(
+        f"INSERT INTO plant_group (id, organization_id, name, description) VALUES (%s, %s, %s, %s) RETURNING {_COLUMNS}",
+        (group_id, org.organization_id, name, description),
+    )
+    group = await cursor.fetchone()
+    if group is None:
+        raise LookupError("an insert answered no row")
+    return group
+
+
+async def find(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup | None:
+    """The group, if the organisation has it."""
+    cursor = db.cursor(row_factory=class_row(PlantGroup))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM plant_group WHERE id = %s AND organization_id = %s", (group_id, org.organization_id)
+    )
+    return await cursor.fetchone()
+
+
+async def page(db: Connection, org: OrgScope, paging: Paging) -> list[PlantGroup]:
+    """One page, newest first."""
+    cursor = db.cursor(row_factory=class_row(PlantGroup))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM plant_group WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
+        (org.organization_id, paging.limit, paging.offset),
+    )
+    return await cursor.fetchall()
+
+
+async def count(db: Connection, org: OrgScope) -> int:
+    """How many groups the organisation has."""
+    cursor = await db.execute("SELECT count(*) FROM plant_group WHERE organization_id = %s", (org.organization_id,))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantGroup]:
+    """The groups a plant is in, newest first."""
+    cursor = db.cursor(row_factory=class_row(PlantGroup))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM plant_group g WHERE organization_id = %s AND EXISTS ("
+        "SELECT FROM plant_group_member m WHERE m.plant_group_id = g.id AND m.plant_id = %s)"
+        " ORDER BY created_at DESC, id DESC",
+        (org.organization_id, plant_id),
+    )
+    return await cursor.fetchall()
+
+
+async def update(db: Connection, org: OrgScope, group_id: UUID, changes: dict[str, Any]) -> PlantGroup | None:
+    """The group with `changes` (column → value, at least one) written; None when it is gone."""
+    assignments = sql.SQL(", ").join(
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in changes
+    )
+    query = sql.SQL(
+        "UPDATE plant_group SET {}, updated_at = now() WHERE id = %(id)s AND organization_id = %(org)s RETURNING {}"
+    ).format(assignments, sql.SQL(_COLUMNS))
+    cursor = db.cursor(row_factory=class_row(PlantGroup))
+    await cursor.execute(
+        query, {"id": group_id, "org": org.organization_id, **{f"new_{name}": value for name, value in changes.items()}}
+    )
+    return await cursor.fetchone()
+
+
+async def delete(db: Connection, org: OrgScope, group_id: UUID) -> bool:
+    """Removes the group, not its plants; False when there was none."""
+    cursor = await db.execute("DELETE FROM plant_group WHERE id = %s AND organization_id = %s", (group_id, org.organization_id))
+    return cursor.rowcount == 1
+
+
+async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
+    """The group's plants, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_brief))
+    await cursor.execute(
+        f"{_BRIEF} AND EXISTS ({_MEMBERS}) ORDER BY p.created_at DESC, p.id DESC", {**_ours(org), "group": group_id}
+    )
+    return await cursor.fetchall()
+
+
+async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
+    """The organisation's plants that are not in the group, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_brief))
+    await cursor.execute(
+        f"{_BRIEF} AND NOT EXISTS ({_MEMBERS}) ORDER BY p.created_at DESC, p.id DESC", {**_ours(org), "group": group_id}
+    )
+    return await cursor.fetchall()
+
+
+async def hold_plants(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) -> set[UUID]:
+    """Those of the plants that the organisation has, kept from moving or going away until the transaction ends."""
+    cursor = await db.execute(
+        f"SELECT p.id FROM plant p WHERE p.{_OURS} AND p.id = ANY(%(wanted)s) ORDER BY p.id FOR KEY SHARE",
+        {**_ours(org), "wanted": list(plant_ids)},
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def add(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
+    """Puts plants into a group of the organisation; those that are in it stay."""
+    await db.execute(
+        "INSERT INTO plant_group_member (plant_group_id, plant_id)"
+        " SELECT g.id, wanted FROM plant_group g, unnest(%s::uuid[]) AS wanted WHERE g.id = %s AND g.organization_id = %s"
+        " ON CONFLICT DO NOTHING",
+        (list(plant_ids), group_id, org.organization_id),
+    )
+
+
+async def remove(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
+    """Takes plants out of a group of the organisation; those that are not in it do not matter."""
+    await db.execute(
+        "DELETE FROM plant_group_member m USING plant_group g WHERE g.id = m.plant_group_id AND g.id = %s"
+        " AND g.organization_id = %s AND m.plant_id = ANY(%s)",
+        (group_id, org.organization_id, list(plant_ids)),
+    )
+
+
+async def leave_all(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """Takes a plant out of every group of the organisation."""
+    await db.execute(
+        "DELETE FROM plant_group_member m USING plant_group g WHERE g.id = m.plant_group_id"
+        " AND g.organization_id = %s AND m.plant_id = %s",
+        (org.organization_id, plant_id),
+    )

@@ -1,0 +1,72 @@
+"""A plant's life after provisioning: suspend, reactivate, revoke, delete.
+
+    PENDING ──provision──▶ ACTIVE ⇄ SUSPENDED        any but DECOMMISSIONED ──revoke──▶ DECOMMISSIONED
+
+The row is locked first, so that two changes at once follow each other.
+"""
+
+from uuid import UUID
+
+from gridfleet.domains.plants import store
+from gridfleet.domains.plants.connections import queue_closing
+from gridfleet.domains.plants.credentials import store as credentials
+from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
+from gridfleet.domains.plants.models import Lifecycle, Plant
+from gridfleet.domains.plants.sub_devices import store as sub_devices
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["delete_plant", "reactivate_plant", "require_plant", "revoke_plant", "suspend_plant"]
+
+
+async def require_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
+    """The plant, held against changes until the transaction ends; raises `PlantNotFound`."""
+    plant = await store.lock(db, org, plant_id)
+    if plant is None:
+        raise PlantNotFound
+    return plant
+
+
+async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """ACTIVE → SUSPENDED: it stays connected, and what it sends is discarded.
+
+    Raises `PlantNotFound`, `PlantStateForbids`.
+    """
+    plant = await require_plant(db, org, plant_id)
+    if plant.lifecycle_status is not Lifecycle.ACTIVE:
+        raise PlantStateForbids(f"Only an ACTIVE plant can be suspended; this one is {plant.lifecycle_status}.")
+    await store.set_lifecycle(db, org, plant_id, Lifecycle.SUSPENDED)
+
+
+async def reactivate_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """SUSPENDED → ACTIVE with the credentials it has. Raises `PlantNotFound`, `PlantStateForbids`."""
+    plant = await require_plant(db, org, plant_id)
+    if plant.lifecycle_status is not Lifecycle.SUSPENDED:
+        raise PlantStateForbids(f"Only a SUSPENDED plant can be reactivated; this one is {plant.lifecycle_status}.")
+    await store.set_lifecycle(db, org, plant_id, Lifecycle.ACTIVE)
+
+
+async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """Any state → DECOMMISSIONED, for ever: credentials are gone, connections are closed after the commit.
+
+    Raises `PlantNotFound`, `PlantStateForbids`.
+    """
+    plant = await require_plant(db, org, plant_id)
+    if plant.lifecycle_status is Lifecycle.DECOMMISSIONED:
+        raise PlantStateForbids("The plant is DECOMMISSIONED already.")
+    serials = await store.certificate_serials(db, org, plant_id)
+    await store.decommission(db, org, plant_id)
+    await credentials.delete(db, org, plant_id)
+    await sub_devices.forget_status_of(db, org, plant_id)
+    if plant.lifecycle_status is not Lifecycle.PENDING:
+        await queue_closing(db, plant_id, serials)
+
+
+async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """Removes the plant and all that hangs off it; telemetry follows in the background, connections are closed after the
+    commit. Raises `PlantNotFound`."""
+    plant = await require_plant(db, org, plant_id)
+    serials = await store.certificate_serials(db, org, plant_id)
+    await store.delete(db, org, plant_id)
+    if plant.lifecycle_status not in (Lifecycle.PENDING, Lifecycle.DECOMMISSIONED):
+        await queue_closing(db, plant_id, serials)

@@ -1,0 +1,178 @@
+"""Changing and deleting templates and sub-devices over HTTP."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from plants_over_http import Fleet
+
+SYSTEM_INVERTER = "00000000-0000-7000-8000-000000000004"
+SIGNALS = [{"key": "p", "field": "power"}]
+OTHER_SIGNALS = [{"key": "q", "field": "reactive"}]
+
+
+async def template(fleet: Fleet, **fields: Any) -> Any:
+    body = {"name": "Meter X", "type": "METER", "signals": SIGNALS, **fields}
+    status, found = await fleet.call("POST", "/device-templates", body, fleet.super_admin)
+    assert status == 201, found
+    return found
+
+
+async def patch(fleet: Fleet, template_id: str, **fields: Any) -> tuple[int, Any]:
+    return await fleet.call("PATCH", f"/device-templates/{template_id}", fields, fleet.super_admin)
+
+
+async def test_only_other_signals_raise_the_version(fleet: Fleet) -> None:
+    made = await template(fleet, actions=[{"action": "reset"}])
+
+    assert await patch(fleet, made["id"]) == (200, made)
+    assert await patch(fleet, made["id"], signals=SIGNALS) == (200, made)
+    _, renamed = await patch(fleet, made["id"], name="Meter Y", actions=[{"action": "stop"}])
+    assert (renamed["name"], renamed["version"], renamed["actions"]) == ("Meter Y", 1, [{"action": "stop"}])
+    _, edited = await patch(fleet, made["id"], signals=OTHER_SIGNALS)
+    assert (edited["version"], edited["signals"], edited["id"]) == (2, OTHER_SIGNALS, made["id"])
+
+
+async def test_a_taken_version_gives_way_to_the_next_free_one(fleet: Fleet) -> None:
+    first = await template(fleet)
+    for version in (2, 3, 5):
+        await template(fleet, version=version)
+    other = await template(fleet, name="Other")
+
+    assert (await patch(fleet, first["id"], signals=OTHER_SIGNALS))[1]["version"] == 4
+    assert (await patch(fleet, other["id"], name="Meter X"))[1]["version"] == 1
+    assert (await patch(fleet, other["id"], name="Meter X", signals=OTHER_SIGNALS))[1]["version"] == 6
+
+
+async def test_edits_at_once_never_meet(fleet: Fleet) -> None:
+    made = [await template(fleet, name=f"T{number}") for number in range(6)]
+
+    answers = await asyncio.gather(
+        *(patch(fleet, one["id"], name="Same") for one in made),
+        fleet.call(
+            "POST", "/device-templates", {"name": "Same", "type": "METER", "signals": [], "version": 3}, fleet.super_admin
+        ),
+    )
+
+    assert {status for status, _ in answers[:-1]} == {200}
+    assert answers[-1][0] in (201, 409)
+    versions = [found["version"] for status, found in answers if status < 400]
+    assert len(versions) == len(set(versions))
+
+
+async def test_the_last_version_has_no_next(fleet: Fleet) -> None:
+    made = await template(fleet, version=2_147_483_647)
+
+    assert (await patch(fleet, made["id"], signals=OTHER_SIGNALS))[1]["code"] == "VALIDATION_ERROR"
+    assert (await patch(fleet, made["id"], name="Meter Y"))[0] == 200
+
+
+async def test_every_complaint_about_an_edit_is_listed(fleet: Fleet) -> None:
+    made = await template(fleet)
+    signals = [{"key": "a", "bit": -1}, {"key": "b.c", "field": "f"}]
+
+    status, error = await patch(fleet, made["id"], name="", signals=signals, actions=[{"action": 1}], version=3)
+
+    assert (status, error["code"]) == (400, "VALIDATION_ERROR")
+    assert {line.split(":")[0] for line in error["details"]} == {
+        "name",
+        "signals.0.bit",
+        "signals.1.key",
+        "actions.0.action",
+        "version",
+    }
+    both = [{"key": "a", "field": "f", "bit": 1}, {"key": "a", "field": "f"}]
+    assert len((await patch(fleet, made["id"], signals=both))[1]["details"]) == 2
+    for field in ("name", "signals", "actions"):
+        assert (await patch(fleet, made["id"], **{field: None}))[1]["code"] == "VALIDATION_ERROR"
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_system_templates_and_strangers_are_refused(fleet: Fleet, method: str) -> None:
+    body = {"name": "Mine"} if method == "PATCH" else None
+    bad_id = "VALIDATION_ERROR" if method == "PATCH" else "INVALID_UUID"
+
+    async def code(template_id: str, headers: dict[str, str]) -> str:
+        return str((await fleet.call(method, f"/device-templates/{template_id}", body, headers))[1]["code"])
+
+    assert await code(SYSTEM_INVERTER, fleet.super_admin) == "DEVICE_TEMPLATE_SYSTEM_READONLY"
+    assert await code(str(uuid4()), fleet.super_admin) == "DEVICE_TEMPLATE_NOT_FOUND"
+    assert await code("5", fleet.super_admin) == bad_id
+    assert await code((await template(fleet))["id"], fleet.admin) == "FORBIDDEN"
+
+
+async def test_a_template_in_use_stays(fleet: Fleet) -> None:
+    for_device, for_plant = await template(fleet), await template(fleet, name="P", level="PLANT")
+    plant = await fleet.plant()
+    device = {"externalId": "M", "name": "m", "type": "METER", "templateId": for_device["id"]}
+    assert (await fleet.call("POST", f"/plants/{plant['id']}/sub-devices", device))[0] == 201
+    assert (await fleet.call("PATCH", f"/plants/{plant['id']}", {"templateId": for_plant["id"]}))[0] == 200
+
+    for used in (for_device, for_plant):
+        status, error = await fleet.call("DELETE", f"/device-templates/{used['id']}", headers=fleet.super_admin)
+        assert (status, error["code"]) == (409, "DEVICE_TEMPLATE_IN_USE")
+    await fleet.call("DELETE", f"/plants/{plant['id']}")
+    for used in (for_device, for_plant):
+        status, answer = await fleet.call("DELETE", f"/device-templates/{used['id']}", headers=fleet.super_admin)
+        assert (status, list(answer)) == (200, ["message"])
+        assert (await fleet.call("GET", f"/device-templates/{used['id']}"))[0] == 404
+
+
+async def test_a_sub_device_is_changed_and_deleted(fleet: Fleet) -> None:
+    meter = await template(fleet)
+    plant = await fleet.plant()
+    path = f"/plants/{plant['id']}/sub-devices"
+    _, made = await fleet.call("POST", path, {"externalId": "M", "name": "m", "type": "METER"})
+
+    assert await fleet.call("PATCH", f"{path}/M", {}) == (200, made)
+    changes = {"name": "Main", "serialNumber": "77", "templateId": meter["id"]}
+    status, changed = await fleet.call("PATCH", f"{path}/M", changes, fleet.operator)
+    assert status == 200
+    assert changed == {**made, **changes, "updatedAt": changed["updatedAt"]}
+    assert changed["updatedAt"] > made["updatedAt"]
+    assert (await fleet.call("DELETE", f"{path}/M", headers=fleet.viewer))[1]["code"] == "FORBIDDEN"
+    status, answer = await fleet.call("DELETE", f"{path}/M", headers=fleet.operator)
+    assert (status, list(answer)) == (200, ["message"])
+    for method in ("GET", "DELETE"):
+        assert (await fleet.call(method, f"{path}/M"))[1]["code"] == "SUB_DEVICE_NOT_FOUND"
+    assert (await fleet.call("POST", path, {"externalId": "M", "name": "again", "type": "METER"}))[0] == 201
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"templateId": SYSTEM_INVERTER},
+        {"templateId": "00000000-0000-7000-8000-000000000001"},
+        {"templateId": str(uuid4())},
+        {"templateId": None},
+        {"name": None},
+        {"name": ""},
+        {"name": "x" * 256},
+        {"serialNumber": "x" * 65},
+        {"type": "BATTERY"},
+        {"externalId": "N"},
+    ],
+)
+async def test_a_sub_device_stays_as_it_is(fleet: Fleet, body: dict[str, Any]) -> None:
+    plant = await fleet.plant()
+    path = f"/plants/{plant['id']}/sub-devices"
+    _, made = await fleet.call("POST", path, {"externalId": "M", "name": "m", "type": "METER"})
+
+    status, error = await fleet.call("PATCH", f"{path}/M", body)
+
+    assert (status, error["code"]) == (400, "VALIDATION_ERROR")
+    assert (await fleet.call("GET", f"{path}/M"))[1] == made
+
+
+async def test_sub_devices_are_not_found_where_they_are_not(fleet: Fleet) -> None:
+    plant = await fleet.plant()
+    path = f"/plants/{plant['id']}/sub-devices"
+    await fleet.call("POST", path, {"externalId": "M", "name": "m", "type": "METER"})
+
+    for method, body, bad_id in (("PATCH", {"name": "n"}, "VALIDATION_ERROR"), ("DELETE", None, "INVALID_UUID")):
+        for place in (f"{path}/N", f"/plants/{uuid4()}/sub-devices/M", f"{path}/%00"):
+            assert (await fleet.call(method, place, body))[1]["code"] == "SUB_DEVICE_NOT_FOUND"
+        assert (await fleet.call(method, f"{path}/M", body, fleet.stranger))[1]["code"] == "SUB_DEVICE_NOT_FOUND"
+        assert (await fleet.call(method, "/plants/5/sub-devices/M", body))[1]["code"] == bad_id
