@@ -29,7 +29,7 @@ check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture
 
 bench: $(DEVELOPMENT) ## Measure ingest against this machine's limits
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
-	$(RUN)/python bench/ingest.py $(ARGS)
+	$(RUN)/python -m bench.ingest $(ARGS)
 
 faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
 	@scripts/ensure_rabbitmq.sh $(RUN)/python

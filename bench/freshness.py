@@ -17,8 +17,8 @@ _TICK_SECONDS: Final = 0.005
 _PROBES_PER_SECOND: Final = 50
 _LOOK_SECONDS: Final = 0.004
 _LAST_SECONDS: Final = 30
-_WARM_UP: Final = 0.2
-"""The first part of the messages brings the plants into the ingest's memory and is not counted."""
+_WARM_UP: Final = 0.1
+"""The first part of the messages brings the rate up and is not counted."""
 
 
 @dataclass(frozen=True, slots=True)

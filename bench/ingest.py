@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from bench.fleet import Fleet, register_fleet
 from bench.freshness import Freshness, measure_freshness
 from bench.limits import Limits, discard_all, prepare_all, store_all
 from bench.load import Load, make_load
-from bench.meter import CpuMeter, all_cpu, clear, committed, cpu_of, cpu_of_stack, own_cpu, verify
+from bench.meter import CpuMeter, all_cpu, clear, committed, cpu_of, cpu_of_stack, own_cpu, points_per_second_since, verify
 from bench.publisher import Publishers
 from bench.reads import Reads, measure_reads
 from bench.report import MAIN_SIZE, Measured, Outcome, machine, show, write
@@ -64,11 +64,11 @@ FULL: Final = Scale(
 )
 QUICK: Final = Scale(
     plants=200,
-    points={120: 1_200_000},
+    points={120: 900_000},
     repeats=1,
     peer_points={"executemany": 60_000, "copy": 300_000},
     live_points=600_000,
-    freshness_seconds=4,
+    freshness_seconds=3,
     requests=50,
     rate_seconds=1,
 )
@@ -134,23 +134,23 @@ class Bench:
         return rate
 
     async def live(self) -> float:
-        """Points a second, first to last commit, while plants publish as fast as the broker takes it on the same machine."""
+        """Points a second from the first publish to the last commit, plants publishing as fast as the broker takes it."""
         load = make_load(self._fleet, MAIN_SIZE, self._scale.live_points)
-        clear(self._stack.database_url)
-        with self._processes_of("ingest"):
-            await self._publishers.publish(load.messages)
+        async with self._warm_ingest(load):
+            began = time.time()
+            await self._publishers.publish(load.messages[self._scale.plants :])
             await asyncio.to_thread(self._stack.wait_until_empty, _DRAIN_SECONDS)
         verify(self._stack.database_url, load.ledger)
-        return committed(self._stack.database_url, 0).points_per_second
+        return points_per_second_since(self._stack.database_url, began)
 
     async def freshness(self, points_per_second: float) -> Freshness:
         """Publish to queryable at this rate, messages arriving live."""
-        messages_per_second = points_per_second / MAIN_SIZE
-        load = make_load(self._fleet, MAIN_SIZE, int(points_per_second * self._scale.freshness_seconds), late=0, repeated=0)
-        clear(self._stack.database_url)
-        with self._processes_of("ingest"):
-            await asyncio.sleep(3)
-            found = await measure_freshness(self._database, self._publishers, load.messages, messages_per_second, MAIN_SIZE)
+        points = self._scale.plants * MAIN_SIZE + int(points_per_second * self._scale.freshness_seconds)
+        load = make_load(self._fleet, MAIN_SIZE, points, late=0, repeated=0)
+        async with self._warm_ingest(load):
+            found = await measure_freshness(
+                self._database, self._publishers, load.messages[self._scale.plants :], points_per_second / MAIN_SIZE, MAIN_SIZE
+            )
             await asyncio.to_thread(self._stack.wait_until_empty, _DRAIN_SECONDS)
         verify(self._stack.database_url, load.ledger)
         return found
@@ -169,11 +169,12 @@ class Bench:
             with CpuMeter(readings).running() as meter:
                 await asyncio.to_thread(stack.wait_until_empty, _DRAIN_SECONDS)
                 await asyncio.sleep(0.2)
-        in_flight = 2 * stack.settings.ingest_batch_messages * self._processes * size
+        batch = stack.settings.ingest_batch_messages
         if role == "peer":
+            in_flight = 2 * min(batch, peers.BATCH_MESSAGES) * self._processes * size
             run = committed(stack.database_url, in_flight, peers.TABLE, peers.VALUES)
         else:
-            run = committed(stack.database_url, in_flight)
+            run = committed(stack.database_url, 2 * batch * self._processes * size)
         spent = meter.between(run.start, run.end)
         everything = spent.pop("all")
         others = max(0.0, everything - sum(spent.values()))
@@ -182,6 +183,15 @@ class Bench:
         per_point = {name: value / run.points for name, value in spent.items()}
         busy = {name: value / seconds for name, value in (spent | {"others": others}).items()}
         return run.points_per_second, per_point, busy
+
+    @contextlib.asynccontextmanager
+    async def _warm_ingest(self, load: Load) -> AsyncIterator[None]:
+        """The ingest at work on an empty database; the load's first message of each plant has been stored."""
+        clear(self._stack.database_url)
+        with self._processes_of("ingest"):
+            await self._publishers.publish(load.messages[: self._scale.plants])
+            await asyncio.to_thread(self._stack.wait_until_empty, _DRAIN_SECONDS)
+            yield
 
     @contextlib.contextmanager
     def _processes_of(self, role: str, *kind: str) -> Iterator[Callable[[], float]]:

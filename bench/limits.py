@@ -15,7 +15,7 @@ from aiormq.abc import DeliveredMessage
 
 from bench.load import Load
 from bench.meter import cpu_of_stack, own_cpu
-from bench.stack import Stack
+from bench.stack import BenchFailed, Stack
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.telemetry.frames import store
@@ -79,7 +79,7 @@ async def discard_all(stack: Stack, load: Load) -> float:
     # As the worker's. Acknowledged in portions that a single full queue is enough for, else it would wait for the others.
     prefetch = max(1, 2 * settings.ingest_batch_messages // settings.ingest_shards)
     left = len(load.messages)
-    last_tag = unacknowledged = 0
+    last_tag = acknowledged = unacknowledged = 0
     enough = asyncio.Event()
 
     async def on_message(message: DeliveredMessage) -> None:
@@ -97,13 +97,15 @@ async def discard_all(stack: Stack, load: Load) -> float:
             for shard in range(settings.ingest_shards):
                 await channel.basic_consume(ingest_queue(shard), on_message)
             async with asyncio.timeout(_EMPTY_SECONDS):
-                while left:
+                while left or acknowledged < last_tag:
                     await enough.wait()
                     enough.clear()
-                    unacknowledged = 0
-                    await channel.basic_ack(last_tag, multiple=True)
+                    acknowledged, unacknowledged = last_tag, 0
+                    await channel.basic_ack(acknowledged, multiple=True)
             spent = own_cpu() - before
         await asyncio.sleep(_SETTLE_SECONDS)
+        if stack.waiting():
+            raise BenchFailed("messages were left in the queues")
         return spent + broker()
 
 

@@ -13,7 +13,18 @@ import psycopg
 from bench.load import Ledger
 from bench.stack import BenchFailed, Stack
 
-__all__ = ["CpuMeter", "Run", "all_cpu", "clear", "committed", "cpu_of", "cpu_of_stack", "own_cpu", "verify"]
+__all__ = [
+    "CpuMeter",
+    "Run",
+    "all_cpu",
+    "clear",
+    "committed",
+    "cpu_of",
+    "cpu_of_stack",
+    "own_cpu",
+    "points_per_second_since",
+    "verify",
+]
 
 _SAMPLE_SECONDS: Final = 0.1
 _VALUES: Final = "cardinality(vals) - cardinality(array_positions(vals, NULL))"
@@ -125,6 +136,19 @@ def committed(url: str, points_in_flight: int, table: str = "telemetry_frame", v
     if not points:
         raise BenchFailed(f"{len(rows)} commits are too few to tell a rate")
     return Run(first[0], end, points)
+
+
+def points_per_second_since(url: str, start: float) -> float:
+    """Points committed after a moment (epoch seconds), by the time from it to the last commit."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            f"SELECT sum({_VALUES})::bigint, extract(epoch FROM max(pg_xact_commit_timestamp(xmin)))::float8"
+            " FROM telemetry_frame WHERE pg_xact_commit_timestamp(xmin) > to_timestamp(%s)",
+            (start,),
+        ).fetchone()
+    if row is None or row[0] is None:
+        raise BenchFailed("nothing was committed")
+    return float(row[0] / (row[1] - start))
 
 
 def verify(url: str, ledger: Ledger) -> None:

@@ -16,8 +16,10 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.mqtt.worker import IngestWorker
 
-__all__ = ["CREATE_TABLE", "TABLE", "VALUES"]
+__all__ = ["BATCH_MESSAGES", "CREATE_TABLE", "TABLE", "VALUES"]
 
+BATCH_MESSAGES: Final = 250
+"""Messages of a peer's transaction at most: tens of thousands of rows, after which more make no difference."""
 TABLE: Final = "peer_value"
 VALUES: Final = "1"
 """How many points a row of the table holds, as an SQL expression."""
@@ -63,4 +65,6 @@ async def _run(settings: Settings) -> None:
 
 if __name__ == "__main__":
     pipeline.write_batch = {"executemany": _write_by_executemany, "copy": _write_by_copy}[sys.argv[1]]  # type: ignore[attr-defined]
-    uvloop.run(_run(Settings()))
+    settings = Settings()
+    batch = min(BATCH_MESSAGES, settings.ingest_batch_messages)
+    uvloop.run(_run(settings.model_copy(update={"ingest_batch_messages": batch})))
