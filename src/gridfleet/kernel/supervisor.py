@@ -267,8 +267,11 @@ def _describe(code: int) -> str:
 
 
 async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Backoff | None = None) -> None:
-    """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled."""
-    backoff = backoff or Backoff()
+    """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled.
+
+    Tasks end when the database or the broker does; the longest wait is how late they may notice its return.
+    """
+    backoff = backoff or Backoff(longest=5.0)
     while True:
         started = time.monotonic()
         try:
