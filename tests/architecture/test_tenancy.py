@@ -21,6 +21,9 @@ WITHOUT_ORGANISATION = {
         ("telemetry/history", name): "source ids come from `sources` alone, which takes the scope"
         for name in ("values_page", "frames_page", "count_values", "count_points", "extent", "buckets", "wide_buckets")
     },
+    ("telemetry/rollups", "reach"): "the same: the ids come from `sources`",
+    ("telemetry/rollups", "_recompute_hours"): "the text of a statement that is run with a SystemScope",
+    ("telemetry/rollups", "_recompute_days"): "the text of a statement that is run with a SystemScope",
 }
 """Store functions that rightly read tenant tables without naming an organisation, with the reason."""
 

@@ -6,8 +6,8 @@ from gridfleet.domains.plants.credentials.packages import forget_old_packages, f
 from gridfleet.domains.plants.installation.records import trim_refused_messages
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.erasing import erase_deleted
-from gridfleet.domains.telemetry.frames.writing import Partitions
 from gridfleet.jobs.accounts import add_account_jobs
+from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.settings import Settings
@@ -15,13 +15,13 @@ from gridfleet.kernel.settings import Settings
 __all__ = ["build_app", "run_jobs"]
 
 _SYSTEM = SystemScope("housekeeping serves every organisation")
-_PARTITIONS_AHEAD_DAYS = 3
 
 
 def build_app(settings: Settings, database: Database) -> App:
     """The queue over the database, with every periodic job."""
     app = App(connector=PsycopgConnector(conninfo=database.url, min_size=1, max_size=2))
     add_account_jobs(app, database, settings)
+    add_telemetry_jobs(app, database, settings)
 
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="sweep_silent", name="plants.sweep_silent")
@@ -41,11 +41,6 @@ def build_app(settings: Settings, database: Database) -> App:
     async def trim_refused(timestamp: int) -> None:
         async with database.transaction() as db:
             await trim_refused_messages(db, _SYSTEM)
-
-    @app.periodic(cron="7 * * * *")
-    @app.task(queueing_lock="partitions", name="telemetry.make_partitions")
-    async def make_partitions(timestamp: int) -> None:
-        await Partitions(database).ensure_ahead(_PARTITIONS_AHEAD_DAYS)
 
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="erase_deleted", lock="erase_deleted", name="telemetry.erase_deleted")

@@ -81,6 +81,13 @@ class Settings(BaseSettings):
         " `.eml` files below `{home}/mail`.",
     )
     mail_from: str = Field("", description="Sender of mails; default `Gridfleet <no-reply@{host of the public URL}>`.")
+    expo_url: str = Field("https://exp.host", description="Push service of Expo's format.")
+    expo_access_token: SecretStr | None = Field(None, description="Its access token, where the Expo project asks for one.")
+    sms_url: SecretStr | None = Field(
+        None,
+        description="SMS gateway as an Apprise URL with `{phone}` in the receiver's place, such as"
+        " `twilio://sid:token@from/{phone}`.",
+    )
     audit_days: int = Field(730, ge=1, description="How long audit events are kept.")
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (),
@@ -93,6 +100,11 @@ class Settings(BaseSettings):
         default_factory=lambda: max(1, (os.cpu_count() or 1) // 2), description="Ingest processes of `gridfleet up`."
     )
     ingest_batch_messages: int = Field(2_000, ge=1, description="Messages of one ingest transaction at most.")
+    telemetry_raw_days: int = Field(400, ge=1, description="How long values are kept as they were measured.")
+    telemetry_minute_days: int = Field(30, ge=1, description="How long roll-ups of 1 minute are kept.")
+    telemetry_quarter_days: int = Field(
+        1096, ge=1, description="How long roll-ups of 15 minutes are kept; those of hours and days stay."
+    )
     ingest_batch_milliseconds: int = Field(50, ge=1, description="How long a batch waits for more messages.")
 
     @field_validator("trusted_proxies", mode="before")
@@ -107,6 +119,13 @@ class Settings(BaseSettings):
             parts = urlsplit(value.get_secret_value())
             if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
                 raise ValueError("must be smtp://host:port or smtps://host:port, with user:password@ before the host if needed")
+        return value
+
+    @field_validator("sms_url")
+    @classmethod
+    def _check_sms_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and "{phone}" not in value.get_secret_value():
+            raise ValueError("must contain {phone}, where the receiver's number goes")
         return value
 
     @cached_property

@@ -201,3 +201,54 @@ async def test_a_client_that_reads_slowly_holds_no_connection(reader: Reader, mo
         statistics = database.statistics()
         assert statistics["pool_available"] == statistics["pool_size"]
     assert lines == 300
+
+
+class TestSubDeviceTelemetry:
+    """`GET /plants/{plantId}/sub-devices/{externalId}/telemetry`."""
+
+    async def ask(self, reader: Reader, external_id: str = "PV1", **query: str) -> httpx.Response:
+        hour = {"from": format_time(NOW - timedelta(hours=1)), "to": format_time(NOW + MINUTE)}
+        return await reader.get(f"/plants/{reader.plant.id}/sub-devices/{external_id}/telemetry", **{**hour, **query})
+
+    async def test_rows_by_time_then_metric(self, reader: Reader) -> None:
+        await reader.plant.add_device("PV1")
+        minute = NOW.replace(second=0) - 5 * MINUTE
+        frames = {minute: [1.0, 5.0], minute + timedelta(seconds=10): [3.0, None], minute + MINUTE: [7.0, None]}
+        await reader.plant.write("PV1", ["b", "a"], frames)
+        await reader.plant.write(None, ["a"], {minute: [99.0]})
+        names = ("bucket", "metric", "avgValue", "minValue", "maxValue", "count")
+        rows = [
+            (format_time(minute), "a", 5.0, 5.0, 5.0, 1),
+            (format_time(minute), "b", 2.0, 1.0, 3.0, 2),
+            (format_time(minute + MINUTE), "b", 7.0, 7.0, 7.0, 1),
+        ]
+        expected = [dict(zip(names, row, strict=True)) for row in rows]
+        assert (await self.ask(reader)).json() == expected
+        assert (await self.ask(reader, metric="b")).json() == expected[1:]
+        assert (await self.ask(reader, metric="PV1.b")).json() == []
+
+    async def test_the_range_decides_the_level(self, reader: Reader) -> None:
+        await reader.plant.add_device("PV1")
+        await reader.plant.write("PV1", ["a"], {NOW - number * MINUTE: [1.0] for number in range(300)})
+        end = NOW + timedelta(seconds=1)
+        for span, width in (
+            (timedelta(hours=6), timedelta(minutes=1)),
+            (timedelta(days=2), timedelta(minutes=5)),
+            (timedelta(days=14), timedelta(minutes=15)),
+            (timedelta(days=90), timedelta(hours=1)),
+            (timedelta(days=91), timedelta(days=1)),
+        ):
+            rows = (await self.ask(reader, **{"from": format_time(end - span), "to": format_time(end)})).json()
+            starts = {(NOW - number * MINUTE).timestamp() // width.total_seconds() for number in range(300)}
+            assert (len(rows), sum(row["count"] for row in rows)) == (len(starts), 300)
+
+    async def test_refusals(self, reader: Reader) -> None:
+        await reader.plant.add_device("PV1")
+        assert (await self.ask(reader)).json() == []
+        assert refusal(await self.ask(reader, **{"from": format_time(NOW + MINUTE)})) == (400, "VALIDATION_ERROR")
+        assert refusal(await self.ask(reader, bucket="1 day")) == (400, "VALIDATION_ERROR")
+        assert refusal(await self.ask(reader, "PV2")) == (404, "SUB_DEVICE_NOT_FOUND")
+        path = f"/plants/{new_id()}/sub-devices/PV1/telemetry"
+        hour = {"from": format_time(NOW - MINUTE), "to": format_time(NOW)}
+        assert refusal(await reader.get(path, **hour)) == (404, "SUB_DEVICE_NOT_FOUND")
+        assert refusal(await reader.get("/plants/x/sub-devices/PV1/telemetry", **hour)) == (400, "VALIDATION_ERROR")

@@ -99,7 +99,10 @@ async def create_partition(db: Connection, system: SystemScope, day: date) -> No
 
 
 async def write_frames(db: Connection, system: SystemScope, batch: FrameBatch) -> None:
-    """Merges the batch's frames into the table; what is there already and not in the new frame stays."""
+    """Merges the batch's frames into the table; what is there already and not in the new frame stays.
+
+    Hours whose roll-ups the batch outdates are written down with it.
+    """
     await db.execute(
         "CREATE TEMPORARY TABLE IF NOT EXISTS frame_stage (source_id integer, layout_id integer, time timestamptz,"
         " vals float8[]) ON COMMIT DELETE ROWS"
@@ -115,6 +118,11 @@ async def write_frames(db: Connection, system: SystemScope, batch: FrameBatch) -
         "INSERT INTO telemetry_frame AS f SELECT * FROM frame_stage"
         " ON CONFLICT (source_id, time, layout_id) DO UPDATE SET vals = telemetry_merge(f.vals, excluded.vals)"
         " WHERE f.vals IS DISTINCT FROM excluded.vals"
+    )
+    # The open hours, where nearly every frame belongs, are in no roll-up yet and need no entry.
+    await db.execute(
+        "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
+        " FROM frame_stage WHERE time < (SELECT telemetry_open_from())"
     )
 
 

@@ -1,11 +1,13 @@
 """Values in buckets, page by page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Place, Series
+from gridfleet.domains.telemetry.rollups import store as rollups
+from gridfleet.domains.telemetry.rollups.models import Level
 from gridfleet.kernel.db import Connection
 
 __all__ = ["BucketReader", "bucket_start", "buckets_between", "read_buckets"]
@@ -31,33 +33,159 @@ async def read_buckets(
 ) -> list[BucketPoint]:
     """The buckets of the series with the values of `start` <= time < `end`, by time, then in the series' order.
 
-    This is where the source of buckets is chosen. There is one so far: the frames.
+    This is where the source of buckets is chosen: roll-ups where they hold every frame, frames for the rest.
     """
-    return await _from_frames(db, series, bucket.width, start, end)
+    sums = _Sums(series, bucket)
+    rolled_start, rolled_end = _up(start, _HOUR), _down(end, _HOUR)
+    if rolled_start < rolled_end:
+        level = _LEVELS[bucket]
+        sources = sorted({place.source_id for one in series for place in one.places})
+        reach = await rollups.reach(db, sources, rolled_start, rolled_end)
+        rolled_start = max(rolled_start, _up(reach.level_from(level) or rolled_start, _HOUR))
+        rolled_end = min(rolled_end, reach.sealed_before)
+    if rolled_start >= rolled_end:
+        await _add_frames(db, sums, series, start, end)
+        return sums.points()
+    # What became dirty after its frames were dropped cannot be computed again: its roll-ups stay as they are.
+    stale = _spans(sorted(hour for hour in reach.dirty if max(reach.raw_from, rolled_start) <= hour < rolled_end))
+    if len(stale) > _MOST_SPANS:
+        stale = [(stale[0][0], stale[-1][1])]
+    for span in ((start, rolled_start), *stale, (rolled_end, end)):
+        await _add_frames(db, sums, series, *span)
+    for span in _between(rolled_start, rolled_end, stale):
+        if level is Level.DAY:
+            first, last = _up(span[0], _DAY), _down(span[1], _DAY)
+            if first < last:
+                await _add_rollups(db, sums, Level.HOUR, span[0], first, reach.raw_from)
+                await _add_rollups(db, sums, Level.DAY, first, last, reach.raw_from)
+                await _add_rollups(db, sums, Level.HOUR, last, span[1], reach.raw_from)
+            else:
+                await _add_rollups(db, sums, Level.HOUR, *span, reach.raw_from)
+        else:
+            await _add_rollups(db, sums, level, *span, reach.raw_from)
+    return sums.points()
 
 
-async def _from_frames(
-    db: Connection, series: Sequence[Series], width: timedelta, start: datetime, end: datetime
-) -> list[BucketPoint]:
+_HOUR: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
+_MOST_SPANS: Final = 50
+_LEVELS: Final = {
+    Bucket.MINUTE: Level.MINUTE,
+    Bucket.FIVE_MINUTES: Level.MINUTE,
+    Bucket.QUARTER_HOUR: Level.QUARTER,
+    Bucket.HOUR: Level.HOUR,
+    Bucket.DAY: Level.DAY,
+}
+_SCALE: Final = 2.0**32
+"""Sums come times 2^-32."""
+
+Span = tuple[datetime, datetime]
+
+
+class _Sums:
+    """Figures of buckets put together from parts that share no value."""
+
+    def __init__(self, series: Sequence[Series], bucket: Bucket) -> None:
+        self.series = series
+        self.width = bucket.width
+        self._figures: dict[tuple[datetime, int], tuple[float, float, float, int]] = {}
+
+    def add(self, number: int, time: datetime, total: float, low: float, high: float, count: int) -> None:
+        """Adds the figures of values of series `number` that begin at `time` and lie in one bucket."""
+        key = (time - (time - _EPOCH) % self.width, number)
+        earlier = self._figures.get(key)
+        if earlier is not None:
+            total, low, high, count = total + earlier[0], min(low, earlier[1]), max(high, earlier[2]), count + earlier[3]
+        self._figures[key] = (total, low, high, count)
+
+    def points(self) -> list[BucketPoint]:
+        """The buckets, by time, then in the series' order."""
+        return [
+            BucketPoint(time, self.series[number], total / count * _SCALE, low, high, count)
+            for (time, number), (total, low, high, count) in sorted(self._figures.items())
+        ]
+
+
+def _up(time: datetime, width: timedelta) -> datetime:
+    return time + (_EPOCH - time) % width
+
+
+def _down(time: datetime, width: timedelta) -> datetime:
+    return time - (time - _EPOCH) % width
+
+
+def _spans(hours: Sequence[datetime]) -> list[Span]:
+    """The hours put together where they follow on each other."""
+    found: list[Span] = []
+    for hour in hours:
+        if found and found[-1][1] == hour:
+            found[-1] = (found[-1][0], hour + _HOUR)
+        else:
+            found.append((hour, hour + _HOUR))
+    return found
+
+
+def _between(start: datetime, end: datetime, gaps: Sequence[Span]) -> Iterator[Span]:
+    """What is left of a range without the gaps."""
+    for gap_start, gap_end in gaps:
+        if start < gap_start:
+            yield start, gap_start
+        start = gap_end
+    if start < end:
+        yield start, end
+
+
+async def _add_rollups(
+    db: Connection, sums: _Sums, level: Level, start: datetime, end: datetime, raw_from: datetime
+) -> None:
+    if start >= end:
+        return
+    by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for number, one in enumerate(sums.series):
+        for place in one.places:
+            by_place.setdefault((place.source_id, place.layout_id), []).append((number, place.position))
+    shared: dict[tuple[int, datetime], list[tuple[float, float, float, int]]] = {}
+    for (source_id, layout_id), members in by_place.items():
+        rows = await rollups.buckets(db, level, source_id, layout_id, [position for _, position in members], start, end)
+        for time, counts, totals, lows, highs in rows:
+            for (number, _), count, total, low, high in zip(members, counts, totals, lows, highs, strict=True):
+                if not count or total is None or low is None or high is None:
+                    continue
+                if len(sums.series[number].places) == 1:
+                    sums.add(number, time, total, low, high, count)
+                else:
+                    shared.setdefault((number, time), []).append((total, low, high, count))
+    for (number, time), figures in shared.items():
+        if len(figures) > 1 and time >= raw_from:
+            # Two places may hold values of the same times, of which only one counts: the frames tell.
+            await _add_frames(db, sums, [sums.series[number]], time, time + level.width)
+        else:
+            for figure in figures:
+                sums.add(number, time, *figure)
+
+
+async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start: datetime, end: datetime) -> None:
+    if start >= end:
+        return
+    width = sums.width
+    numbers = {id(one): number for number, one in enumerate(sums.series)}
     wide: dict[tuple[int, int], list[tuple[int, Place]]] = {}
-    found: list[tuple[datetime, int, BucketPoint]] = []
-    for number, one in enumerate(series):
-        if len(series) > 1 and len(one.places) == 1:
+    for one in some:
+        number = numbers[id(one)]
+        if len(some) > 1 and len(one.places) == 1:
             wide.setdefault(one.places[0][:2], []).append((number, one.places[0]))
         else:
-            rows = await store.buckets(db, [place[:3] for place in one.places], start, end, width)
-            found += [(row[0], number, BucketPoint(row[0], one, *row[1:])) for row in rows]
+            for row in await store.buckets(db, [place[:3] for place in one.places], start, end, width):
+                sums.add(number, *row)
     for (source_id, layout_id), members in wide.items():
         for first in range(0, len(members), _METRICS_PER_STATEMENT):
-            some = members[first : first + _METRICS_PER_STATEMENT]
-            positions = [place.position for _, place in some]
+            part = members[first : first + _METRICS_PER_STATEMENT]
+            positions = [place.position for _, place in part]
             for time, *columns in await store.wide_buckets(db, source_id, layout_id, positions, start, end, width):
-                for column, (number, _) in enumerate(some):
-                    average, minimum, maximum, count = columns[4 * column : 4 * column + 4]
+                for column, (number, _) in enumerate(part):
+                    total, low, high, count = columns[4 * column : 4 * column + 4]
                     if count:
-                        found.append((time, number, BucketPoint(time, series[number], average, minimum, maximum, count)))
-    found.sort(key=lambda item: item[:2])
-    return [point for _, _, point in found]
+                        sums.add(number, time, total, low, high, count)
 
 
 class BucketReader:

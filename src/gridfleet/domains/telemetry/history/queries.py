@@ -4,19 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.buckets import BucketReader, buckets_between
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Page, Series
 from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, raw_reader
-from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.history.series import device_series, plant_series
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["History", "open_history"]
+__all__ = ["History", "fitting_level", "open_device_history", "open_history"]
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -64,6 +66,38 @@ async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, ca
         if await ahead.exceeds(db, MAX_POINTS):
             raise TooManyPoints(await _fitting_bucket(db, series, None, start, end))
     return History(first, reader)
+
+
+async def open_device_history(
+    db: Connection, org: OrgScope, plant_id: UUID, external_id: str, metric: str | None, start: datetime, end: datetime
+) -> History:
+    """A sub-device's values in buckets that fit the range, the first page read; metrics by their own names.
+
+    Raises `ValidationFailed` for an empty range, `SubDeviceNotFound`, and `TooManyPoints`.
+    """
+    start, end = _in_utc(start, "from"), _in_utc(end, "to")
+    if start >= end:
+        raise ValidationFailed(details=["from: must be before to"])
+    await get_sub_device(db, org, plant_id, external_id)
+    series = await device_series(db, org, plant_id, external_id, metric)
+    bucket = fitting_level(end - start)
+    reader = await _bucket_reader(db, series, bucket, start, end)
+    if await reader.exceeds(db, MAX_POINTS):
+        raise TooManyPoints(None)
+    return History(await reader.read(db), reader)
+
+
+def fitting_level(span: timedelta) -> Bucket:
+    """The bucket that a range is shown in when nobody says which."""
+    return next((bucket for longest, bucket in _LEVELS if span <= longest), Bucket.DAY)
+
+
+_LEVELS: Final = (
+    (timedelta(hours=6), Bucket.MINUTE),
+    (timedelta(days=2), Bucket.FIVE_MINUTES),
+    (timedelta(days=14), Bucket.QUARTER_HOUR),
+    (timedelta(days=90), Bucket.HOUR),
+)
 
 
 def _in_utc(time: datetime, name: str) -> datetime:

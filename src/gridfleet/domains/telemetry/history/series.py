@@ -1,6 +1,6 @@
 """Which series a plant has: from its sources and the layouts they ever used."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from gridfleet.domains.telemetry.history.store import SourceRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["known_layouts", "plant_series", "plant_sources"]
+__all__ = ["device_series", "known_layouts", "plant_series", "plant_sources"]
 
 _MOST_REMEMBERED: Final = 5_000
 _remembered: dict[tuple[int, bytes], KnownLayout] = {}
@@ -54,12 +54,26 @@ async def plant_series(db: Connection, org: OrgScope, plant_id: UUID, metric: st
         external_id, dot, last = metric.partition(".")
         key = last if dot else metric
         sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id if dot else None)
+    return _series(sources, key, lambda source, name: name if source.external_id is None else f"{source.external_id}.{name}")
+
+
+async def device_series(
+    db: Connection, org: OrgScope, plant_id: UUID, external_id: str, metric: str | None = None
+) -> list[Series]:
+    """A sub-device's series by the metrics' own names: all, or the one named `metric`, if it exists.
+
+    What an earlier sub-device of the same external id measured belongs to them.
+    """
+    sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id)
+    return _series(sources, metric, lambda _, name: name)
+
+
+def _series(sources: Iterable[Source], key: str | None, named: Callable[[Source, str], str]) -> list[Series]:
     found: dict[str, tuple[str | None, list[Place]]] = {}
     for source in sources:
-        prefix = "" if source.external_id is None else f"{source.external_id}."
         for layout in source.layouts:
             for name, position in _wanted(layout, key):
-                places = found.setdefault(prefix + name, (source.external_id, []))[1]
+                places = found.setdefault(named(source, name), (source.external_id, []))[1]
                 places.append(Place.of(source.id, layout, position))
     return [Series(name, sub_device, tuple(places)) for name, (sub_device, places) in sorted(found.items())]
 

@@ -113,10 +113,8 @@ def _value(picks: Picks) -> tuple[str, list[int]]:
 
 
 def _aggregates(value: str) -> str:
-    # avg() fails where the sum of squares overflows, at values of 1e154 already; the power of two keeps the sum finite
-    # and changes no digit of it.
-    average = f"sum({value} * 2.3283064365386963e-10::float8) / count({value}) * 4294967296::float8"
-    return f"{average}, min({value}), max({value}), count({value})"
+    # The power of two keeps the sum of finite values finite and changes no digit of it.
+    return f"sum({value} * 2.3283064365386963e-10::float8), min({value}), max({value}), count({value})"
 
 
 # Planned anew each time: a plan for any range keeps every day's partition in it, and takes twice as long for one day.
@@ -210,7 +208,7 @@ async def extent(db: Connection, source_ids: Sequence[int], start: datetime, end
 async def buckets(
     db: Connection, places: Sequence[tuple[int, int, int]], start: datetime, end: datetime, width: timedelta
 ) -> list[tuple[datetime, float, float, float, int]]:
-    """(bucket, average, minimum, maximum, count) of one metric, computed from frames.
+    """(bucket, sum × 2^-32, minimum, maximum, count) of one metric, computed from frames.
 
     `places` are (source id, layout id, position from 0); of values of the same time the first place's counts.
     """
@@ -250,7 +248,7 @@ async def wide_buckets(
     end: datetime,
     width: timedelta,
 ) -> list[tuple[Any, ...]]:
-    """The bucket, then average, minimum, maximum and count of each position (from 0), of one source's frames of one layout.
+    """The bucket, then sum × 2^-32, minimum, maximum and count of each position (from 0), of one source's frames of one layout.
 
     One pass over the frames whatever the number of metrics. A metric without a value in a bucket has count 0.
     """

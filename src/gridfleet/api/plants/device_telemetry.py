@@ -1,0 +1,79 @@
+"""`/api/v1/plants/{plantId}/sub-devices/{externalId}/telemetry`: a sub-device's history in buckets."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import Call, S, Stream, endpoint, org_member
+from gridfleet.api._http.json_out import build_writer
+from gridfleet.domains.telemetry.history.models import BucketPoint, Page
+from gridfleet.domains.telemetry.history.queries import History, open_device_history
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection, Database
+
+
+class DeviceTelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which values; `from` is inclusive, `to` is not; `metric` by its own name."""
+
+    start: datetime = msgspec.field(name="from")
+    end: datetime = msgspec.field(name="to")
+    metric: str | None = None
+
+
+class SubDeviceAggregate(msgspec.Struct, frozen=True, rename="camel"):
+    """The values of one metric in one bucket, `count` of them; `bucket` is where it begins."""
+
+    bucket: datetime
+    metric: str
+    avg_value: float
+    min_value: float
+    max_value: float
+    count: int
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{plantId}/sub-devices/{externalId}/telemetry",
+    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
+    codes=("VALIDATION_ERROR", "SUB_DEVICE_NOT_FOUND", *S),
+    bad_path_id="VALIDATION_ERROR",
+    answer=list[SubDeviceAggregate],
+)
+async def get_device_telemetry(
+    call: Call, org: OrgScope, db: Connection, plant_id: UUID, external_id: str, query: DeviceTelemetryQuery
+) -> Stream:
+    """Averages, minimums and maximums by time, then metric.
+
+    The range decides the bucket: up to 6 hours 1 minute, 2 days 5 minutes, 14 days 15 minutes, 90 days 1 hour, else 1 day.
+    """
+    history = await open_device_history(db, org, plant_id, external_id, query.metric, query.start, query.end)
+    return Stream("application/json", _pieces(call.state.database, history))
+
+
+async def _pieces(database: Database, history: History) -> AsyncIterator[bytes]:
+    page = history.first
+    opening = b"["
+    while True:
+        if text := _encoded(page):
+            yield opening + text
+            opening = b","
+        if history.finished:
+            break
+        async with database.transaction() as db:
+            page = await history.read(db)
+    yield b"[]" if opening == b"[" else b"]"
+
+
+def _encoded(page: Page) -> bytes:
+    assert isinstance(page, list)
+    return _write([_aggregate(point) for point in page])[1:-1]
+
+
+def _aggregate(point: BucketPoint) -> SubDeviceAggregate:
+    return SubDeviceAggregate(point.time, point.series.metric, point.average, point.minimum, point.maximum, point.size)
+
+
+_write: Final = build_writer(list[SubDeviceAggregate])

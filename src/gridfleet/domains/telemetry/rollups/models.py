@@ -1,0 +1,79 @@
+"""Levels of roll-ups, and what is known of them."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import NamedTuple
+
+__all__ = ["Days", "Kept", "Level", "Reach", "Stale"]
+
+
+class Level(Enum):
+    """A table of roll-ups."""
+
+    MINUTE = "telemetry_minute"
+    QUARTER = "telemetry_quarter"
+    HOUR = "telemetry_hour"
+    DAY = "telemetry_day"
+
+    @property
+    def table(self) -> str:
+        """Name of its table."""
+        return self.value
+
+    @property
+    def width(self) -> timedelta:
+        """How long its buckets last."""
+        return _WIDTHS[self]
+
+
+_WIDTHS = {
+    Level.MINUTE: timedelta(minutes=1),
+    Level.QUARTER: timedelta(minutes=15),
+    Level.HOUR: timedelta(hours=1),
+    Level.DAY: timedelta(days=1),
+}
+
+
+class Stale(NamedTuple):
+    """An hour of a source whose roll-ups do not hold all its frames."""
+
+    source_id: int
+    hour: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What roll-ups of some sources can be relied on.
+
+    Hours from `sealed_before` on and `dirty` ones are to be computed from frames, which exist from `raw_from` on; minutes
+    and quarters exist from `minutes_from` and `quarters_from` on.
+    """
+
+    sealed_before: datetime
+    raw_from: datetime
+    minutes_from: datetime
+    quarters_from: datetime
+    dirty: frozenset[datetime]
+
+    def level_from(self, level: Level) -> datetime | None:
+        """Where the level begins; None: it is kept for ever."""
+        return {Level.MINUTE: self.minutes_from, Level.QUARTER: self.quarters_from}.get(level)
+
+
+class Days(NamedTuple):
+    """How many days are kept; hours and days are kept for ever."""
+
+    raw: int
+    minute: int
+    quarter: int
+
+
+class Kept(NamedTuple):
+    """What retention takes away: a table, its column of time, and the source's column that says from when there is any."""
+
+    table: str
+    time: str
+    column: str
+    monthly: bool
+    """Whether a partition holds a month; else a day."""

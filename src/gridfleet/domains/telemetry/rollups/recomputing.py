@@ -1,0 +1,82 @@
+"""The job that keeps roll-ups up to date. Several processes may call it; one works at a time."""
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
+from time import monotonic
+from typing import Final
+
+from gridfleet.domains.telemetry.rollups import store
+from gridfleet.domains.telemetry.rollups.models import Level, Stale
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection, Database
+
+__all__ = ["ensure_partitions_ahead", "roll_up", "seal_hour"]
+
+_SYSTEM: Final = SystemScope("roll-ups are made for every organisation")
+GRACE: Final = timedelta(minutes=5)
+"""How long after its end an hour stays open: what comes later is logged one by one."""
+_HOURS_A_TRANSACTION: Final = 200
+_DAY: Final = timedelta(days=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
+    """Recomputes dirty hours and seals ended ones until nothing is left or `seconds` are over; how many hours it was.
+
+    Where another process is at it, 0.
+    """
+    until = monotonic() + seconds
+    done = 0
+    after: Stale | None = None
+    while monotonic() < until:
+        async with database.transaction() as db:
+            if not await store.lock(db, _SYSTEM):
+                return done
+            stale = await store.take_dirty(db, _SYSTEM, after, _HOURS_A_TRANSACTION)
+            await _recompute(db, stale)
+        done += len(stale)
+        # What became dirty behind us meanwhile waits for the next turn, unless an hour is due.
+        after = stale[-1] if stale else None
+        if not stale and not await seal_hour(database):
+            break
+    return done
+
+
+async def seal_hour(database: Database, grace: timedelta = GRACE) -> bool:
+    """Seals the next hour if it is over, and whether it did."""
+    async with database.transaction() as db:
+        if not await store.lock(db, _SYSTEM) or not await store.is_seal_due(db, _SYSTEM, grace):
+            return False
+        await store.wait_for_writers(db, _SYSTEM)
+        await store.advance_seal(db, _SYSTEM)
+        return True
+
+
+async def _recompute(db: Connection, stale: list[Stale]) -> None:
+    places = await store.layouts_to_recompute(db, _SYSTEM, stale)
+    await _ensure_partitions(db, {hour.date() for _, _, hour, _ in places})
+    for metrics, group in groupby(places, key=itemgetter(3)):
+        members = [(source, layout, hour) for source, layout, hour, _ in group]
+        await store.recompute_hours(db, _SYSTEM, members, metrics)
+        days = sorted({(source, layout, hour - (hour - _EPOCH) % _DAY) for source, layout, hour in members})
+        await store.recompute_days(db, _SYSTEM, days, metrics)
+
+
+async def ensure_partitions_ahead(database: Database, days: int) -> None:
+    """Makes the partitions of today and the next `days` days."""
+    today = utc_now().date()
+    async with database.transaction() as db:
+        await _ensure_partitions(db, {today + timedelta(days=ahead) for ahead in range(days + 1)})
+
+
+async def _ensure_partitions(db: Connection, days: Iterable[date]) -> None:
+    wanted = set(days)
+    missing = sorted(wanted - await store.partition_starts(db, _SYSTEM, Level.MINUTE))
+    for day in missing:
+        await store.create_partition(db, _SYSTEM, Level.MINUTE, day, day + _DAY)
+    months = {day.replace(day=1) for day in wanted}
+    for month in sorted(months - await store.partition_starts(db, _SYSTEM, Level.QUARTER)):
+        await store.create_partition(db, _SYSTEM, Level.QUARTER, month, (month + timedelta(days=32)).replace(day=1))

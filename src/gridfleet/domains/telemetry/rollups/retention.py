@@ -1,0 +1,84 @@
+"""Retention: what is older than its organisation keeps goes, by whole partitions where nobody needs them any more.
+
+Frames go only after they are in the roll-ups. What an organisation keeps for a shorter time than others is deleted by its
+own sources' ids, so that nobody else's rows are touched.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from gridfleet.domains.telemetry.rollups import store
+from gridfleet.domains.telemetry.rollups.models import Days, Kept
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection, Database
+
+__all__ = ["Days", "apply_retention", "set_retention"]
+
+log = structlog.get_logger(__name__)
+
+_SYSTEM: Final = SystemScope("retention serves every organisation, each by its own limits")
+_RAW: Final = Kept("telemetry_frame", "time", "raw_from", monthly=False)
+_MINUTES: Final = Kept("telemetry_minute", "bucket", "minutes_from", monthly=False)
+_QUARTERS: Final = Kept("telemetry_quarter", "bucket", "quarters_from", monthly=True)
+_SOURCES_A_TRANSACTION: Final = 50
+
+
+async def apply_retention(database: Database, deployment: Days, now: datetime) -> bool:
+    """Removes what is too old at `now`; False when roll-ups are being made elsewhere and nothing was done."""
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    async with database.transaction() as db:
+        if not await store.lock(db, _SYSTEM):
+            return False
+        for organization_id, days in await store.limits(db, _SYSTEM, deployment):
+            await _move_starts(db, organization_id, days, today)
+    for kept, days_kept in ((_RAW, deployment.raw), (_MINUTES, deployment.minute), (_QUARTERS, deployment.quarter)):
+        await _remove(database, kept, today - timedelta(days=days_kept))
+    return True
+
+
+async def set_retention(
+    db: Connection, slug: str, *, raw_days: int | None, minute_days: int | None, quarter_days: int | None
+) -> None:
+    """Sets what an organisation keeps; None: what the deployment keeps. Raises LookupError when there is none with the slug."""
+    if not await store.set_limits(db, _SYSTEM, slug, raw_days, minute_days, quarter_days):
+        raise LookupError(f"no organisation has the slug {slug}")
+
+
+async def _move_starts(db: Connection, organization_id: UUID, days: Days, today: datetime) -> None:
+    rolled_up = await store.rolled_up_before(db, _SYSTEM, organization_id)
+    raw_start = min(today - timedelta(days=days.raw), rolled_up.replace(hour=0))
+    await store.move_start(db, _SYSTEM, _RAW, organization_id, raw_start)
+    await store.move_start(db, _SYSTEM, _MINUTES, organization_id, today - timedelta(days=days.minute))
+    await store.move_start(db, _SYSTEM, _QUARTERS, organization_id, today - timedelta(days=days.quarter))
+
+
+async def _remove(database: Database, kept: Kept, without_sources: datetime) -> None:
+    async with database.transaction() as db:
+        start = await store.earliest_start(db, _SYSTEM, kept) or without_sources
+        names = [name for name, first in await store.partitions(db, _SYSTEM, kept) if _end(kept, first) <= start]
+    for name in names:
+        async with database.transaction() as db:
+            await store.drop_partition(db, _SYSTEM, name)
+        log.info("partition dropped", table=name)
+    async with database.transaction() as db:
+        later = await store.sources_that_start_later(db, _SYSTEM, kept, start)
+    by_start: dict[datetime, list[int]] = {}
+    for source_id, own_start in later:
+        by_start.setdefault(own_start, []).append(source_id)
+    for own_start, sources in by_start.items():
+        await _delete(database, kept, sources, own_start)
+
+
+async def _delete(database: Database, kept: Kept, sources: Sequence[int], start: datetime) -> None:
+    for first in range(0, len(sources), _SOURCES_A_TRANSACTION):
+        async with database.transaction() as db:
+            await store.delete_before(db, _SYSTEM, kept, sources[first : first + _SOURCES_A_TRANSACTION], start)
+
+
+def _end(kept: Kept, first: date) -> datetime:
+    end = (first + timedelta(days=32)).replace(day=1) if kept.monthly else first + timedelta(days=1)
+    return datetime(end.year, end.month, end.day, tzinfo=UTC)

@@ -1,0 +1,336 @@
+"""SQL of roll-ups: recomputing, the seal, and partitions."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from typing import Final
+from uuid import UUID
+
+from psycopg import sql
+
+from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, Stale
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+_COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
+_SEAL_LOCK: Final = "hashtextextended('telemetry seal', 0)"
+_JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
+
+
+async def lock(db: Connection, system: SystemScope) -> bool:
+    """Whether this transaction is now the only one that recomputes or drops roll-ups."""
+    cursor = await db.execute(f"SELECT pg_try_advisory_xact_lock({_JOB_LOCK})")
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def is_seal_due(db: Connection, system: SystemScope, grace: timedelta) -> bool:
+    """Whether the first open hour ended at least `grace` ago."""
+    cursor = await db.execute(
+        "SELECT FROM telemetry_seal WHERE sealed_before + interval '1 hour' <= now() - %s::interval", (grace,)
+    )
+    return await cursor.fetchone() is not None
+
+
+async def wait_for_writers(db: Connection, system: SystemScope) -> None:
+    """Waits until every transaction that relies on the seal has ended; later ones wait for this one."""
+    await db.execute(f"SELECT pg_advisory_xact_lock({_SEAL_LOCK})")
+
+
+async def advance_seal(db: Connection, system: SystemScope) -> None:
+    """Seals one more hour. Its sources become dirty.
+
+    A source with a frame in the hour has a newest value at least as late, so none is missed.
+    """
+    await db.execute(
+        "WITH sealed AS (UPDATE telemetry_seal SET sealed_before = sealed_before + interval '1 hour'"
+        " RETURNING sealed_before - interval '1 hour' AS hour)"
+        " INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT l.source_id, s.hour"
+        " FROM sealed s JOIN telemetry_latest l ON l.time >= s.hour"
+    )
+
+
+async def take_dirty(db: Connection, system: SystemScope, after: Stale | None, limit: int) -> list[Stale]:
+    """Up to `limit` dirty (source, hour) behind `after`, in that order, removed from the log."""
+    start = after or Stale(0, datetime(1, 1, 1, tzinfo=UTC))
+    cursor = await db.execute(
+        "WITH chosen AS (SELECT DISTINCT source_id, hour FROM telemetry_dirty"
+        " WHERE (source_id, hour) > (%s::int, %s::timestamptz) ORDER BY source_id, hour LIMIT %s),"
+        " gone AS (DELETE FROM telemetry_dirty d USING chosen c WHERE d.source_id = c.source_id AND d.hour = c.hour)"
+        " SELECT source_id, hour FROM chosen ORDER BY source_id, hour",
+        (start.source_id, start.hour, limit),
+    )
+    return [Stale(*row) for row in await cursor.fetchall()]
+
+
+async def layouts_to_recompute(
+    db: Connection, system: SystemScope, stale: Sequence[Stale]
+) -> list[tuple[int, int, datetime, int]]:
+    """(source, layout, hour, number of metrics) of all that may have changed and still has its frames."""
+    cursor = await db.execute(
+        "SELECT t.source_id, t.layout_id, w.hour, cardinality(l.metrics)"
+        " FROM unnest(%s::int[], %s::timestamptz[]) AS w (id, hour)"
+        " JOIN telemetry_source s ON s.id = w.id AND w.hour >= s.raw_from JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id ORDER BY 4, 1, 3, 2",
+        ([one.source_id for one in stale], [one.hour for one in stale]),
+    )
+    return await cursor.fetchall()
+
+
+async def recompute_hours(
+    db: Connection, system: SystemScope, places: Sequence[tuple[int, int, datetime]], metrics: int
+) -> None:
+    """Writes minutes, quarters and hours of (source, layout, hour) from frames; the layouts have `metrics` metrics each."""
+    hours = [hour for _, _, hour in places]
+    await db.execute(
+        _recompute_hours(metrics),
+        {
+            "sources": [source for source, _, _ in places],
+            "layouts": [layout for _, layout, _ in places],
+            "hours": hours,
+            "start": min(hours),
+            "end": max(hours) + timedelta(hours=1),
+        },
+    )
+
+
+async def recompute_days(
+    db: Connection, system: SystemScope, places: Sequence[tuple[int, int, datetime]], metrics: int
+) -> None:
+    """Writes days of (source, layout, day) from their hours."""
+    await db.execute(
+        _recompute_days(metrics),
+        {
+            "sources": [source for source, _, _ in places],
+            "layouts": [layout for _, layout, _ in places],
+            "days": [day for _, _, day in places],
+        },
+    )
+
+
+def _places(name: str, count: int) -> str:
+    return ", ".join(f"{name}[{place}]" for place in range(1, count + 1))
+
+
+def _array(expression: str, count: int) -> str:
+    return "ARRAY[" + ", ".join(expression.format(place=place) for place in range(1, count + 1)) + "]"
+
+
+def _merged(count: int, order: str) -> str:
+    """The six arrays of a bucket from those of the narrower buckets within."""
+    first = f"array_agg(firsts[{{place}}] ORDER BY {order}) FILTER (WHERE firsts[{{place}}] IS NOT NULL)"
+    last = f"array_agg(lasts[{{place}}] ORDER BY {order} DESC) FILTER (WHERE lasts[{{place}}] IS NOT NULL)"
+    return ", ".join(
+        (
+            _array("sum(counts[{place}])::int", count) + " AS counts",
+            _array("sum(sums[{place}])", count) + " AS sums",
+            _array("min(lows[{place}])", count) + " AS lows",
+            _array("max(highs[{place}])", count) + " AS highs",
+            _array(f"({first})[1]", count) + " AS firsts",
+            _array(f"({last})[1]", count) + " AS lasts",
+        )
+    )
+
+
+def _upsert(table: str, rows: str) -> str:
+    columns = ", ".join(_COLUMNS)
+    changed = ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS)
+    return (
+        f"INSERT INTO {table} (source_id, layout_id, bucket, {columns})"
+        f" SELECT source_id, layout_id, bucket, {columns} FROM {rows}"
+        f" ON CONFLICT (source_id, bucket, layout_id) DO UPDATE SET {changed}"
+    )
+
+
+@cache
+def _recompute_hours(count: int) -> str:
+    """One pass over the frames. Values are named columns, not unnested rows: an eighth of the time."""
+    values = ", ".join(f"vals[{place}] AS v{place}" for place in range(1, count + 1))
+    ordered = "array_agg(v{place} ORDER BY time) FILTER (WHERE v{place} IS NOT NULL)"
+    figures = ", ".join(
+        (
+            _array("count(v{place})::int", count) + " AS counts",
+            _array("sum(v{place} * 2.3283064365386963e-10::float8)", count) + " AS sums",
+            _array("min(v{place})", count) + " AS lows",
+            _array("max(v{place})", count) + " AS highs",
+            _array(f"({ordered})[1]", count) + " AS firsts",
+            _array(f"({ordered})[count(v{{place}})]", count) + " AS lasts",
+        )
+    )
+    return (
+        "WITH frames AS (SELECT f.* FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(hours)s::timestamptz[])"
+        " AS w (source_id, layout_id, hour) CROSS JOIN LATERAL (SELECT source_id, layout_id, time,"
+        f" date_bin('1 minute', time, 'epoch') AS bucket, {values} FROM telemetry_frame"
+        " WHERE source_id = w.source_id AND time >= w.hour AND time < w.hour + interval '1 hour' AND layout_id = w.layout_id"
+        " AND time >= %(start)s::timestamptz AND time < %(end)s::timestamptz OFFSET 0) AS f),"
+        f" minutes AS MATERIALIZED (SELECT source_id, layout_id, bucket, {figures} FROM frames GROUP BY 1, 2, 3),"
+        " quarters AS MATERIALIZED (SELECT source_id, layout_id, date_bin('15 minutes', bucket, 'epoch') AS bucket,"
+        f" {_merged(count, 'bucket')} FROM minutes GROUP BY 1, 2, date_bin('15 minutes', bucket, 'epoch')),"
+        " hours AS (SELECT source_id, layout_id, date_bin('1 hour', bucket, 'epoch') AS bucket,"
+        f" {_merged(count, 'bucket')} FROM quarters GROUP BY 1, 2, date_bin('1 hour', bucket, 'epoch')),"
+        " kept_minutes AS (SELECT m.* FROM minutes m JOIN telemetry_source s ON s.id = m.source_id"
+        " AND m.bucket >= s.minutes_from),"
+        " kept_quarters AS (SELECT q.* FROM quarters q JOIN telemetry_source s ON s.id = q.source_id"
+        " AND q.bucket >= s.quarters_from),"
+        f" written_minutes AS ({_upsert('telemetry_minute', 'kept_minutes')}),"
+        f" written_quarters AS ({_upsert('telemetry_quarter', 'kept_quarters')})"
+        f" {_upsert('telemetry_hour', 'hours')}"
+    )
+
+
+@cache
+def _recompute_days(count: int) -> str:
+    return (
+        "WITH hours AS (SELECT h.* FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(days)s::timestamptz[])"
+        " AS w (source_id, layout_id, day) JOIN telemetry_hour h ON h.source_id = w.source_id AND h.layout_id = w.layout_id"
+        " AND h.bucket >= w.day AND h.bucket < w.day + interval '1 day'),"
+        " days AS (SELECT source_id, layout_id, date_bin('1 day', bucket, 'epoch') AS bucket,"
+        f" {_merged(count, 'bucket')} FROM hours GROUP BY 1, 2, date_bin('1 day', bucket, 'epoch'))"
+        f" {_upsert('telemetry_day', 'days')}"
+    )
+
+
+async def partition_starts(db: Connection, system: SystemScope, level: Level) -> set[date]:
+    """First days of the level's partitions."""
+    cursor = await db.execute(
+        "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = %s::regclass",
+        (level.table,),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def create_partition(db: Connection, system: SystemScope, level: Level, start: date, end: date) -> None:
+    """The level's partition of the days from `start` to before `end`."""
+    name = sql.Identifier(f"{level.table}_{start:%Y%m%d}")
+    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{level.table} partitions",))
+    cursor = await db.execute("SELECT to_regclass(%s)", (f"{level.table}_{start:%Y%m%d}",))
+    row = await cursor.fetchone()
+    if row is not None and row[0] is not None:
+        return
+    table = sql.Identifier(level.table)
+    await db.execute(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(name, table))
+    await db.execute(
+        sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
+            table, name, sql.Literal(f"{start}T00:00:00Z"), sql.Literal(f"{end}T00:00:00Z")
+        )
+    )
+
+
+async def reach(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime) -> Reach:
+    """What roll-ups of these sources can be relied on, and the dirty hours from `start` to before `end`; one snapshot.
+
+    The ids come from a query that took the caller's scope.
+    """
+    cursor = await db.execute(
+        "SELECT sealed_before, r.raw_from, r.minutes_from, r.quarters_from,"
+        " ARRAY(SELECT DISTINCT hour FROM telemetry_dirty WHERE source_id = ANY(%(ids)s::int[])"
+        " AND hour >= %(start)s::timestamptz AND hour < %(end)s::timestamptz)"
+        " FROM telemetry_seal, (SELECT coalesce(max(raw_from), 'epoch') AS raw_from,"
+        " coalesce(max(minutes_from), 'epoch') AS minutes_from, coalesce(max(quarters_from), 'epoch') AS quarters_from"
+        " FROM telemetry_source WHERE id = ANY(%(ids)s::int[])) AS r",
+        {"ids": list(source_ids), "start": start, "end": end},
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return Reach(row[0], row[1], row[2], row[3], frozenset(row[4]))
+
+
+async def buckets(
+    db: Connection, level: Level, source_id: int, layout_id: int, positions: Sequence[int], start: datetime, end: datetime
+) -> list[tuple[datetime, list[int], list[float | None], list[float | None], list[float | None]]]:
+    """(bucket, counts, scaled sums, minimums, maximums) of a source and layout at `positions` (from 0), by time."""
+    places = [position + 1 for position in positions]
+    picked = ", ".join(
+        "ARRAY[" + ", ".join(f"{column}[{place:d}]" for place in places) + "]" for column in ("counts", "sums", "lows", "highs")
+    )
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        f"SELECT bucket, {picked} FROM {level.table} WHERE source_id = %s::int AND layout_id = %s::int"
+        " AND bucket >= %s::timestamptz AND bucket < %s::timestamptz ORDER BY bucket",
+        (source_id, layout_id, start, end),
+        prepare=False,
+    )
+    return await cursor.fetchall()
+
+
+async def limits(db: Connection, system: SystemScope, deployment: Days) -> list[tuple[UUID, Days]]:
+    """Every organisation that has telemetry, with how long it keeps it."""
+    cursor = await db.execute(
+        "SELECT s.organization_id, coalesce(r.raw_days, %s), coalesce(r.minute_days, %s), coalesce(r.quarter_days, %s)"
+        " FROM (SELECT DISTINCT organization_id FROM telemetry_source) AS s"
+        " LEFT JOIN telemetry_retention r USING (organization_id)",
+        (deployment.raw, deployment.minute, deployment.quarter),
+    )
+    return [(row[0], Days(*row[1:])) for row in await cursor.fetchall()]
+
+
+async def rolled_up_before(db: Connection, system: SystemScope, organization_id: UUID) -> datetime:
+    """Up to where all frames of an organisation are in the roll-ups."""
+    cursor = await db.execute(
+        "SELECT least(sealed_before, (SELECT min(d.hour) FROM telemetry_dirty d JOIN telemetry_source s ON s.id = d.source_id"
+        " WHERE s.organization_id = %s AND d.hour >= s.raw_from)) FROM telemetry_seal",
+        (organization_id,),
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    before: datetime = row[0]
+    return before
+
+
+async def move_start(db: Connection, system: SystemScope, kept: Kept, organization_id: UUID, start: datetime) -> None:
+    """Says that the organisation's sources have nothing before `start` any more; never moves back."""
+    await db.execute(
+        f"UPDATE telemetry_source SET {kept.column} = %s WHERE organization_id = %s AND {kept.column} < %s",
+        (start, organization_id, start),
+    )
+
+
+async def earliest_start(db: Connection, system: SystemScope, kept: Kept) -> datetime | None:
+    """Before it no source has anything; None without sources."""
+    cursor = await db.execute(f"SELECT min({kept.column}) FROM telemetry_source")
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def sources_that_start_later(
+    db: Connection, system: SystemScope, kept: Kept, start: datetime
+) -> list[tuple[int, datetime]]:
+    """Sources with less than the others, and from when they have it."""
+    cursor = await db.execute(f"SELECT id, {kept.column} FROM telemetry_source WHERE {kept.column} > %s", (start,))
+    return await cursor.fetchall()
+
+
+async def delete_before(db: Connection, system: SystemScope, kept: Kept, sources: Sequence[int], start: datetime) -> None:
+    """Removes what these sources have before `start`."""
+    await db.execute(
+        f"DELETE FROM {kept.table} WHERE source_id = ANY(%s) AND {kept.time} < %s", (list(sources), start), prepare=False
+    )
+
+
+async def partitions(db: Connection, system: SystemScope, kept: Kept) -> list[tuple[str, date]]:
+    """Names and first days of the partitions, oldest first."""
+    cursor = await db.execute(
+        "SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = %s::regclass ORDER BY 2",
+        (kept.table,),
+    )
+    return await cursor.fetchall()
+
+
+async def drop_partition(db: Connection, system: SystemScope, name: str) -> None:
+    """Removes a partition with all that is in it."""
+    await db.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
+
+
+async def set_limits(
+    db: Connection, system: SystemScope, slug: str, raw: int | None, minute: int | None, quarter: int | None
+) -> bool:
+    """Sets an organisation's own retention in days, None for the deployment's; whether the organisation exists."""
+    cursor = await db.execute(
+        "INSERT INTO telemetry_retention (organization_id, raw_days, minute_days, quarter_days)"
+        " SELECT id, %s::int, %s::int, %s::int FROM organization WHERE slug = %s ON CONFLICT (organization_id) DO UPDATE"
+        " SET raw_days = excluded.raw_days, minute_days = excluded.minute_days, quarter_days = excluded.quarter_days",
+        (raw, minute, quarter, slug),
+    )
+    return cursor.rowcount == 1

@@ -1,0 +1,36 @@
+"""Periodic work on telemetry: partitions ahead, roll-ups, retention."""
+
+from procrastinate import App
+
+from gridfleet.domains.telemetry.frames.writing import Partitions
+from gridfleet.domains.telemetry.rollups.recomputing import ensure_partitions_ahead, roll_up
+from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["add_telemetry_jobs"]
+
+_PARTITIONS_AHEAD_DAYS = 3
+_ROLL_UP_SECONDS = 100.0
+
+
+def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None:
+    """Adds them to the queue."""
+
+    @app.periodic(cron="7 * * * *")
+    @app.task(queueing_lock="partitions", name="telemetry.make_partitions")
+    async def make_partitions(timestamp: int) -> None:
+        await Partitions(database).ensure_ahead(_PARTITIONS_AHEAD_DAYS)
+        await ensure_partitions_ahead(database, _PARTITIONS_AHEAD_DAYS)
+
+    @app.periodic(cron="*/2 * * * *")
+    @app.task(queueing_lock="roll_up", name="telemetry.roll_up")
+    async def roll_up_dirty(timestamp: int) -> None:
+        await roll_up(database, seconds=_ROLL_UP_SECONDS)
+
+    @app.periodic(cron="43 * * * *")
+    @app.task(queueing_lock="retention", name="telemetry.apply_retention")
+    async def retention(timestamp: int) -> None:
+        days = Days(settings.telemetry_raw_days, settings.telemetry_minute_days, settings.telemetry_quarter_days)
+        await apply_retention(database, days, utc_now())

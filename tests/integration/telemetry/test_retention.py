@@ -1,0 +1,111 @@
+"""Retention: nothing is lost that is still served, and nobody loses what others no longer keep."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gridfleet.domains.telemetry.history.buckets import read_buckets
+from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint
+from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.rollups.recomputing import roll_up
+from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention, set_retention
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from telemetry_records import RecordedPlant
+
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+DEPLOYMENT = Days(raw=10, minute=20, quarter=60)
+TODAY = utc_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+async def record(plant: RecordedPlant, *days_ago: int) -> None:
+    for days in days_ago:
+        first = TODAY - days * DAY
+        await plant.write(None, ["a"], {first + number * 5 * MINUTE: [number / 8] for number in range(288)})
+
+
+async def asked(plant: RecordedPlant, bucket: Bucket, days_ago: int) -> list[BucketPoint]:
+    async with plant.database.transaction() as db:
+        series = await plant_series(db, plant.org, plant.id)
+        first = TODAY - days_ago * DAY
+        points = await read_buckets(db, series, bucket, first, first + DAY)
+        return [point._replace(series=series[0]) for point in points]
+
+
+async def count(database: Database, table: str, source: int, before: datetime) -> int:
+    column = "time" if table == "telemetry_frame" else "bucket"
+    async with database.transaction() as db:
+        cursor = await db.execute(f"SELECT count(*) FROM {table} WHERE source_id = %s AND {column} < %s", (source, before))
+        row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def partitions(database: Database, table: str) -> int:
+    async with database.transaction() as db:
+        row = await (await db.execute("SELECT count(*) FROM pg_inherits WHERE inhparent = %s::regclass", (table,))).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def test_frames_go_after_they_are_rolled_up_and_answers_stay(database: Database) -> None:
+    plant = await RecordedPlant.create(database)
+    await record(plant, 2, 15, 30)
+    before = {(bucket, days): await asked(plant, bucket, days) for bucket in Bucket for days in (2, 15, 30)}
+    source = await plant.source(None)
+    assert await apply_retention(database, DEPLOYMENT, utc_now())
+    assert await count(database, "telemetry_frame", source, TODAY) == 3 * 288  # not rolled up yet: all stay
+    await roll_up(database)
+    assert await apply_retention(database, DEPLOYMENT, utc_now())
+    assert await partitions(database, "telemetry_frame") == 1
+    assert await count(database, "telemetry_frame", source, TODAY) == 288
+    for (bucket, days), expected in before.items():
+        narrow = bucket in (Bucket.MINUTE, Bucket.FIVE_MINUTES)
+        assert len(expected) > 0
+        found = await asked(plant, bucket, days)
+        assert [point[2:] for point in found] == ([] if days == 30 and narrow else [point[2:] for point in expected])
+
+
+async def test_late_frames_of_a_day_that_is_gone_do_not_replace_its_roll_ups(database: Database) -> None:
+    plant = await RecordedPlant.create(database)
+    await record(plant, 15)
+    await roll_up(database)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    expected = [point[2:] for point in await asked(plant, Bucket.DAY, 15)]
+    await plant.write(None, ["a"], {TODAY - 15 * DAY + 3 * MINUTE: [1e6]})
+    assert [point[2:] for point in await asked(plant, Bucket.DAY, 15)] == expected
+    await roll_up(database)
+    assert [point[2:] for point in await asked(plant, Bucket.DAY, 15)] == expected
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    assert await count(database, "telemetry_frame", await plant.source(None), TODAY) == 0
+
+
+async def test_an_organisation_may_keep_more_or_less_than_the_others(database: Database) -> None:
+    longer, usual, shorter = [await RecordedPlant.create(database) for _ in range(3)]
+    for plant in (longer, usual, shorter):
+        await record(plant, 5, 15)
+    await roll_up(database)
+    async with database.transaction() as db:
+        slugs = {}
+        for plant in (longer, shorter):
+            cursor = await db.execute("SELECT slug FROM organization WHERE id = %s", (plant.organization_id,))
+            slugs[plant.id] = ((await cursor.fetchone()) or ("",))[0]
+        await set_retention(db, slugs[longer.id], raw_days=100, minute_days=None, quarter_days=None)
+        await set_retention(db, slugs[shorter.id], raw_days=3, minute_days=3, quarter_days=None)
+        with pytest.raises(LookupError):
+            await set_retention(db, "nobody", raw_days=1, minute_days=None, quarter_days=None)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    left = {
+        plant.id: await count(database, "telemetry_frame", await plant.source(None), TODAY)
+        for plant in (longer, usual, shorter)
+    }
+    assert left == {longer.id: 576, usual.id: 288, shorter.id: 0}
+    minutes = {
+        plant.id: await count(database, "telemetry_minute", await plant.source(None), TODAY)
+        for plant in (longer, usual, shorter)
+    }
+    assert minutes == {longer.id: 576, usual.id: 576, shorter.id: 0}
+    for plant in (longer, usual, shorter):
+        (day,) = await asked(plant, Bucket.DAY, 15)
+        assert day.size == 288
