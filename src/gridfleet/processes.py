@@ -69,11 +69,19 @@ async def _ingest(settings: Settings) -> None:
 
 async def _gateway(settings: Settings) -> None:
     from gridfleet.amqp.effects import carry_out_effects
+    from gridfleet.amqp.plant_commands import expire_commands, send_commands
     from gridfleet.amqp.upkeep import keep_broker
+    from gridfleet.kernel.security.keyring import Keyring
 
-    async with _database(settings, "gridfleet-gateway", 8) as database:
+    keyring = Keyring.parse(settings.secret("keys").get_secret_value())
+    async with _database(settings, "gridfleet-gateway", 10) as database:
         await run_until_stopped(
-            {"broker upkeep": partial(keep_broker, settings), "effects": partial(carry_out_effects, settings, database)}
+            {
+                "broker upkeep": partial(keep_broker, settings),
+                "effects": partial(carry_out_effects, settings, database),
+                "plant commands": partial(send_commands, settings, database, keyring),
+                "command expiry": partial(expire_commands, database),
+            }
         )
 
 

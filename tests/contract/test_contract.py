@@ -22,7 +22,7 @@ UNBUILT = [
     if line and not line.startswith("#")
     for method, path in [line.split()]
 ]
-MOST_UNBUILT = 45
+MOST_UNBUILT = 44
 """Lowered with every row that is built; never raised."""
 
 BOTH = sorted(set(ROWS) & set(BUILT))

@@ -4,6 +4,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 __all__ = [
     "BROKER_LOGINS",
+    "COMMANDS",
     "INGEST_BATCH_SECONDS",
     "INGEST_LAG_SECONDS",
     "INGEST_MESSAGES",
@@ -34,4 +35,9 @@ LOGINS = Counter("gridfleet_logins_total", "People's logins by outcome.", ["outc
 MAILS = Counter("gridfleet_mails_total", "Mails by outcome of each try to send one.", ["outcome"])
 OUTBOX_EFFECTS = Counter(
     "gridfleet_outbox_effects_total", "Effects on the outside that follow changes, by kind and outcome.", ["kind", "outcome"]
+)
+COMMANDS = Counter(
+    "gridfleet_commands_total",
+    "Commands to plants by the state they reached; LATE: words of plants after a command's end.",
+    ["state"],
 )

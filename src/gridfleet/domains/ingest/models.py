@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from gridfleet.domains.plants.commands.models import Acknowledgement, Transition
 from gridfleet.domains.plants.installation.models import RefusedMessage
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
 from gridfleet.domains.telemetry.frames.models import FrameBatch
@@ -42,6 +43,11 @@ class Batch:
     sightings: dict[tuple[UUID, str], int] = field(default_factory=dict)
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
     devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    command_steps: list[Transition] = field(default_factory=list)
+    """What the acknowledgements led to; known once the batch was written."""
+    connected: set[UUID] = field(default_factory=set)
+    """Plants that said they have just connected."""
     bad_signatures: dict[UUID, int] = field(default_factory=dict)
     results: dict[str, int] = field(default_factory=dict)
     undeclared_fields: int = 0

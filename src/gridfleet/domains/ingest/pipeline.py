@@ -7,12 +7,16 @@ in one transaction. Both read top to bottom.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
+from uuid import UUID
 
 import msgspec
 import structlog
 
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.plant_book import KnownDevice, KnownPlant, PlantBook
+from gridfleet.domains.plants.commands import statistics as command_statistics
+from gridfleet.domains.plants.commands.acknowledgements import hear_plants
+from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.plants.installation.models import RefusedMessage
 from gridfleet.domains.plants.installation.records import record_refused_messages, record_sightings
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
@@ -94,6 +98,8 @@ class Pipeline:
         if batch.sightings:
             now = utc_now()
             await record_sightings(db, _SYSTEM, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
+        if batch.acknowledgements or batch.connected:
+            batch.command_steps = await hear_plants(db, _SYSTEM, batch.acknowledgements, batch.connected, utc_now())
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
 
@@ -123,7 +129,7 @@ class Pipeline:
         if channel is Channel.TELEMETRY:
             await self._take_telemetry(batch, plant, delivery, message, now)
         else:
-            _parse(_ack, message.payload, "payload", message.id)
+            _take_ack(batch, plant, message)
         _see_plant(batch, plant, PlantStatus.ONLINE, now)
 
     def _verify(self, batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
@@ -220,6 +226,7 @@ def count_committed(batch: Batch) -> None:
         metrics.INGEST_MESSAGES.labels(result).inc(count)
     metrics.INGEST_POINTS.inc(sum(map(len, batch.frames.frames.values())))
     metrics.INGEST_UNDECLARED_FIELDS.inc(batch.undeclared_fields)
+    command_statistics.count_committed(batch.command_steps)
     if batch.oldest_sent_at is not None:
         metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
 
@@ -231,6 +238,22 @@ def _parse(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str
         raise Refusal(RefusalReason.MALFORMED, f"{path}: {error}", message_id) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(RefusalReason.MALFORMED, f"{path}: is not JSON: {error}", message_id) from None
+
+
+def _take_ack(batch: Batch, plant: KnownPlant, message: wire.Envelope) -> None:
+    ack = _parse(_ack, message.payload, "payload", message.id)
+    try:
+        command_id = UUID(ack.command_id)
+    except ValueError:
+        raise Refusal(RefusalReason.MALFORMED, "payload.commandId: is not the id of a command", message.id) from None
+    try:
+        reported_at = wire.parse_time(ack.time)
+    except ValueError as error:
+        raise Refusal(RefusalReason.MALFORMED, f"payload.time: {error}", message.id) from None
+    reason = None
+    if ack.reason is not None:
+        reason = CommandReason(_storable(ack.reason.code)[:64], _storable(ack.reason.message)[:500])
+    batch.acknowledgements.append(Acknowledgement(command_id, plant.id, ack.status, reported_at, reason))
 
 
 def _measurement_time(value: wire.Time, path: str, message_id: str, now: datetime) -> int:
@@ -258,6 +281,8 @@ def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datet
         for device in plant.devices.values():  # they become UNKNOWN with it, so their next entry is news again
             device.status = SubDeviceStatus.UNKNOWN
     _see_plant(batch, plant, PlantStatus(message.status), now)
+    if message.status is wire.PlantStatus.ONLINE:
+        batch.connected.add(plant.id)
 
 
 def _see_plant(batch: Batch, plant: KnownPlant, status: PlantStatus, now: datetime) -> None:

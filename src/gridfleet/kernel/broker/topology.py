@@ -1,9 +1,12 @@
 """What must stand in the broker before a plant's message may arrive: exchanges, queues and bindings of the plants' vhost.
 
     amq.topic ──v1.plants.*.telemetry|status|ack──▶ gridfleet.ingest (consistent hash) ──▶ gridfleet.ingest.0 … n-1
+        ├── v1.plants.*.commands ──▶ gridfleet.commands, where nothing is bound
         └── alternate exchange ──▶ gridfleet.unrouted ──▶ unrouted
 
-A publish is confirmed once its exchange has it, routable or not; the alternate exchange keeps what matched nothing.
+A publish is confirmed once its exchange has it, routable or not; the alternate exchange keeps what matched nothing. A
+command that no plant subscribes to is no fault of ours, though: the empty exchange counts as a match, so that a mandatory
+publish comes back to its sender instead.
 """
 
 from typing import Any, Final, Literal
@@ -18,6 +21,7 @@ __all__ = ["PLANTS_VHOST", "UNROUTED_QUEUE", "declare", "ingest_queue"]
 
 PLANTS_VHOST: Final = "plants"
 INGEST_EXCHANGE: Final = "gridfleet.ingest"
+COMMANDS_EXCHANGE: Final = "gridfleet.commands"
 UNROUTED_EXCHANGE: Final = "gridfleet.unrouted"
 UNROUTED_QUEUE: Final = "unrouted"
 _UNROUTED_TTL_MILLISECONDS: Final = 7 * 24 * 3600 * 1000
@@ -54,6 +58,8 @@ async def declare(broker_url: str, management_url: str, *, shards: int, queue_ty
                 await _declare_shard(channel, shard, kind)
             for source in (Channel.TELEMETRY, Channel.STATUS, Channel.ACK):
                 await channel.exchange_bind(INGEST_EXCHANGE, "amq.topic", routing_key=routing_key_pattern(source))
+            await channel.exchange_declare(COMMANDS_EXCHANGE, exchange_type="fanout", durable=True)
+            await channel.exchange_bind(COMMANDS_EXCHANGE, "amq.topic", routing_key=routing_key_pattern(Channel.COMMANDS))
         await management.put_policy(
             PLANTS_VHOST, "unrouted", r"^amq\.topic$", "exchanges", {"alternate-exchange": UNROUTED_EXCHANGE}
         )

@@ -1,0 +1,102 @@
+"""Commands on their way to plants: published to the topic that the plant subscribes to, and ended when their time is over."""
+
+import asyncio
+import contextlib
+from typing import Final
+
+import aiormq
+import psycopg
+import psycopg_pool
+import structlog
+from aiormq.abc import AbstractChannel
+from aiormq.exceptions import PublishError
+
+from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SealedCommand, claim_due, settle
+from gridfleet.domains.plants.commands.expiry import expire_due
+from gridfleet.domains.plants.commands.statistics import count_committed
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["expire_commands", "send_commands"]
+
+log = structlog.get_logger(__name__)
+
+_SYSTEM: Final = SystemScope("the gateway relays commands to plants")
+_BATCH: Final = 200
+_LOOK_SECONDS: Final = 1.0
+"""How often the queue is looked at without a notice: for commands that wait to be sent again."""
+_PERSISTENT: Final = 2
+
+
+async def send_commands(settings: Settings, database: Database, keyring: Keyring) -> None:
+    """Sends commands as they are issued until broker or database are lost, which raises. Several processes may do so at
+    once; what one of them had claimed when it ended is due again by itself."""
+    broker_url = settings.secret("broker_url").get_secret_value()
+    await declare(
+        broker_url,
+        settings.secret("broker_management_url").get_secret_value(),
+        shards=settings.ingest_shards,
+        queue_type=settings.broker_queue_type,
+    )
+    due = asyncio.Event()
+    async with open_channel(broker_url, PLANTS_VHOST) as channel, asyncio.TaskGroup() as tasks:
+        tasks.create_task(listen(database.url, ["plant_command_due"], due.set, lambda *_: due.set()))
+        tasks.create_task(_end_with(channel))
+        while True:
+            due.clear()
+            async with database.transaction() as db:
+                commands = await claim_due(db, _SYSTEM, keyring, utc_now(), _BATCH)
+            if not commands:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await due.wait()
+                continue
+            delivered = await asyncio.gather(*(_publish(channel, command) for command in commands))
+            async with database.transaction() as db:
+                published = [(sealed.command, taken) for sealed, taken in zip(commands, delivered, strict=True)]
+                sent = await settle(db, _SYSTEM, utc_now(), published)
+            count_committed(sent)
+
+
+async def expire_commands(database: Database) -> None:
+    """Ends commands within a second of their time, until cancelled."""
+    while True:
+        try:
+            async with database.transaction() as db:
+                ended = await expire_due(db, _SYSTEM, utc_now())
+        except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+            log.warning("database is away; waiting", error=type(error).__name__)
+            ended = []
+        count_committed(ended)
+        await asyncio.sleep(0 if ended else _LOOK_SECONDS)
+
+
+async def _publish(channel: AbstractChannel, sealed: SealedCommand) -> bool:
+    """Whether a session of the plant holds the command now: False when the plant has none."""
+    try:
+        await channel.basic_publish(
+            sealed.message,
+            exchange="amq.topic",
+            routing_key=sealed.topic.replace("/", "."),
+            mandatory=True,
+            timeout=CLAIM_SECONDS,
+            properties=aiormq.spec.Basic.Properties(
+                delivery_mode=_PERSISTENT,
+                # The broker drops a copy that a plant would find too old.
+                expiration=str(max(1, int(sealed.life.total_seconds() * 1000))),
+            ),
+        )
+    except PublishError:
+        return False
+    return True
+
+
+async def _end_with(channel: AbstractChannel) -> None:
+    await channel.closing
+    raise ConnectionError("the broker closed the channel")

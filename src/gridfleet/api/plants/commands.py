@@ -1,0 +1,60 @@
+"""`/api/v1/plants/{plantId}/sub-devices/{externalId}/commands`."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.domains.plants.commands import dispatch
+from gridfleet.domains.plants.commands.models import PlantCommand
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+
+class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An action that the sub-device's template declares, with the parameters that it asks for."""
+
+    action: Annotated[str, msgspec.Meta(max_length=64)]
+    params: dict[str, Any] = {}
+
+
+class Issued(msgspec.Struct, frozen=True, rename="camel"):
+    """The command is on its way; the list tells how far it has come."""
+
+    message: str
+    command_id: UUID
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{plantId}/sub-devices/{externalId}/commands",
+    caller=org_member(OrgRole.OPERATOR, scope="commands:execute"),
+    codes=("COMMAND_ACTION_NOT_IN_TEMPLATE", "INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+    bad_input="COMMAND_ACTION_NOT_IN_TEMPLATE",
+)
+async def send_command(org: OrgScope, db: Connection, plant_id: UUID, external_id: str, body: Order) -> Issued:
+    """Sends a command to a sub-device through its plant, which must be ACTIVE.
+
+    The answer comes before the plant's: the command expires unless the plant says within the action's time what became
+    of it.
+    """
+    command_id = await dispatch.issue_device_command(db, org, plant_id, external_id, body.action, body.params)
+    return Issued(f"{body.action} was issued to {external_id}.", command_id)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{plantId}/sub-devices/{externalId}/commands",
+    caller=org_member(OrgRole.VIEWER, scope="commands:read"),
+    codes=("VALIDATION_ERROR", "INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+    addition=True,
+)
+async def list_commands(
+    org: OrgScope, db: Connection, plant_id: UUID, external_id: str, query: PageQuery
+) -> Page[PlantCommand]:
+    """The commands to a sub-device with their states, newest first."""
+    return await dispatch.list_commands(db, org, plant_id, external_id, query.paging)

@@ -1,0 +1,93 @@
+"""What plants say about commands. A word said twice changes nothing; one that comes too late is recorded only."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.expiry import expire
+from gridfleet.domains.plants.commands.models import (
+    OPEN,
+    Acknowledgement,
+    CommandLife,
+    CommandReason,
+    CommandStatus,
+    Transition,
+)
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["hear", "hear_plants"]
+
+_WAY: Final = (CommandStatus.PENDING, CommandStatus.SENT, CommandStatus.RECEIVED)
+"""Every command passes these, whatever word comes first: who answers has received, and what was received was sent."""
+
+
+def hear(life: CommandLife, ack: Acknowledgement, now: datetime) -> tuple[CommandLife, list[Transition]]:
+    """The command after a plant's word, with the steps to it. Steps that were recorded before may be among them."""
+    steps: list[Transition] = []
+    if life.status in OPEN and life.expires_at <= now:
+        life, step = expire(life)
+        steps.append(step)
+    said = CommandStatus(ack.status)
+    if life.status not in OPEN:
+        steps.append(Transition(life.id, life.plant_id, said, now, True, ack.reported_at, ack.reason))
+        return _late(life, said), steps
+    ends = said not in OPEN
+    for status in (*_WAY[_WAY.index(life.status) + 1 :], *((said,) if ends else ())):
+        at = max(now, life.received_at or life.sent_at or life.issued_at)
+        last = status is said
+        reason = ack.reason if last else None
+        steps.append(Transition(life.id, life.plant_id, status, at, False, ack.reported_at if last else None, reason))
+        life = _after(life, status, at, reason)
+    return life, steps
+
+
+def _after(life: CommandLife, status: CommandStatus, at: datetime, reason: CommandReason | None) -> CommandLife:
+    match status:
+        case CommandStatus.SENT:
+            return replace(life, status=status, sent_at=at)
+        case CommandStatus.RECEIVED:
+            return replace(life, status=status, received_at=at)
+    return replace(life, status=status, finished_at=at, reason=reason)
+
+
+def _late(life: CommandLife, said: CommandStatus) -> CommandLife:
+    """An expired command stays so, but whoever reads it must learn that the plant did, or did not, obey."""
+    if life.status is not CommandStatus.EXPIRED or said in OPEN:
+        return life
+    return replace(life, reason=CommandReason(f"{said}_LATE", f"The plant answered {said} after the command had expired."))
+
+
+async def hear_plants(
+    db: Connection,
+    system: SystemScope,
+    acknowledgements: Sequence[Acknowledgement],
+    connected: Collection[UUID],
+    now: datetime,
+) -> list[Transition]:
+    """Takes plants' words in their order, and makes due again what the plants that have just `connected` did not answer.
+
+    Answers the steps that were new; nothing changes when the same words are taken again. Words about a command that is
+    not the plant's own, or is gone, are passed over.
+    """
+    # Locked by one statement: batches that lock each other's commands in several would wait for each other.
+    held = await store.lock_many(db, system, {ack.command_id for ack in acknowledgements}, connected)
+    lives = {life.id: life for life in held}
+    changed: dict[UUID, CommandLife] = {}
+    steps: list[Transition] = []
+    for ack in acknowledgements:
+        life = lives.get(ack.command_id)
+        if life is not None and life.plant_id == ack.plant_id:
+            lives[life.id], new = hear(life, ack, now)
+            steps += new
+            if lives[life.id] != life:
+                changed[life.id] = lives[life.id]
+    if changed:
+        await store.save_lives(db, system, list(changed.values()))
+    if connected:
+        await store.wake(db, system, connected, now)
+    return await store.record(db, system, steps) if steps else []

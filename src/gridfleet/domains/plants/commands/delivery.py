@@ -1,0 +1,100 @@
+"""The queue of commands to send: claimed for a moment, signed, and settled by what the broker said.
+
+A command is due at once, again while nobody at the broker takes it, again when its plant comes back, and every two
+minutes until the plant has acknowledged: a copy in the broker must not grow older than a plant accepts. Copies carry the
+same commandId, and plants obey an id once. Commands to one plant leave in the order in which they were issued.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.models import DueCommand, Transition
+from gridfleet.domains.plants.credentials.signing_keys import SigningKeys, load_signing_keys
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
+from gridfleet.protocol import envelope as wire
+from gridfleet.protocol.topics import Channel, topic
+
+__all__ = ["CLAIM_SECONDS", "SealedCommand", "claim_due", "retry_wait", "settle"]
+
+log = structlog.get_logger(__name__)
+
+CLAIM_SECONDS: Final = 5
+"""How long a claimed command is nobody else's. A sender that dies holds it up for as long."""
+
+_REPEAT: Final = timedelta(minutes=2)
+_COPY_LIFE: Final = timedelta(minutes=5)
+_FIRST_WAIT: Final = timedelta(seconds=1)
+_LONGEST_WAIT: Final = timedelta(seconds=15)
+
+
+class SealedCommand(NamedTuple):
+    """A command ready to publish on its plant's `topic`, worthless after `life`."""
+
+    command: DueCommand
+    topic: str
+    message: bytes
+    life: timedelta
+
+
+async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: datetime, limit: int) -> list[SealedCommand]:
+    """Up to `limit` commands to send now, signed with their plants' newest keys. Commit before sending."""
+    due = await store.claim(db, system, now, timedelta(seconds=CLAIM_SECONDS), limit)
+    keys = await _keys(db, system, keyring, {command.plant_id for command in due}) if due else {}
+    return [_seal(keys[command.plant_id].current, command, now) for command in due if command.plant_id in keys]
+
+
+async def _keys(db: Connection, system: SystemScope, keyring: Keyring, plant_ids: set[UUID]) -> dict[UUID, SigningKeys]:
+    """Keys by plant; a plant whose secret cannot be decrypted is left out and must not hold up the others."""
+    try:
+        return await load_signing_keys(db, system, keyring, plant_ids)
+    except (DecryptionFailed, UnknownKeyVersion) as error:
+        if len(plant_ids) == 1:
+            log.error("a plant's secret cannot be read", plant_ids=[str(one) for one in plant_ids], error=str(error))
+            return {}
+        found: dict[UUID, SigningKeys] = {}
+        for plant_id in plant_ids:
+            found |= await _keys(db, system, keyring, {plant_id})
+        return found
+
+
+async def settle(
+    db: Connection, system: SystemScope, now: datetime, published: Sequence[tuple[DueCommand, bool]]
+) -> list[Transition]:
+    """Writes down what became of claimed commands: (command, whether a queue of the plant took it). Answers the steps."""
+    taken = [command for command, delivered in published if delivered]
+    waiting = [command for command, delivered in published if not delivered]
+    if waiting:
+        await store.postpone(db, system, [(command, now + retry_wait(command.attempts)) for command in waiting])
+    return await store.mark_sent(db, system, now, [(command, now + _REPEAT) for command in taken]) if taken else []
+
+
+def retry_wait(attempts: int) -> timedelta:
+    """How long a command that nobody took waits after so many attempts, this one included."""
+    return min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(attempts - 1, 10)))
+
+
+def _seal(key: bytes, command: DueCommand, now: datetime) -> SealedCommand:
+    address = topic(str(command.plant_id), Channel.COMMANDS)
+    message = wire.seal(key, address, str(new_id()), int(now.timestamp() * 1000), _payload(command))
+    return SealedCommand(command, address, message, min(_COPY_LIFE, command.expires_at - now))
+
+
+def _payload(command: DueCommand) -> bytes:
+    content: dict[str, Any] = {
+        "commandId": str(command.id),
+        "type": command.type,
+        "target": command.target,
+        **command.instruction,
+        "issuedAt": wire.format_time(command.issued_at),
+        "expiresAt": wire.format_time(command.expires_at),
+    }
+    return msgspec.json.encode(content)

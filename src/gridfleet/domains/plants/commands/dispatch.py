@@ -1,0 +1,88 @@
+"""Issuing commands: what may be asked of whom, and the list of what was asked."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.device_templates.catalogue import templates_by_id
+from gridfleet.domains.device_templates.models import Action
+from gridfleet.domains.device_templates.parameters import find_action, parameter_complaints
+from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.errors import ActionNotInTemplate
+from gridfleet.domains.plants.commands.expiry import as_of
+from gridfleet.domains.plants.commands.models import CommandType, NewCommand, PlantCommand, Requester
+from gridfleet.domains.plants.models import Lifecycle
+from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.plants.sub_devices.models import SubDevice
+from gridfleet.domains.plants.sub_devices.registry import get_sub_device
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import Forbidden
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = ["MAX_PARAMS_BYTES", "issue_device_command", "list_commands"]
+
+MAX_PARAMS_BYTES: Final = 64 * 1024
+"""Of a command's parameters as JSON."""
+
+
+async def issue_device_command(
+    db: Connection, org: OrgScope, plant_id: UUID, external_id: str, action_name: str, params: Mapping[str, Any]
+) -> UUID:
+    """The id of a new command to a sub-device; it is sent once the transaction has committed.
+
+    Raises `SubDeviceNotFound`, `ActionNotInTemplate` with every complaint, and `Forbidden` unless the plant is ACTIVE.
+    """
+    device = await get_sub_device(db, org, plant_id, external_id)
+    action = await _declared(db, device, action_name, params)
+    plant = await get_plant(db, org, plant_id)
+    if plant.lifecycle_status is not Lifecycle.ACTIVE:
+        raise Forbidden(f"The plant is {plant.lifecycle_status}; only an ACTIVE one can be commanded.")
+    issued_at = _whole_milliseconds(utc_now())
+    command = NewCommand(
+        id=new_id(),
+        plant_id=plant_id,
+        sub_device_id=device.id,
+        type=CommandType.DEVICE_COMMAND,
+        target=device.external_id,
+        instruction={"action": action_name, "params": dict(params)},
+        requester=Requester("USER", str(org.actor.user_id)),
+        issued_at=issued_at,
+        expires_at=issued_at + timedelta(seconds=action.timeout_seconds),
+    )
+    await store.insert(db, org, command)
+    return command.id
+
+
+async def list_commands(db: Connection, org: OrgScope, plant_id: UUID, external_id: str, paging: Paging) -> Page[PlantCommand]:
+    """One page of the commands to a sub-device, newest first; raises `SubDeviceNotFound`."""
+    device = await get_sub_device(db, org, plant_id, external_id)
+    now = utc_now()
+    commands = await store.page(db, org, device.id, paging)
+    return Page.of([as_of(command, now) for command in commands], await store.count(db, org, device.id), paging)
+
+
+async def _declared(db: Connection, device: SubDevice, action_name: str, params: Mapping[str, Any]) -> Action:
+    if device.template_id is None:
+        raise ActionNotInTemplate(details=["action: the sub-device has no template, so it has no actions"])
+    template = (await templates_by_id(db, [device.template_id]))[device.template_id]
+    action = find_action(template, action_name)
+    if action is None:
+        known = ", ".join(one["action"] for one in template.actions) or "none"
+        raise ActionNotInTemplate(details=[f"action: is not one of the template's ({known})"])
+    complaints = list(parameter_complaints(action, params))
+    if not complaints and len(msgspec.json.encode(params)) > MAX_PARAMS_BYTES:
+        complaints.append(f"params: must have at most {MAX_PARAMS_BYTES} bytes")
+    if complaints:
+        raise ActionNotInTemplate(details=complaints)
+    return action
+
+
+def _whole_milliseconds(moment: datetime) -> datetime:
+    """As times travel, so that the plant, the list and the queue agree on them."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)

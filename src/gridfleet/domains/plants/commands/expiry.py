@@ -1,0 +1,52 @@
+"""Commands whose time has passed: EXPIRED at exactly `expiresAt`, whoever notices first."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.models import (
+    OPEN,
+    CommandLife,
+    CommandReason,
+    CommandStatus,
+    PlantCommand,
+    Transition,
+)
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["EXPIRY_REASONS", "as_of", "expire", "expire_due"]
+
+EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
+    CommandStatus.PENDING: CommandReason("NOT_SENT", "The plant was not connected."),
+    CommandStatus.SENT: CommandReason("NOT_RECEIVED", "The plant did not acknowledge the command."),
+    CommandStatus.RECEIVED: CommandReason("NOT_FINISHED", "The plant received the command and did not say how it ended."),
+}
+"""Why a command expired, by the state it had."""
+
+
+def expire(life: CommandLife) -> tuple[CommandLife, Transition]:
+    """An open command's end by time, with its step."""
+    reason = EXPIRY_REASONS[life.status]
+    ended = replace(life, status=CommandStatus.EXPIRED, finished_at=life.expires_at, reason=reason)
+    return ended, Transition(life.id, life.plant_id, CommandStatus.EXPIRED, life.expires_at, reason=reason)
+
+
+def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
+    """A command as it stands at `now`, though the sweep may not have come by yet."""
+    if command.status not in OPEN or now < command.expires_at:
+        return command
+    return replace(
+        command,
+        status=CommandStatus.EXPIRED,
+        finished_at=command.expires_at,
+        reason=EXPIRY_REASONS[command.status],
+    )
+
+
+async def expire_due(db: Connection, system: SystemScope, now: datetime) -> list[Transition]:
+    """Ends up to a thousand commands whose time has passed; answers their steps."""
+    return await store.expire(db, system, now, EXPIRY_REASONS)

@@ -1,0 +1,254 @@
+"""SQL of commands and their transitions. Rows are locked in the order of their ids, or skipped when somebody holds them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from psycopg.rows import class_row, kwargs_row
+from psycopg.types.json import Jsonb
+
+from gridfleet.domains.plants.commands.models import (
+    CommandLife,
+    CommandReason,
+    CommandStatus,
+    DueCommand,
+    NewCommand,
+    PlantCommand,
+    Requester,
+    Transition,
+)
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+_LIFE = ", ".join(CommandLife.__struct_fields__)
+_OF_DEVICE = "sub_device_id = %(device)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
+
+
+def _reason(value: Any) -> CommandReason | None:
+    return None if value is None else msgspec.convert(value, CommandReason)
+
+
+def _json(reason: CommandReason | None) -> Jsonb | None:
+    return None if reason is None else Jsonb(msgspec.to_builtins(reason))
+
+
+def _command(instruction: dict[str, Any], requester_type: str, requester_id: str | None, **row: Any) -> PlantCommand:
+    row["status"] = CommandStatus(row["status"])
+    row["reason"] = _reason(row["reason"])
+    return PlantCommand(
+        action=instruction.get("action"),
+        params=instruction.get("params"),
+        requested_by=Requester(requester_type, requester_id),
+        **row,
+    )
+
+
+def _life(**row: Any) -> CommandLife:
+    row["status"] = CommandStatus(row["status"])
+    row["reason"] = _reason(row["reason"])
+    return CommandLife(**row)
+
+
+def _transition(**row: Any) -> Transition:
+    row["status"] = CommandStatus(row["status"])
+    row["reason"] = _reason(row["reason"])
+    return Transition(**row)
+
+
+async def insert(db: Connection, org: OrgScope, command: NewCommand) -> None:
+    """A PENDING command, due at once, to a plant of the organisation."""
+    await db.execute(
+        "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
+        " requester_type, requester_id, issued_at, expires_at, due_at)"
+        " SELECT %(id)s, id, %(device)s, %(type)s, %(target)s, %(instruction)s, %(requester_type)s, %(requester_id)s,"
+        " %(issued)s, %(expires)s, %(issued)s FROM plant WHERE id = %(plant)s AND organization_id = %(org)s RETURNING id)"
+        " INSERT INTO plant_command_transition (command_id, status, at) SELECT id, 'PENDING', %(issued)s FROM issued",
+        {
+            "id": command.id,
+            "plant": command.plant_id,
+            "org": org.organization_id,
+            "device": command.sub_device_id,
+            "type": command.type,
+            "target": command.target,
+            "instruction": Jsonb(command.instruction),
+            "requester_type": command.requester.type,
+            "requester_id": command.requester.id,
+            "issued": command.issued_at,
+            "expires": command.expires_at,
+        },
+    )
+
+
+async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Paging) -> list[PlantCommand]:
+    """One page of the commands to a sub-device, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_command))
+    await cursor.execute(
+        "SELECT id, plant_id, target AS external_id, instruction, status, issued_at, expires_at, sent_at, received_at,"
+        f" finished_at, reason, requester_type, requester_id FROM plant_command WHERE {_OF_DEVICE}"
+        " ORDER BY issued_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {"device": sub_device_id, "org": org.organization_id, "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def count(db: Connection, org: OrgScope, sub_device_id: UUID) -> int:
+    """How many commands were issued to the sub-device."""
+    cursor = await db.execute(
+        f"SELECT count(*) FROM plant_command WHERE {_OF_DEVICE}", {"device": sub_device_id, "org": org.organization_id}
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def claim(db: Connection, system: SystemScope, now: datetime, hold: timedelta, limit: int) -> list[DueCommand]:
+    """Due commands of ACTIVE plants that nobody works on, due again after `hold`, in the order of their issue.
+
+    One that was never sent waits for the plant's earlier ones, unless it is an EMERGENCY.
+    """
+    cursor = db.cursor(row_factory=class_row(DueCommand))
+    await cursor.execute(
+        "WITH due AS (SELECT c.id FROM plant_command c JOIN plant p ON p.id = c.plant_id"
+        " WHERE c.due_at <= %(now)s AND c.expires_at > %(now)s AND p.lifecycle_status = 'ACTIVE'"
+        " AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY' OR NOT EXISTS (SELECT FROM plant_command e"
+        " WHERE e.plant_id = c.plant_id AND e.due_at IS NOT NULL AND e.status = 'PENDING' AND e.expires_at > %(now)s"
+        " AND (e.issued_at, e.id) < (c.issued_at, c.id)))"
+        " ORDER BY c.due_at LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
+        " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
+        " FROM due WHERE c.id = due.id RETURNING c.*)"
+        " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim"
+        " FROM claimed ORDER BY issued_at, id",
+        {"now": now, "hold": hold, "limit": limit},
+    )
+    return await cursor.fetchall()
+
+
+async def mark_sent(
+    db: Connection, system: SystemScope, now: datetime, commands: Sequence[tuple[DueCommand, datetime]]
+) -> list[Transition]:
+    """(command, when it is to be sent again). PENDING ones become SENT; those that went on meanwhile stay as they are."""
+    cursor = db.cursor(row_factory=kwargs_row(_transition))
+    await cursor.execute(
+        "WITH ours AS (SELECT c.id, c.status, u.claim, u.next FROM plant_command c"
+        " JOIN unnest(%(ids)s::uuid[], %(claims)s::timestamptz[], %(nexts)s::timestamptz[]) AS u (id, claim, next)"
+        " ON u.id = c.id WHERE c.due_at IS NOT NULL AND c.expires_at > %(now)s ORDER BY c.id FOR NO KEY UPDATE OF c),"
+        " sent AS (UPDATE plant_command c SET status = 'SENT', sent_at = coalesce(c.sent_at, greatest(%(now)s, c.issued_at)),"
+        " due_at = CASE WHEN c.due_at = ours.claim THEN ours.next ELSE c.due_at END"
+        " FROM ours WHERE c.id = ours.id RETURNING c.id, c.plant_id, c.sent_at, ours.status AS was),"
+        " steps AS (INSERT INTO plant_command_transition (command_id, status, at)"
+        " SELECT id, 'SENT', sent_at FROM sent WHERE was = 'PENDING')"
+        " SELECT id AS command_id, plant_id, 'SENT' AS status, sent_at AS at, NULL AS reason FROM sent WHERE was = 'PENDING'",
+        {
+            "now": now,
+            "ids": [command.id for command, _ in commands],
+            "claims": [command.claim for command, _ in commands],
+            "nexts": [due for _, due in commands],
+        },
+    )
+    return await cursor.fetchall()
+
+
+async def postpone(db: Connection, system: SystemScope, commands: Sequence[tuple[DueCommand, datetime]]) -> None:
+    """(command, when it is due again), unless somebody has woken it since it was claimed."""
+    await db.execute(
+        "WITH ours AS (SELECT c.id, u.next FROM plant_command c"
+        " JOIN unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[]) AS u (id, claim, next)"
+        " ON u.id = c.id AND u.claim = c.due_at ORDER BY c.id FOR NO KEY UPDATE OF c)"
+        " UPDATE plant_command c SET due_at = ours.next FROM ours WHERE c.id = ours.id",
+        (
+            [command.id for command, _ in commands],
+            [command.claim for command, _ in commands],
+            [due for _, due in commands],
+        ),
+    )
+
+
+async def wake(db: Connection, system: SystemScope, plant_ids: Collection[UUID], now: datetime) -> None:
+    """Commands that these plants have not acknowledged are due now, and the senders are told."""
+    await db.execute(
+        "WITH waiting AS (SELECT id FROM plant_command WHERE plant_id = ANY(%s) AND due_at IS NOT NULL ORDER BY id"
+        " FOR NO KEY UPDATE),"
+        " woken AS (UPDATE plant_command c SET due_at = %s, attempts = 0 FROM waiting WHERE c.id = waiting.id RETURNING 1)"
+        " SELECT pg_notify('plant_command_due', '') FROM woken LIMIT 1",
+        (list(plant_ids), now),
+    )
+
+
+async def lock_many(
+    db: Connection, system: SystemScope, command_ids: Collection[UUID], connected: Collection[UUID]
+) -> list[CommandLife]:
+    """Those of the commands that exist, and those not acknowledged of the plants `connected`, held until the transaction
+    ends."""
+    cursor = db.cursor(row_factory=kwargs_row(_life))
+    await cursor.execute(
+        f"SELECT {_LIFE} FROM plant_command WHERE id = ANY(%s) OR (plant_id = ANY(%s) AND due_at IS NOT NULL)"
+        " ORDER BY id FOR NO KEY UPDATE",
+        (list(command_ids), list(connected)),
+    )
+    return await cursor.fetchall()
+
+
+async def save_lives(db: Connection, system: SystemScope, lives: Sequence[CommandLife]) -> None:
+    """Writes locked commands; a plant that answered needs no more copies."""
+    await db.execute(
+        "UPDATE plant_command c SET status = n.status, sent_at = n.sent_at, received_at = n.received_at,"
+        " finished_at = n.finished_at, reason = n.reason, due_at = NULL"
+        " FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::jsonb[])"
+        " AS n (id, status, sent_at, received_at, finished_at, reason) WHERE c.id = n.id",
+        (
+            [life.id for life in lives],
+            [life.status for life in lives],
+            [life.sent_at for life in lives],
+            [life.received_at for life in lives],
+            [life.finished_at for life in lives],
+            [_json(life.reason) for life in lives],
+        ),
+    )
+
+
+async def record(db: Connection, system: SystemScope, steps: Sequence[Transition]) -> list[Transition]:
+    """Keeps steps; answers those that were not recorded before."""
+    cursor = await db.execute(
+        "INSERT INTO plant_command_transition (command_id, status, at, late, reported_at, reason)"
+        " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::boolean[], %s::timestamptz[], %s::jsonb[])"
+        " ON CONFLICT DO NOTHING RETURNING command_id, status",
+        (
+            [step.command_id for step in steps],
+            [step.status for step in steps],
+            [step.at for step in steps],
+            [step.late for step in steps],
+            [step.reported_at for step in steps],
+            [_json(step.reason) for step in steps],
+        ),
+    )
+    new = {(command_id, status) for command_id, status in await cursor.fetchall()}
+    first: dict[tuple[UUID, str], Transition] = {}
+    for step in steps:
+        first.setdefault((step.command_id, step.status.value), step)
+    return [step for key, step in first.items() if key in new]
+
+
+async def expire(
+    db: Connection, system: SystemScope, now: datetime, reasons: Mapping[CommandStatus, CommandReason], limit: int = 1_000
+) -> list[Transition]:
+    """Open commands whose time has passed become EXPIRED at that time, with the reason for the state they had."""
+    cursor = db.cursor(row_factory=kwargs_row(_transition))
+    await cursor.execute(
+        "WITH passed AS (SELECT id, status FROM plant_command WHERE finished_at IS NULL AND expires_at <= %(now)s"
+        " ORDER BY expires_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED),"
+        " expired AS (UPDATE plant_command c SET status = 'EXPIRED', finished_at = c.expires_at, due_at = NULL,"
+        " reason = r.reason FROM passed JOIN unnest(%(statuses)s::text[], %(reasons)s::jsonb[]) AS r (status, reason)"
+        " ON r.status = passed.status WHERE c.id = passed.id RETURNING c.id, c.plant_id, c.expires_at, c.reason),"
+        " steps AS (INSERT INTO plant_command_transition (command_id, status, at, reason)"
+        " SELECT id, 'EXPIRED', expires_at, reason FROM expired)"
+        " SELECT id AS command_id, plant_id, 'EXPIRED' AS status, expires_at AS at, reason FROM expired",
+        {
+            "now": now,
+            "limit": limit,
+            "statuses": list(reasons),
+            "reasons": [_json(reason) for reason in reasons.values()],
+        },
+    )
+    return await cursor.fetchall()
