@@ -62,7 +62,7 @@ class SmtpDelivery:
                 username=self._username,
                 password=self._password,
                 use_tls=self._implicit_tls,
-                start_tls=self._start_tls,
+                start_tls=self.start_tls,
                 timeout=_SECONDS,
             )
         except aiosmtplib.SMTPRecipientsRefused as error:
@@ -77,7 +77,8 @@ class SmtpDelivery:
             raise
 
     @property
-    def _start_tls(self) -> bool | None:
+    def start_tls(self) -> bool | None:
+        """Whether to change over to TLS: None where the server may decide."""
         if self._implicit_tls:
             return False
         return True if self._password is not None and not _is_loopback(self._host) else None

@@ -3,7 +3,7 @@
 from datetime import datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, default
 from email.utils import parseaddr
 from uuid import UUID
 
@@ -27,9 +27,9 @@ class Mail(msgspec.Struct, frozen=True):
 def compose(mail: Mail, sender: str, *, plainly: bool = False) -> EmailMessage:
     """The message: text and HTML as alternatives. Sent twice, it has the same Message-ID, by which readers drop the second.
 
-    `plainly` leaves both unencoded, for eyes; not every mail server takes that.
+    `plainly` leaves both unencoded, with the lines of a text file, for eyes; a mail server needs neither.
     """
-    message = EmailMessage(policy=SMTP)
+    message = EmailMessage(policy=default if plainly else SMTP)
     name, address = parseaddr(sender)
     message["From"] = Address(name, addr_spec=address)
     message["To"] = Address(addr_spec=mail.to)

@@ -58,9 +58,11 @@ async def register_invited(
         held = _open(await store.lock_held(db, _SYSTEM, token_hash))
         account = await register(db, None, held.email, name, password_hash, ip=client.ip)
         await _finish(db, held, account, client.ip)
+        # Again, because joining chose the organisation to start in.
+        account = await account_with_email(db, held.email) or account
         opened = await sessions.open_session(db, tokens, account, password_hash, client)
-    if opened is None:
-        raise EmailTaken
+        if opened is None:
+            raise EmailTaken
     return opened
 
 

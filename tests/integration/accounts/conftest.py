@@ -1,0 +1,15 @@
+"""The application without rate limits, and people at it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from api_service import api_service
+from people import People
+
+
+@pytest.fixture
+async def people(database_url: str, home: Path) -> AsyncIterator[People]:
+    async with api_service(database_url, home, rate_limits="off") as running:
+        yield People(running)

@@ -1,0 +1,253 @@
+"""Invitations: sent, listed, revoked, accepted with and without an account, used once, too late."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from gridfleet.domains.organizations.invitations import inviting
+from people import PASSWORD, People, Person, refused
+from postbox import mails_to, text_of, token_in
+
+EMAIL = "new@example.com"
+
+
+class Inviting:
+    """An organisation whose ORG_ADMIN invites."""
+
+    def __init__(self, people: People, boss: Person, org: Any) -> None:
+        self.people, self.boss, self.org = people, boss, org
+
+    async def invite(self, email: str = EMAIL, **more: Any) -> dict[str, Any]:
+        answer = await self.people.call("POST", "/invitations", {"email": email, **more}, who=self.boss, org=self.org.id)
+        assert answer.status_code == 201, answer.text
+        invitation: dict[str, Any] = answer.json()
+        return invitation
+
+    async def token(self, email: str = EMAIL) -> str:
+        return token_in((await mails_to(self.people.service.state, email))[-1])
+
+    async def accept(self, token: str) -> Any:
+        return await self.people.call("GET", f"/auth/confirm-accept?token={token}")
+
+    async def register(self, with_token: str, **changes: Any) -> Any:
+        body = {"name": "New User", "password": PASSWORD, "token": with_token, **changes}
+        answer = await self.people.call("POST", "/auth/register/invite", body)
+        self.people.service.client.cookies.clear()
+        return answer
+
+    async def listed(self) -> list[dict[str, Any]]:
+        answer = await self.people.call("GET", "/invitations", who=self.boss, org=self.org.id)
+        found: list[dict[str, Any]] = answer.json()["data"]
+        return found
+
+    async def roles(self) -> dict[str, str]:
+        answer = await self.people.call("GET", f"/organizations/{self.org.id}/members", who=self.boss)
+        return {member["user"]["email"]: member["role"] for member in answer.json()["data"]}
+
+    async def pass_time(self, interval: timedelta) -> None:
+        await self.people.execute("UPDATE invitation SET expires_at = expires_at - %s", interval)
+
+
+@pytest.fixture
+async def inviter(people: People) -> Inviting:
+    boss = await people.person("boss@example.com")
+    return Inviting(people, boss, await people.organization(ORG_ADMIN=boss))
+
+
+async def test_an_invitation_is_mailed_and_listed(inviter: Inviting) -> None:
+    made = await inviter.invite(" New@Example.com", role="OPERATOR")
+    assert set(made) == {
+        *("id", "organizationId", "email", "role", "status", "invitedBy", "expiresAt", "acceptedAt", "createdAt", "updatedAt")
+    }
+    assert (made["email"], made["role"], made["status"], made["acceptedAt"]) == (EMAIL, "OPERATOR", "PENDING", None)
+    assert (made["organizationId"], made["invitedBy"]) == (str(inviter.org.id), str(inviter.boss.id))
+    assert await inviter.listed() == [made]
+    [mail] = await mails_to(inviter.people.service.state, EMAIL)
+    assert "Test User invites you to join Test Organisation on Gridfleet as an operator" in text_of(mail).replace("\n", " ")
+    assert mail["Subject"] == "Test User invites you to Test Organisation"
+    token = token_in(mail)
+    assert token not in str(await inviter.people.execute("SELECT invitation::text FROM invitation"))
+    assert [event["event"] for event in await inviter.people.events(of=made["id"])] == ["invitation.created"]
+
+
+async def test_whoever_has_no_account_accepts_registers_and_is_in(inviter: Inviting) -> None:
+    made = await inviter.invite()
+    token = await inviter.token()
+    accepted = await inviter.accept(token)
+    assert accepted.status_code == 200
+    assert set(accepted.json()) == {"message", "redirectPath"}
+    assert accepted.json()["redirectPath"] == f"/complete-registration?token={token}"
+    [shown] = await inviter.listed()
+    assert (shown["status"], shown["acceptedAt"] is not None) == ("ACCEPTED", True)
+    refused(await inviter.accept(token), 409, "INVITATION_ALREADY_ACCEPTED")
+    registered = await inviter.register(token)
+    assert registered.status_code == 201
+    assert set(registered.json()) == {"access_token", "user"}
+    user = registered.json()["user"]
+    assert (user["email"], user["name"], user["role"]) == (EMAIL, "New User", "USER")
+    assert user["defaultOrganizationId"] == user["currentOrganization"]["id"] == str(inviter.org.id)
+    assert user["currentOrganization"]["role"] == "VIEWER"
+    assert {line.split("=")[0] for line in registered.headers.get_list("set-cookie")} == {
+        "gridfleet_refresh",
+        "gridfleet_session",
+    }
+    refused(await inviter.register(token), 409, "INVITATION_ALREADY_ACCEPTED")
+    assert (await inviter.people.log_in(EMAIL)).status_code == 200
+    events = [event["event"] for event in await inviter.people.events(of=made["id"])]
+    assert events == ["invitation.created", "invitation.accepted"]
+
+
+async def test_registering_accepts_by_itself(inviter: Inviting) -> None:
+    await inviter.invite(role="ORG_ADMIN")
+    token = await inviter.token()
+    assert (await inviter.register(token)).status_code == 201
+    assert (await inviter.listed())[0]["status"] == "ACCEPTED"
+    assert (await inviter.roles())[EMAIL] == "ORG_ADMIN"
+    refused(await inviter.accept(token), 409, "INVITATION_ALREADY_ACCEPTED")
+
+
+async def test_whoever_has_an_account_joins_at_once(inviter: Inviting) -> None:
+    member = await inviter.people.person(EMAIL)
+    await inviter.invite(role="OPERATOR")
+    token = await inviter.token()
+    refused(await inviter.register(token), 409, "EMAIL_ALREADY_REGISTERED")
+    accepted = await inviter.accept(token)
+    assert (accepted.status_code, accepted.json()["redirectPath"]) == (200, "/login")
+    assert (await inviter.roles())[EMAIL] == "OPERATOR"
+    user = (await inviter.people.call("GET", "/auth/me", who=member)).json()["user"]
+    assert user["defaultOrganizationId"] == str(inviter.org.id)
+    refused(await inviter.accept(token), 409, "INVITATION_ALREADY_ACCEPTED")
+    refused(await inviter.register(token), 409, "INVITATION_ALREADY_ACCEPTED")
+
+
+async def test_joining_another_organisation_leaves_the_first_as_the_start(inviter: Inviting) -> None:
+    member = await inviter.people.person(EMAIL)
+    home = await inviter.people.organization(VIEWER=member)
+    await inviter.people.call("PATCH", "/auth/default-org", {"organizationId": str(home.id)}, who=member)
+    await inviter.invite()
+    await inviter.accept(await inviter.token())
+    user = (await inviter.people.call("GET", "/auth/me", who=member)).json()["user"]
+    assert user["defaultOrganizationId"] == str(home.id)
+    assert len(user["organizations"]) == 2
+
+
+async def test_what_an_invitation_conflicts_with(inviter: Inviting) -> None:
+    people, org = inviter.people, inviter.org.id
+    await inviter.invite()
+    for email in (EMAIL, "NEW@example.com", "boss@example.com"):
+        refused(await people.call("POST", "/invitations", {"email": email}, who=inviter.boss, org=org), 409, "CONFLICT")
+    elsewhere = await people.organization(ORG_ADMIN=inviter.boss)
+    assert (await people.call("POST", "/invitations", {"email": EMAIL}, who=inviter.boss, org=elsewhere.id)).status_code == 201
+    for body in ({}, {"email": "x"}, {"email": EMAIL, "role": "BOSS"}, {"email": EMAIL, "role": None}):
+        refused(await people.call("POST", "/invitations", body, who=inviter.boss, org=org), 400, "VALIDATION_ERROR")
+    assert len(await mails_to(people.service.state, EMAIL)) == 2, "a refused invitation mails nothing"
+
+
+async def test_of_many_invitations_at_once_one_is_sent(inviter: Inviting) -> None:
+    calls = [
+        inviter.people.call("POST", "/invitations", {"email": EMAIL}, who=inviter.boss, org=inviter.org.id) for _ in range(6)
+    ]
+    answers = await asyncio.gather(*calls)
+    assert sorted(answer.status_code for answer in answers) == [201, *([409] * 5)]
+    assert len(await mails_to(inviter.people.service.state, EMAIL)) == 1
+
+
+async def test_a_revoked_invitation_is_gone_for_its_holder(inviter: Inviting) -> None:
+    made = await inviter.invite()
+    token = await inviter.token()
+    url = f"/invitations/{made['id']}"
+    revoked = await inviter.people.call("DELETE", url, who=inviter.boss, org=inviter.org.id)
+    assert (revoked.status_code, set(revoked.json())) == (200, {"message"})
+    assert (await inviter.listed())[0]["status"] == "REVOKED"
+    refused(await inviter.accept(token), 404, "INVITATION_NOT_FOUND")
+    refused(await inviter.register(token), 404, "INVITATION_NOT_FOUND")
+    refused(await inviter.people.call("DELETE", url, who=inviter.boss, org=inviter.org.id), 400, "BAD_REQUEST")
+    for unknown, status, code in ((uuid4(), 404, "INVITATION_NOT_FOUND"), ("5", 400, "BAD_REQUEST")):
+        answer = await inviter.people.call("DELETE", f"/invitations/{unknown}", who=inviter.boss, org=inviter.org.id)
+        refused(answer, status, code)
+    await inviter.invite()
+    assert [one["status"] for one in await inviter.listed()] == ["PENDING", "REVOKED"]
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+async def test_an_expired_invitation(inviter: Inviting, accepted: bool) -> None:
+    made = await inviter.invite()
+    token = await inviter.token()
+    if accepted:
+        await inviter.accept(token)
+    await inviter.pass_time(inviting.LIFETIME)
+    refused(await inviter.register(token), 403, "INVITATION_EXPIRED")
+    answer = await inviter.accept(token)
+    refused(answer, *((409, "INVITATION_ALREADY_ACCEPTED") if accepted else (403, "INVITATION_EXPIRED")))
+    url = f"/invitations/{made['id']}"
+    refused(await inviter.people.call("DELETE", url, who=inviter.boss, org=inviter.org.id), 400, "BAD_REQUEST")
+    assert (await inviter.listed())[0]["status"] == ("ACCEPTED" if accepted else "EXPIRED")
+    again = await inviter.invite()
+    assert again["status"] == "PENDING", "an expired one does not stand in the way"
+
+
+async def test_the_sweep_writes_down_what_has_expired(inviter: Inviting) -> None:
+    await inviter.invite()
+    await inviter.pass_time(inviting.LIFETIME)
+    from gridfleet.kernel.caller import SystemScope
+
+    async with inviter.people.service.state.database.transaction() as db:
+        await inviting.sweep_expired(db, SystemScope("test"))
+    assert await inviter.people.execute("SELECT status FROM invitation") == [("EXPIRED",)]
+
+
+@pytest.mark.parametrize("token", ["x", "a" * 63, "a" * 64, "A" * 64, "a" * 65, "%C3%A9" * 64, "a" * 5000])
+async def test_tokens_that_were_never_sent(inviter: Inviting, token: str) -> None:
+    refused(await inviter.accept(token), 404, "INVITATION_NOT_FOUND")
+
+
+@pytest.mark.parametrize("query", ["", "?token=", "?token=%20", "?Token=x", "?token=a&token=b", "?token=%00"])
+async def test_a_link_without_its_token(people: People, query: str) -> None:
+    refused(await people.call("GET", f"/auth/confirm-accept{query}"), 400, "INVITATION_TOKEN_MISSING")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"token": "x"}, {"token": "A" * 64}, {"token": None}, {"name": "x"}, {"password": "abcdefgh"}, {"email": EMAIL}]
+)
+async def test_bad_registrations(inviter: Inviting, changes: dict[str, Any]) -> None:
+    refused(await inviter.register("a" * 64, **changes), 400, "VALIDATION_ERROR")
+
+
+async def test_an_unknown_token_registers_nobody(inviter: Inviting) -> None:
+    refused(await inviter.register("a" * 64), 404, "INVITATION_NOT_FOUND")
+
+
+async def test_one_registration_wins_of_many_at_once(inviter: Inviting) -> None:
+    await inviter.invite()
+    token = await inviter.token()
+    answers = await asyncio.gather(*(inviter.register(token) for _ in range(5)))
+    codes = sorted(answer.json().get("code", "") for answer in answers)
+    assert codes[0] == ""
+    assert set(codes[1:]) <= {"INVITATION_ALREADY_ACCEPTED", "EMAIL_ALREADY_REGISTERED"}
+    assert len(await inviter.people.execute("SELECT id FROM user_account WHERE email = %s", EMAIL)) == 1
+
+
+async def test_who_may_see_and_send_invitations(inviter: Inviting) -> None:
+    people = inviter.people
+    operator, viewer = await people.person(), await people.person()
+    org = await people.organization(OPERATOR=operator, VIEWER=viewer)
+    assert (await people.call("GET", "/invitations", who=operator, org=org.id)).status_code == 200
+    refused(await people.call("GET", "/invitations", who=viewer, org=org.id), 403, "FORBIDDEN")
+    refused(await people.call("POST", "/invitations", {"email": EMAIL}, who=operator, org=org.id), 403, "FORBIDDEN")
+    made = await inviter.invite()
+    refused(await people.call("DELETE", f"/invitations/{made['id']}", who=operator, org=org.id), 403, "FORBIDDEN")
+    foreign = await people.call("DELETE", f"/invitations/{made['id']}", who=await boss_of(people, org.id), org=org.id)
+    refused(foreign, 404, "INVITATION_NOT_FOUND")
+
+
+async def boss_of(people: People, organization_id: Any) -> Person:
+    """A new ORG_ADMIN of an organisation."""
+    from accounts import add_member
+    from gridfleet.kernel.caller import OrgRole
+
+    boss = await people.person()
+    await add_member(people.service.state.database, organization_id, boss.id, OrgRole.ORG_ADMIN)
+    return boss

@@ -1,0 +1,242 @@
+"""Mails leave with the change that causes them, reach a real mail server, and are tried again while it is away."""
+
+import email
+import email.policy
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import aiosmtplib
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from procrastinate.jobs import Job
+
+from api_service import ApiService, api_service
+from free_ports import free_ports
+from gridfleet.jobs.accounts import MailRetry
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.mail.delivery import FolderDelivery, MailRefused, SmtpDelivery
+from gridfleet.kernel.mail.letter import Action, Letter
+from gridfleet.kernel.mail.message import Mail
+from gridfleet.kernel.security.certificates import Authority
+from people import People
+from postbox import mails_to, text_of, token_in, work_off
+
+LETTER = Letter(
+    "Häuser & <Zäune>", ("Grüße & <Küsse>.", "x" * 200), "Weil's so ist.", Action("Öffnen", "/a?token=" + "a1" * 32)
+)
+
+
+def mail(to: str = "ada@example.com") -> Mail:
+    return Mail(new_id(), to, LETTER, "https://fleet.example.com", utc_now())
+
+
+@dataclass
+class MailServer:
+    """A real SMTP server that keeps what it is sent; `answer` decides what it says to a recipient."""
+
+    port: int
+    answer: Callable[[str], str] = lambda _: "250 OK"
+    received: list[EmailMessage] = field(default_factory=list)
+    logins: list[tuple[str, bool]] = field(default_factory=list)
+
+    async def handle_RCPT(self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Any) -> str:  # noqa: N802
+        said = self.answer(address)
+        if said.startswith("250"):
+            envelope.rcpt_tos.append(address)
+        return said
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        content = envelope.content
+        assert isinstance(content, bytes)
+        parsed = email.message_from_bytes(content, policy=email.policy.default)
+        assert isinstance(parsed, EmailMessage)
+        self.received.append(parsed)
+        return "250 OK"
+
+    def login(self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: Any) -> AuthResult:
+        assert isinstance(data, LoginPassword)
+        right = (data.login, data.password) == (b"fleet", b"p@ss word")
+        self.logins.append((data.login.decode(), session.ssl is not None))
+        return AuthResult(success=right, handled=False)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[MailServer]:
+    made = MailServer(*free_ports(1))
+    controller = Controller(made, hostname="127.0.0.1", port=made.port, authenticator=made.login, auth_require_tls=False)
+    controller.start()
+    yield made
+    controller.stop()
+
+
+async def test_a_mail_arrives_whole(server: MailServer) -> None:
+    sent = mail()
+    await SmtpDelivery(f"smtp://127.0.0.1:{server.port}", "Gridfleet <no-reply@fleet.example.com>").deliver(sent)
+    [received] = server.received
+    assert (received["To"], received["From"]) == ("ada@example.com", "Gridfleet <no-reply@fleet.example.com>")
+    assert received["Subject"] == "Häuser & <Zäune>"
+    assert received["Message-ID"] == f"<{sent.id}@fleet.example.com>"
+    assert received["Auto-Submitted"] == "auto-generated"
+    assert token_in(received) == "a1" * 32
+    assert "Grüße & <Küsse>." in text_of(received)
+    page = text_of(received, "html")
+    assert "<p>Grüße &amp; &lt;Küsse&gt;.</p>" in page
+    assert "<script" not in page
+    assert "<img" not in page
+
+
+async def test_credentials_are_used_and_wrong_ones_tried_again(server: MailServer) -> None:
+    await SmtpDelivery(f"smtp://fleet:p%40ss%20word@127.0.0.1:{server.port}", "a@b.example").deliver(mail())
+    assert server.logins == [("fleet", False)]
+    with pytest.raises(aiosmtplib.SMTPAuthenticationError):
+        await SmtpDelivery(f"smtp://fleet:wrong@127.0.0.1:{server.port}", "a@b.example").deliver(mail())
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "start_tls"),
+    [
+        ("smtp://fleet:secret@mail.example.com", True),
+        ("smtp://fleet:secret@127.0.0.1", None),
+        ("smtp://mail.example.com", None),
+        ("smtps://fleet:secret@mail.example.com", False),
+    ],
+)
+def test_a_password_never_travels_in_clear_to_another_machine(url: str, start_tls: bool | None) -> None:
+    assert SmtpDelivery(url, "a@b.example").start_tls is start_tls
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_tls_is_used_where_offered_and_its_certificate_must_be_good(
+    home: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    authority = Authority.create()
+    issued = authority.issue_server(["127.0.0.1"])
+    (home / "server.pem").write_text(issued.certificate_pem + issued.key_pem)
+    (home / "ca.pem").write_text(authority.certificate_pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(home / "server.pem")
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(home / "ca.pem"))
+    server = MailServer(*free_ports(1))
+    controller = Controller(
+        server, hostname="127.0.0.1", port=server.port, tls_context=context, authenticator=server.login, auth_require_tls=True
+    )
+    controller.start()
+    try:
+        delivery = SmtpDelivery(f"smtp://fleet:p%40ss%20word@127.0.0.1:{server.port}", "a@b.example")
+        if trusted:
+            await delivery.deliver(mail())
+            assert server.logins == [("fleet", True)]
+        else:
+            with pytest.raises((aiosmtplib.SMTPException, OSError)):
+                await delivery.deliver(mail())
+            assert server.received == []
+    finally:
+        controller.stop()
+
+
+@pytest.mark.parametrize(("said", "gone"), [("550 no such user", True), ("451 later", False)])
+async def test_what_is_refused_for_good_is_not_tried_again(server: MailServer, said: str, gone: bool) -> None:
+    server.answer = lambda _: said
+    with pytest.raises(MailRefused if gone else aiosmtplib.SMTPRecipientsRefused) as refusal:
+        await SmtpDelivery(f"smtp://127.0.0.1:{server.port}", "a@b.example").deliver(mail())
+    job = Job(id=1, queue="default", lock=None, queueing_lock=None, task_name="mail.send")
+    assert (MailRetry().get_retry_decision(exception=refusal.value, job=job) is None) == gone
+
+
+def test_tries_are_spread_over_a_day() -> None:
+    waits, now = [], utc_now()
+    for attempts in range(40):
+        job = Job(id=1, queue="default", lock=None, queueing_lock=None, task_name="mail.send", attempts=attempts)
+        decision = MailRetry().get_retry_decision(exception=OSError(), job=job)
+        if decision is None:
+            break
+        assert decision.retry_at is not None
+        waits.append(round((decision.retry_at - now).total_seconds()))
+    assert waits[:4] == [5, 10, 20, 40]
+    assert max(waits) <= 3600
+    assert 12 * 3600 < sum(waits) < 36 * 3600
+
+
+async def test_files_are_for_their_owners_eyes_alone(home: Path) -> None:
+    nasty = mail("/etc/p'asswd{1}@example.com")
+    await FolderDelivery(home / "mail", "Gridfleet <no-reply@localhost>").deliver(nasty)
+    await FolderDelivery(home / "mail", "Gridfleet <no-reply@localhost>").deliver(nasty)
+    [path] = list((home / "mail").iterdir())
+    assert path.suffix == ".eml"
+    assert "/" not in path.name
+    assert (path.stat().st_mode & 0o777, (home / "mail").stat().st_mode & 0o777) == (0o600, 0o700)
+    assert "token=" + "a1" * 32 in path.read_text(), "links are whole, for grep and eyes"
+
+
+@pytest.fixture
+async def smtp_service(server: MailServer, database_url: str, home: Path) -> AsyncIterator[ApiService]:
+    url = f"smtp://127.0.0.1:{server.port}"
+    async with api_service(database_url, home, smtp_url=url, mail_from="Fleet <fleet@example.com>") as running:
+        yield running
+
+
+async def test_an_invitation_leaves_by_smtp_with_a_link_that_works(server: MailServer, smtp_service: ApiService) -> None:
+    people = People(smtp_service)
+    boss = await people.person()
+    org = await people.organization(ORG_ADMIN=boss)
+    await people.call("POST", "/invitations", {"email": "new@example.com"}, who=boss, org=org.id)
+    assert server.received == []
+    await work_off(smtp_service.state)
+    [received] = server.received
+    assert received["From"] == "Fleet <fleet@example.com>"
+    url = next(word for word in text_of(received).split() if word.startswith("http://localhost:8080/api/v1/"))
+    assert (await smtp_service.client.get(url)).status_code == 200
+    assert await people.execute("SELECT id FROM procrastinate_jobs") == [], "a sent mail leaves nothing behind"
+
+
+async def test_a_mail_waits_for_its_server_and_shows_no_token_meanwhile(server: MailServer, smtp_service: ApiService) -> None:
+    people = People(smtp_service)
+    boss = await people.person()
+    org = await people.organization(ORG_ADMIN=boss)
+    server.answer = lambda _: "451 later"
+    await people.call("POST", "/invitations", {"email": "new@example.com"}, who=boss, org=org.id)
+    await work_off(smtp_service.state)
+    [(status, attempts, text)] = await people.execute("SELECT status::text, attempts, j::text FROM procrastinate_jobs j")
+    assert (status, attempts) == ("todo", 1)
+    assert "token" not in text
+    assert "new@example.com" not in text
+    server.answer = lambda _: "250 OK"
+    await people.execute("UPDATE procrastinate_jobs SET scheduled_at = now()")
+    await work_off(smtp_service.state)
+    assert len(server.received) == 1
+
+
+async def test_a_request_that_fails_sends_no_mail(people: People) -> None:
+    from gridfleet.domains.identity.accounts import email_change
+    from gridfleet.kernel.caller import UserCaller
+
+    state = people.service.state
+    ada = await people.person("ada@example.com")
+    caller = UserCaller(ada.id, new_id(), "ada@example.com", "Ada", False, None)
+
+    async def fail() -> None:
+        async with state.database.transaction() as db:
+            await email_change.request(db, state.mail, caller, "new@example.com")
+            assert len(await (await db.execute("SELECT id FROM procrastinate_jobs")).fetchall()) == 2
+            raise RuntimeError("rolled back")
+
+    with pytest.raises(RuntimeError, match="rolled back"):
+        await fail()
+    assert await people.execute("SELECT id FROM procrastinate_jobs") == []
+
+
+async def test_a_killed_worker_loses_no_mail(people: People) -> None:
+    boss = await people.person()
+    org = await people.organization(ORG_ADMIN=boss)
+    await people.call("POST", "/invitations", {"email": "new@example.com"}, who=boss, org=org.id)
+    # What a worker leaves that is killed while it sends: a job that is being done by nobody.
+    await people.execute("UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL")
+    assert len(await mails_to(people.service.state, "new@example.com")) == 1
