@@ -86,10 +86,16 @@ async def _gateway(settings: Settings) -> None:
 
 
 async def _jobs(settings: Settings) -> None:
+    from gridfleet.jobs.notifications import deliver_notifications
     from gridfleet.jobs.schedule import run_jobs
 
-    async with _database(settings, "gridfleet-jobs", 4) as database:
-        await run_until_stopped({"jobs": partial(run_jobs, settings, database)})
+    async with _database(settings, "gridfleet-jobs", 6) as database:
+        await run_until_stopped(
+            {
+                "jobs": partial(run_jobs, settings, database),
+                "notifications": partial(deliver_notifications, settings, database),
+            }
+        )
 
 
 def _database(settings: Settings, name: str, size: int) -> "AbstractAsyncContextManager[Database]":

@@ -6,6 +6,8 @@ is listed here that the contract states.
 
 from typing import Final
 
+from gridfleet.domains.notifications.push_tokens import EXPO_PATTERN
+
 Row = tuple[str, str]
 
 _COMMANDS: Final[Row] = ("POST", "/api/v1/plants/{plantId}/sub-devices/{externalId}/commands")
@@ -13,6 +15,12 @@ _SUB_DEVICES: Final[Row] = ("POST", "/api/v1/plants/{plantId}/sub-devices")
 _LIST_SUB_DEVICES: Final[Row] = ("GET", "/api/v1/plants/{plantId}/sub-devices")
 _PATCH_SUB_DEVICE: Final[Row] = ("PATCH", "/api/v1/plants/{plantId}/sub-devices/{externalId}")
 _REVOKE: Final[Row] = ("POST", "/api/v1/plants/{id}/revoke")
+_ALERTS: Final[Row] = ("GET", "/api/v1/alerts")
+_NEW_RULE: Final[Row] = ("POST", "/api/v1/alert-rules")
+_CHANGED_RULE: Final[Row] = ("PATCH", "/api/v1/alert-rules/{id}")
+_PUSH_TOKENS: Final[Row] = ("POST", "/api/v1/notifications/push-tokens")
+
+_RULE_FIELDS: Final = {"forSeconds", "clearThreshold", "autoResolve"}
 
 MORE_CODES: Final[dict[Row, tuple[set[str], str]]] = {
     _REVOKE: (
@@ -37,6 +45,22 @@ BAD_PATH_ID: Final[dict[Row, tuple[str, str]]] = {
 }
 """The code for a malformed path id where the row gives none."""
 
+MORE_QUERY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
+    _ALERTS: ({"plantId", "status", "severity"}, "filters that people need"),
+}
+"""Query fields beyond the row's."""
+
+MORE_BODY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
+    **dict.fromkeys((_NEW_RULE, _CHANGED_RULE), (_RULE_FIELDS, "rules that look further than one value")),
+    ("PATCH", "/api/v1/auth/me"): ({"phone"}, "where text messages about critical alerts go"),
+}
+"""Body fields beyond the row's."""
+
+MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
+    "AlertRule": (_RULE_FIELDS, "rules that look further than one value"),
+}
+"""Fields of a record beyond the contract's, wherever it is answered."""
+
 FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
     (_SUB_DEVICES, "externalId"): (
         {"pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"},
@@ -45,6 +69,13 @@ FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
     (_SUB_DEVICES, "name"): ({"minLength": 1}, "a required name is not empty"),
     (_PATCH_SUB_DEVICE, "name"): ({"minLength": 1}, "a name is not empty"),
     (("POST", "/api/v1/device-templates"), "version"): ({"maximum": 2_147_483_647}, "what the column holds"),
+    **{
+        (row, field): ({"minLength": 1}, "a rule without a name or a metric says nothing")
+        for row in (_NEW_RULE, _CHANGED_RULE)
+        for field in ("name", "metric")
+    },
+    (_PUSH_TOKENS, "token"): ({"pattern": EXPO_PATTERN}, "the form of Expo's tokens"),
+    (_PUSH_TOKENS, "platform"): ({"maxLength": 50}, "the name of a platform, not a text"),
     (_LIST_SUB_DEVICES, "search"): ({"maxLength": 255}, "no name or number is longer"),
 }
 """Rules of query and body fields beyond the row's, as JSON Schema keywords; None removes one."""

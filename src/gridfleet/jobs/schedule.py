@@ -2,6 +2,7 @@
 
 from procrastinate import App, PsycopgConnector
 
+from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.plants.credentials.packages import forget_old_packages, forget_previous_secrets
 from gridfleet.domains.plants.installation.records import trim_refused_messages
 from gridfleet.domains.plants.presence import sweep_silent
@@ -46,6 +47,12 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.task(queueing_lock="erase_deleted", lock="erase_deleted", name="telemetry.erase_deleted")
     async def erase_telemetry_of_deleted_plants(timestamp: int) -> None:
         await erase_deleted(database)
+
+    @app.periodic(cron="37 3 * * *")
+    @app.task(queueing_lock="trim_deliveries", name="notifications.trim_deliveries")
+    async def trim_notifications(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await trim_deliveries(db)
 
     return app
 

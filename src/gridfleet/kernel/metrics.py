@@ -3,6 +3,7 @@
 from prometheus_client import Counter, Gauge, Histogram
 
 __all__ = [
+    "ALERTS_RAISED",
     "BROKER_LOGINS",
     "COMMANDS",
     "INGEST_BATCH_SECONDS",
@@ -12,6 +13,7 @@ __all__ = [
     "INGEST_UNDECLARED_FIELDS",
     "LOGINS",
     "MAILS",
+    "NOTIFICATIONS",
     "OUTBOX_EFFECTS",
     "UNROUTED_MESSAGES",
 ]
@@ -41,3 +43,5 @@ COMMANDS = Counter(
     "Commands to plants by the state they reached; LATE: words of plants after a command's end.",
     ["state"],
 )
+ALERTS_RAISED = Counter("gridfleet_alerts_raised_total", "Alerts raised by rules.", ["severity"])
+NOTIFICATIONS = Counter("gridfleet_notifications_total", "Tries to deliver notifications.", ["channel", "result"])

@@ -17,6 +17,7 @@ import psycopg_pool
 import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
+from gridfleet.domains.alerts.rule_book import RULES_CHANNEL
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
@@ -90,15 +91,22 @@ class IngestWorker:
             tasks.create_task(self._end_with(channel), name="channel")
 
     async def _listen(self) -> None:
-        book = self._pipeline.book
+        book, rules = self._pipeline.book, self._pipeline.rules
 
         def changed(channel: str, payload: str) -> None:
-            if channel == "plant_changed":
+            if channel == RULES_CHANNEL:
+                rules.forget_organization(payload)
+            elif channel == "plant_changed":
                 book.forget(payload)
+                rules.forget_plant(payload)
             else:
                 book.forget_all()
 
-        await listen(self._database.url, ("plant_changed", "template_changed"), book.forget_all, changed)
+        def forget_all() -> None:
+            book.forget_all()
+            rules.forget_all()
+
+        await listen(self._database.url, ("plant_changed", "template_changed", RULES_CHANNEL), forget_all, changed)
 
     @staticmethod
     async def _end_with(channel: AbstractChannel) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gridfleet.api._http import NOT_NULL, Call, Email, Message, endpoint, public, session
 from gridfleet.api.auth.limits import limit_account_calls
@@ -21,14 +22,23 @@ _EMAIL_CHANGES_PER_MINUTE = 10
 """Of one account: each sends two mails."""
 
 
+Phone = Annotated[
+    str, msgspec.Meta(pattern=profile.PHONE_PATTERN, extra={"rule": "must be an international number such as +420123456789"})
+]
+
+
 class ProfileChanges(msgspec.Struct, frozen=True, rename="camel"):
-    """What to change; what is left out stays. Another e-mail needs the current password."""
+    """What to change; what is left out stays. Another e-mail needs the current password.
+
+    `phone` is where text messages about critical alerts go; null stops them.
+    """
 
     name: Annotated[Annotated[str, msgspec.Meta(min_length=1, max_length=120)] | None, NOT_NULL] = None
     email: Annotated[Email | None, NOT_NULL] = None
     current_password: Annotated[
         Annotated[str, msgspec.Meta(min_length=1, max_length=200, extra={"trim": False})] | None, NOT_NULL
     ] = None
+    phone: Phone | UnsetType | None = UNSET
 
 
 class DefaultOrganization(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,6 +70,8 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
     async with state.database.transaction() as db:
         if body.name is not None:
             await profile.rename(db, caller.user_id, body.name)
+        if body.phone is not UNSET:
+            await profile.change_phone(db, caller.user_id, body.phone)
         if email == caller.email:
             await email_change.cancel(db, caller)
         elif email is not None:

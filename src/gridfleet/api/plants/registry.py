@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from gridfleet.api._http import PageQuery, S, endpoint, org_member
 from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
+from gridfleet.domains.alerts.handling import open_alerts_of
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.plants import registry
@@ -97,7 +98,8 @@ async def create_plant(org: OrgScope, db: Connection, body: NewPlant) -> PlantVi
 async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
     """One plant with its alerts and groups."""
     plant = await registry.get_plant(db, org, id)
-    return detailed(plant, await _template_of(db, plant), await groups_of_plant(db, org, id))
+    template = await _template_of(db, plant)
+    return detailed(plant, template, await groups_of_plant(db, org, id), await open_alerts_of(db, org, id))
 
 
 @endpoint(

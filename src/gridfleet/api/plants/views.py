@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from gridfleet.domains.alerts.models import Alert
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.plants.groups.models import PlantGroup
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantType
@@ -43,7 +44,7 @@ class PlantView(msgspec.Struct, frozen=True, rename="camel"):
 class PlantDetailed(PlantView, frozen=True, rename="camel"):
     """A plant alone. Powers in kWp, energies in kWh, coordinates in degrees."""
 
-    alerts: list[dict[str, Any]]
+    alerts: list[Alert]
     capacity_kwh: float | None
     config_enabled: bool | None
     description: str | None
@@ -64,7 +65,6 @@ def view(plant: Plant, template: DeviceTemplate | None) -> PlantView:
     return PlantView(template=template, **{name: getattr(plant, name) for name in _LISTED})
 
 
-def detailed(plant: Plant, template: DeviceTemplate | None, groups: list[PlantGroup]) -> PlantDetailed:
-    """The plant alone."""
-    # Alerts have no domain yet; an empty list is the truth until they do.
-    return PlantDetailed(template=template, alerts=[], plant_groups=groups, **msgspec.structs.asdict(plant))
+def detailed(plant: Plant, template: DeviceTemplate | None, groups: list[PlantGroup], alerts: list[Alert]) -> PlantDetailed:
+    """The plant alone, with the alerts that are not resolved."""
+    return PlantDetailed(template=template, alerts=alerts, plant_groups=groups, **msgspec.structs.asdict(plant))

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from gridfleet.domains.alerts.findings import Findings
+from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.plants.commands.models import Acknowledgement, Transition
 from gridfleet.domains.plants.installation.models import RefusedMessage
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
@@ -39,6 +41,10 @@ class Batch:
     """Everything one transaction writes, and what is counted once it has committed."""
 
     frames: FrameBatch = field(default_factory=FrameBatch)
+    findings: Findings = field(default_factory=Findings)
+    """What alert rules make of the frames."""
+    alerts: list[Severity] = field(default_factory=list)
+    """Of the alerts that were raised; known once the batch was written."""
     refused: list[tuple[UUID, RefusedMessage]] = field(default_factory=list)
     sightings: dict[tuple[UUID, str], int] = field(default_factory=dict)
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)

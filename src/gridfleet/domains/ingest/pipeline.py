@@ -1,7 +1,7 @@
-"""The way of a plant's message: verify → decode → store.
+"""The way of a plant's message: verify → decode → store → alert.
 
-`prepare` does the first two for a batch of messages and never fails because of one of them; `store` writes the outcome
-in one transaction. Both read top to bottom.
+`prepare` does the first two for a batch of messages, asks the alert rules, and never fails because of one message; `store`
+writes the outcome, alerts included, in one transaction. Both read top to bottom.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ from uuid import UUID
 import msgspec
 import structlog
 
+from gridfleet.domains.alerts.raising import raise_alerts
+from gridfleet.domains.alerts.rule_book import RuleBook
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.plant_book import KnownDevice, KnownPlant, PlantBook
 from gridfleet.domains.plants.commands import statistics as command_statistics
@@ -60,6 +62,7 @@ class Pipeline:
 
     def __init__(self, database: Database, keyring: Keyring, *, window_seconds: int) -> None:
         self.book = PlantBook(database, keyring)
+        self.rules = RuleBook(database)
         self.partitions = Partitions(database)
         self._window = window_seconds * 1000
 
@@ -86,6 +89,7 @@ class Pipeline:
                     log.exception("message could not be read", plant_id=topic.plant_id, channel=topic.channel)
                     _refuse(batch, plant, delivery, now, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
         await self.partitions.ensure(days_of(batch.frames))
+        batch.findings = await self.rules.examine(batch.frames, now)
         return batch
 
     async def store(self, db: Connection, batch: Batch) -> None:
@@ -102,10 +106,13 @@ class Pipeline:
             batch.command_steps = await hear_plants(db, _SYSTEM, batch.acknowledgements, batch.connected, utc_now())
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
+        # Last: other processes may wait for the rules' rows until this transaction ends.
+        batch.alerts = await raise_alerts(db, batch.findings)
 
     def forget(self) -> None:
-        """Drops what is remembered of plants and partitions."""
+        """Drops what is remembered of plants, rules and partitions."""
         self.book.forget_all()
+        self.rules.forget_all()
         self.partitions.forget()
 
     async def refuse_unstorable(self, delivery: Delivery) -> Batch:
@@ -226,6 +233,8 @@ def count_committed(batch: Batch) -> None:
         metrics.INGEST_MESSAGES.labels(result).inc(count)
     metrics.INGEST_POINTS.inc(sum(map(len, batch.frames.frames.values())))
     metrics.INGEST_UNDECLARED_FIELDS.inc(batch.undeclared_fields)
+    for severity in batch.alerts:
+        metrics.ALERTS_RAISED.labels(severity.lower()).inc()
     command_statistics.count_committed(batch.command_steps)
     if batch.oldest_sent_at is not None:
         metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))

@@ -1,16 +1,26 @@
-"""What people change about themselves without a mail: their name, and the organisation they start in."""
+"""What people change about themselves without a mail: their name, their phone, the organisation they start in."""
 
+from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.identity.accounts import store
 from gridfleet.kernel.db import Connection
 
-__all__ = ["forget_default_organization", "rename", "start_in", "start_in_first"]
+__all__ = ["PHONE_PATTERN", "change_phone", "forget_default_organization", "rename", "start_in", "start_in_first"]
+
+
+PHONE_PATTERN: Final = r"^\+[1-9][0-9]{6,14}$"
+"""A number as ITU-T E.164 writes it."""
 
 
 async def rename(db: Connection, user_id: UUID, name: str) -> None:
     """Gives somebody another name."""
     await store.set_name(db, user_id, name)
+
+
+async def change_phone(db: Connection, user_id: UUID, phone: str | None) -> None:
+    """Where somebody gets text messages; None: nowhere."""
+    await store.set_phone(db, user_id, phone)
 
 
 async def start_in(db: Connection, user_id: UUID, organization_id: UUID) -> None:

@@ -96,6 +96,11 @@ async def set_name(db: Connection, user_id: UUID, name: str) -> None:
     await db.execute("UPDATE user_account SET name = %s, updated_at = now() WHERE id = %s", (name, user_id))
 
 
+async def set_phone(db: Connection, user_id: UUID, phone: str | None) -> None:
+    """Gives somebody another phone number, or none."""
+    await db.execute("UPDATE user_account SET phone = %s, updated_at = now() WHERE id = %s", (phone, user_id))
+
+
 async def set_email(db: Connection, user_id: UUID, email: str) -> bool:
     """Gives somebody another e-mail; False when another account has it, which leaves the transaction to be rolled back."""
     try:

@@ -1,0 +1,161 @@
+"""`/api/v1/alert-rules`: what is watched, and what a rule would have found."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gridfleet.api._http import Message, PageQuery, S, endpoint, org_member
+from gridfleet.domains.alerts.conditions import complaint_about
+from gridfleet.domains.alerts.models import AlertRule, Condition, RuleChanges, Severity
+from gridfleet.domains.alerts.rules import registry
+from gridfleet.domains.alerts.rules.back_test import BackTest, back_test
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.pagination import Page
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Metric = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+CooldownMinutes = Annotated[int, msgspec.Meta(ge=1, le=1440)]
+ForSeconds = Annotated[int, msgspec.Meta(ge=0, le=86_400)]
+
+
+class RuleFilter(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Which rules: with `plantId` those of this plant alone."""
+
+    plant_id: UUID | None = None
+
+
+class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A rule to make. `plantId` null: all plants of the organisation."""
+
+    condition: Condition
+    metric: Metric
+    name: Name
+    threshold: float
+    plant_id: UUID | None = None
+    severity: Severity = Severity.WARNING
+    cooldown_minutes: CooldownMinutes = 15
+    enabled: bool = True
+    for_seconds: ForSeconds = 0
+    clear_threshold: float | None = None
+    auto_resolve: bool = False
+
+    def complaints(self) -> Iterator[str]:
+        """An alert must be able to clear."""
+        if complaint := complaint_about(self.condition, self.threshold, self.clear_threshold):
+            yield complaint
+
+
+class RulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What to change; null takes the plant or the clear threshold away."""
+
+    condition: Condition | UnsetType = UNSET
+    metric: Metric | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
+    threshold: float | UnsetType = UNSET
+    plant_id: UUID | UnsetType | None = UNSET
+    severity: Severity | UnsetType = UNSET
+    cooldown_minutes: CooldownMinutes | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    for_seconds: ForSeconds | UnsetType = UNSET
+    clear_threshold: float | UnsetType | None = UNSET
+    auto_resolve: bool | UnsetType = UNSET
+
+
+class RulePreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
+    """A rule to try on history: `from` inclusive, `to` exclusive."""
+
+    rule: NewRule
+    since: datetime
+    until: datetime
+
+    def complaints(self) -> Iterator[str]:
+        """A span must go forward, and the rule be right by itself."""
+        if self.since >= self.until:
+            yield "from: must be before to"
+        for complaint in self.rule.complaints():
+            yield f"rule.{complaint}"
+
+
+@endpoint(
+    "GET", "/api/v1/alert-rules", caller=org_member(OrgRole.VIEWER, scope="telemetry:read"), codes=("VALIDATION_ERROR", *S)
+)
+async def list_alert_rules(org: OrgScope, db: Connection, query: RuleFilter) -> Page[AlertRule]:
+    """The organisation's rules, newest first."""
+    return await registry.list_rules(db, org, query.plant_id, query.paging)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/alert-rules",
+    caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
+    codes=("VALIDATION_ERROR", *S),
+    success=201,
+)
+async def create_alert_rule(org: OrgScope, db: Connection, body: NewRule) -> AlertRule:
+    """Makes a rule; it acts on what is measured from now on."""
+    return await registry.create_rule(db, org, msgspec.structs.asdict(body))
+
+
+@endpoint(
+    "GET",
+    "/api/v1/alert-rules/{id}",
+    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
+    codes=("INVALID_UUID", "NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def get_alert_rule(org: OrgScope, db: Connection, id: UUID) -> AlertRule:
+    """One rule."""
+    return await registry.get_rule(db, org, id)
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/alert-rules/{id}",
+    caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
+    codes=("VALIDATION_ERROR", "NOT_FOUND", *S),
+    bad_path_id="VALIDATION_ERROR",
+)
+async def update_alert_rule(org: OrgScope, db: Connection, id: UUID, body: RulePatch) -> AlertRule:
+    """Changes a rule; what is left out stays."""
+    return await registry.update_rule(db, org, id, RuleChanges(**msgspec.structs.asdict(body)))
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/alert-rules/{id}",
+    caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
+    codes=("INVALID_UUID", "NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def delete_alert_rule(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Deletes a rule; the alerts that it raised stay."""
+    await registry.delete_rule(db, org, id)
+    return Message("The alert rule has been deleted.")
+
+
+@endpoint(
+    "POST",
+    "/api/v1/alert-rules/preview",
+    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
+    codes=("VALIDATION_ERROR", *S),
+    addition=True,
+)
+async def preview_alert_rule(org: OrgScope, db: Connection, body: RulePreview) -> BackTest:
+    """What a rule would have raised: up to 31 days and a million values. Nothing is stored and nobody is told."""
+    now = utc_now()
+    rule = AlertRule(
+        id=new_id(),
+        organization_id=org.organization_id,
+        last_triggered_at=None,
+        created_at=now,
+        updated_at=now,
+        **msgspec.structs.asdict(body.rule),
+    )
+    return await back_test(db, org, rule, body.since, body.until)

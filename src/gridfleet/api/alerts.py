@@ -1,0 +1,62 @@
+"""`/api/v1/alerts`: what rules found, and what people do about it."""
+
+from uuid import UUID
+
+from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.domains.alerts import handling
+from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, Severity
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+_ONE = ("INVALID_UUID", "NOT_FOUND", *S)
+
+
+class AlertQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Which alerts."""
+
+    plant_id: UUID | None = None
+    status: AlertStatus | None = None
+    severity: Severity | None = None
+
+
+@endpoint("GET", "/api/v1/alerts", caller=org_member(OrgRole.VIEWER, scope="telemetry:read"), codes=("VALIDATION_ERROR", *S))
+async def list_alerts(org: OrgScope, db: Connection, query: AlertQuery) -> Page[Alert]:
+    """The organisation's alerts, newest first."""
+    return await handling.list_alerts(db, org, AlertFilter(query.plant_id, query.status, query.severity), query.paging)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/alerts/{id}",
+    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
+    codes=_ONE,
+    bad_path_id="INVALID_UUID",
+)
+async def get_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
+    """One alert."""
+    return await handling.get_alert(db, org, id)
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/alerts/{id}/acknowledge",
+    caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
+    codes=_ONE,
+    bad_path_id="INVALID_UUID",
+)
+async def acknowledge_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
+    """Says that somebody looks after it; a second time changes nothing."""
+    return await handling.acknowledge(db, org, id)
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/alerts/{id}/resolve",
+    caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
+    codes=_ONE,
+    bad_path_id="INVALID_UUID",
+)
+async def resolve_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
+    """Closes it, acknowledging it if nobody had; a second time changes nothing."""
+    return await handling.resolve(db, org, id)

@@ -1,0 +1,52 @@
+"""Push tokens of the caller's devices, and for SuperAdmins the log of what was sent."""
+
+from typing import Annotated
+
+import msgspec
+
+from gridfleet.api._http import NOT_NULL, SA, Message, PageQuery, endpoint, session, super_admin
+from gridfleet.domains.notifications import logs, push_tokens
+from gridfleet.domains.notifications.models import NotificationLog, PushToken
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+
+_CODES = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
+
+
+class NewPushToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A device to notify. `platform` is what the app calls it, such as `ios`."""
+
+    token: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=push_tokens.EXPO_PATTERN,
+            extra={"rule": "must be an Expo push token such as ExponentPushToken[…]"},
+        ),
+    ]
+    platform: Annotated[Annotated[str, msgspec.Meta(max_length=50)] | None, NOT_NULL] = None
+
+
+@endpoint("GET", "/api/v1/notifications/logs", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
+async def list_notification_logs(db: Connection, query: PageQuery) -> Page[NotificationLog]:
+    """Every delivery by push, mail and SMS, newest first."""
+    return await logs.list_deliveries(db, query.paging)
+
+
+@endpoint("POST", "/api/v1/notifications/push-tokens", caller=session(), codes=_CODES, success=201)
+async def register_push_token(caller: UserCaller, db: Connection, body: NewPushToken) -> PushToken:
+    """Registers a device of the caller; one that was somebody else's becomes his."""
+    return await push_tokens.register_token(db, caller.user_id, body.token, body.platform)
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/notifications/push-tokens/{token}",
+    caller=session(),
+    codes=_CODES,
+    bad_path_id="BAD_REQUEST",
+)
+async def delete_push_token(caller: UserCaller, db: Connection, token: str) -> Message:
+    """Forgets a device of the caller; one that is unknown is forgotten already."""
+    await push_tokens.delete_token(db, caller.user_id, token)
+    return Message("The push token is not registered any more.")

@@ -1,0 +1,94 @@
+"""When a rule's condition holds, and what a run of values makes of it. Pure functions; times in microseconds since 2000."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from gridfleet.domains.alerts.models import AlertRule, Condition
+
+__all__ = ["MAX_AGE_SECONDS", "Point", "Progress", "Standing", "advance", "complaint_about", "has_cleared", "holds"]
+
+MAX_AGE_SECONDS: Final = 900
+"""Older points raise nothing, and a longer silence breaks the time for which a condition has held."""
+
+_SECOND: Final = 1_000_000
+
+
+class Point(NamedTuple):
+    """A value and its time."""
+
+    time: int
+    value: float
+
+
+class Standing(NamedTuple):
+    """Where one metric stands with a rule: matching since `since`, counted up to `seen_at`; `raised` once it has alerted."""
+
+    since: int
+    seen_at: int
+    raised: bool
+
+
+class Progress(NamedTuple):
+    """What a run of points did: the new standing, the points that raised, and whether the earlier alert has cleared."""
+
+    standing: Standing | None
+    raised_at: Point | None
+    cleared: bool
+
+
+def holds(condition: Condition, threshold: float, value: float) -> bool:
+    """Whether a value meets the condition."""
+    if condition is Condition.LT:
+        return value < threshold
+    return value > threshold if condition is Condition.GT else value == threshold
+
+
+def has_cleared(rule: AlertRule, value: float) -> bool:
+    """Whether a value ends an alert: it does not match and has reached the clear threshold, if there is one."""
+    if holds(rule.condition, rule.threshold, value):
+        return False
+    if rule.clear_threshold is None:
+        return True
+    return value >= rule.clear_threshold if rule.condition is Condition.LT else value <= rule.clear_threshold
+
+
+def complaint_about(condition: Condition, threshold: float, clear_threshold: float | None) -> str | None:
+    """What is wrong with a clear threshold, in words; None when it fits."""
+    if clear_threshold is None:
+        return None
+    if condition is Condition.EQ:
+        return "clearThreshold: has no meaning with condition EQ"
+    if condition is Condition.LT and clear_threshold < threshold:
+        return "clearThreshold: must not be below threshold with condition LT"
+    if condition is Condition.GT and clear_threshold > threshold:
+        return "clearThreshold: must not be above threshold with condition GT"
+    return None
+
+
+def advance(rule: AlertRule, standing: Standing | None, points: Iterable[Point], *, may_raise: bool) -> Progress:
+    """Takes points in the order of their times. What is not newer than the last counted point changes nothing.
+
+    At most one alert is raised; with `may_raise` false none is, and the metric goes on waiting for one.
+    """
+    raised_at: Point | None = None
+    cleared = False
+    for point in points:
+        if standing is not None and point.time <= standing.seen_at:
+            continue
+        if standing is not None and standing.raised:
+            if has_cleared(rule, point.value):
+                # What an earlier batch raised clears; what this one raised is told by `raised_at` and no standing.
+                cleared = cleared or raised_at is None
+                standing = None
+            continue
+        if not holds(rule.condition, rule.threshold, point.value):
+            standing = None
+            continue
+        broken = standing is None or point.time - standing.seen_at > MAX_AGE_SECONDS * _SECOND
+        since = point.time if standing is None or broken else standing.since
+        due = point.time - since >= rule.for_seconds * _SECOND and may_raise and raised_at is None
+        if due:
+            raised_at = point
+        latches = rule.clear_threshold is not None or rule.auto_resolve
+        standing = Standing(since, point.time, due and latches)
+    return Progress(standing, raised_at, cleared)

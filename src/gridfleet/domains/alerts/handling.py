@@ -1,0 +1,51 @@
+"""What people do about alerts: read, acknowledge, resolve."""
+
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.alerts import store
+from gridfleet.domains.alerts.errors import AlertNotFound
+from gridfleet.domains.alerts.models import Alert, AlertFilter
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = ["acknowledge", "get_alert", "list_alerts", "open_alerts_of", "resolve"]
+
+_MOST_OF_PLANT: Final = 100
+
+
+async def list_alerts(db: Connection, org: OrgScope, which: AlertFilter, paging: Paging) -> Page[Alert]:
+    """One page of the organisation's alerts, newest first."""
+    return Page.of(await store.page(db, org, which, paging), await store.count(db, org, which), paging)
+
+
+async def get_alert(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
+    """One alert; raises `AlertNotFound`."""
+    alert = await store.find(db, org, alert_id)
+    if alert is None:
+        raise AlertNotFound
+    return alert
+
+
+async def open_alerts_of(db: Connection, org: OrgScope, plant_id: UUID) -> list[Alert]:
+    """A plant's newest hundred alerts that are not resolved."""
+    return await store.open_of_plant(db, org, plant_id, _MOST_OF_PLANT)
+
+
+async def acknowledge(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
+    """Says that somebody looks after it; a second time changes nothing. Raises `AlertNotFound`."""
+    return await store.acknowledge(db, org, alert_id, _who(org)) or await get_alert(db, org, alert_id)
+
+
+async def resolve(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
+    """Closes it, and acknowledges it if nobody had; a second time changes nothing. Raises `AlertNotFound`."""
+    alert = await store.resolve(db, org, alert_id, _who(org))
+    if alert is None:
+        return await get_alert(db, org, alert_id)
+    await store.forget_standing_of_alert(db, org, alert_id)
+    return alert
+
+
+def _who(org: OrgScope) -> str:
+    return org.actor.as_actor.id or ""

@@ -1,0 +1,112 @@
+"""Rules and alerts."""
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+__all__ = ["Alert", "AlertFilter", "AlertRule", "AlertStatus", "AlertType", "Condition", "RuleChanges", "Severity"]
+
+
+class Severity(StrEnum):
+    """How bad it is, from mild to worst."""
+
+    INFO = "INFO"
+    WARNING = "WARNING"
+    CRITICAL = "CRITICAL"
+    EMERGENCY = "EMERGENCY"
+
+
+class Condition(StrEnum):
+    """How a value is compared with the threshold."""
+
+    LT = "LT"
+    GT = "GT"
+    EQ = "EQ"
+
+
+class AlertStatus(StrEnum):
+    """ACTIVE → ACKNOWLEDGED → RESOLVED; an active one may be resolved at once."""
+
+    ACTIVE = "ACTIVE"
+    ACKNOWLEDGED = "ACKNOWLEDGED"
+    RESOLVED = "RESOLVED"
+
+
+class AlertType(StrEnum):
+    """What made the alert."""
+
+    THRESHOLD_EXCEEDED = "THRESHOLD_EXCEEDED"
+
+
+class AlertRule(msgspec.Struct, frozen=True, rename="camel"):
+    """What to watch. `plant_id` None: every plant of the organisation.
+
+    `metric`: the key of a plant's metric or of any of its sub-devices', or `{externalId}.{key}`. `for_seconds`: how long the
+    condition must hold. `clear_threshold`: the value that must be passed again before the same metric may raise anew.
+    `auto_resolve`: the alert is resolved when that happens; without a clear threshold, when the condition no longer holds.
+    """
+
+    id: UUID
+    organization_id: UUID
+    plant_id: UUID | None
+    name: str
+    metric: str
+    condition: Condition
+    threshold: float
+    severity: Severity
+    cooldown_minutes: int
+    enabled: bool
+    for_seconds: int
+    clear_threshold: float | None
+    auto_resolve: bool
+    last_triggered_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def remembers(self) -> bool:
+        """Whether more than the value at hand decides."""
+        return self.for_seconds > 0 or self.clear_threshold is not None or self.auto_resolve
+
+
+class RuleChanges(msgspec.Struct, frozen=True):
+    """What a PATCH asks for; members left out stay as they are."""
+
+    plant_id: UUID | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+    metric: str | UnsetType = UNSET
+    condition: Condition | UnsetType = UNSET
+    threshold: float | UnsetType = UNSET
+    severity: Severity | UnsetType = UNSET
+    cooldown_minutes: int | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    for_seconds: int | UnsetType = UNSET
+    clear_threshold: float | UnsetType | None = UNSET
+    auto_resolve: bool | UnsetType = UNSET
+
+
+class Alert(msgspec.Struct, frozen=True, rename="camel"):
+    """Something that a rule found. `acknowledged_by` is the person's or the API key's id."""
+
+    id: UUID
+    plant_id: UUID
+    type: AlertType
+    severity: Severity
+    status: AlertStatus
+    message: str
+    acknowledged_at: datetime | None
+    acknowledged_by: str | None
+    resolved_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class AlertFilter(msgspec.Struct, frozen=True):
+    """Which alerts; None: all."""
+
+    plant_id: UUID | None = None
+    status: AlertStatus | None = None
+    severity: Severity | None = None

@@ -1,0 +1,152 @@
+"""From what rules found in a batch to alerts and notifications, in the batch's own transaction.
+
+Everything that must survive a restart stands in the database: a batch that is rolled back and taken again does the same
+once more, and another process that takes a plant over goes on where the first one stopped.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.alerts import store
+from gridfleet.domains.alerts.conditions import Progress, Standing, advance
+from gridfleet.domains.alerts.findings import Findings, Hit, Run, RunKey
+from gridfleet.domains.alerts.messages import alert_message
+from gridfleet.domains.alerts.models import Severity
+from gridfleet.domains.alerts.rules import store as rules
+from gridfleet.domains.notifications.models import Channel
+from gridfleet.domains.notifications.queueing import Notice, notify_members
+from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+
+__all__ = ["raise_alerts"]
+
+_SYSTEM: Final = SystemScope("ingest raises alerts about what verified plants reported")
+
+_CHANNELS: Final = {
+    Severity.INFO: (Channel.PUSH,),
+    Severity.WARNING: (Channel.PUSH, Channel.EMAIL),
+    Severity.CRITICAL: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
+    Severity.EMERGENCY: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
+}
+
+
+async def raise_alerts(db: Connection, findings: Findings) -> list[Severity]:
+    """Raises what may be raised, at most one alert a rule, and clears what has gone; the severities of what it raised."""
+    if not findings:
+        return []
+    known = await _standings(db, findings.runs)
+    steps = {key: _advance(run, known.get(key), may_raise=True) for key, run in findings.runs.items()}
+    wishes = dict(findings.hits)
+    winners: dict[UUID, RunKey] = {}
+    for key, step in steps.items():
+        if step.raised_at is None:
+            continue
+        rule_id = key[0]
+        if rule_id not in wishes or step.raised_at.time < wishes[rule_id].point.time:
+            wishes[rule_id] = Hit(findings.runs[key].watch, step.raised_at)
+            winners[rule_id] = key
+    raised = await _raise(db, wishes)
+    for key, step in steps.items():
+        if step.raised_at is not None and not (key[0] in raised and winners[key[0]] == key):
+            steps[key] = _advance(findings.runs[key], known.get(key), may_raise=False)
+    await _save(db, findings.runs, known, steps, raised)
+    return [wishes[rule_id].watch.rule.severity for rule_id in raised]
+
+
+async def _standings(db: Connection, runs: dict[RunKey, Run]) -> dict[RunKey, store.StandingRow]:
+    if not runs:
+        return {}
+    rows = await store.standings(db, _SYSTEM, {key[0] for key in runs}, {key[1] for key in runs})
+    return {(row.rule_id, row.source_id, row.metric): row for row in rows}
+
+
+def _advance(run: Run, row: store.StandingRow | None, *, may_raise: bool) -> Progress:
+    standing = None
+    if row is not None:
+        standing = Standing(microseconds(row.since), microseconds(row.seen_at), row.alert_id is not None)
+    return advance(run.watch.rule, standing, sorted(run.points), may_raise=may_raise)
+
+
+async def _raise(db: Connection, wishes: dict[UUID, Hit]) -> dict[UUID, UUID]:
+    """The new alert of each rule whose cooldown allows one."""
+    if not wishes:
+        return {}
+    claimed = await rules.claim(db, _SYSTEM, wishes)
+    plants = await store.plant_names(db, _SYSTEM, {wishes[rule_id].watch.plant_id for rule_id in claimed}) if claimed else {}
+    raised: dict[UUID, UUID] = {}
+    for rule_id in sorted(claimed):
+        (rule, plant_id, _, metric, unit), point = wishes[rule_id]
+        plant = plants.get(plant_id)
+        if plant is None or plant.organization_id != rule.organization_id:
+            continue  # deleted, or given away, while its message waited
+        alert_id = raised[rule_id] = new_id()
+        message = alert_message(rule, plant.name, metric, point.value, unit)
+        await store.insert(
+            db,
+            _SYSTEM,
+            alert_id=alert_id,
+            plant=plant,
+            rule_id=rule_id,
+            severity=rule.severity,
+            message=message,
+            metric=metric,
+            value=point.value,
+            measured_at=to_datetime(point.time),
+        )
+        notice = Notice(
+            subject=f"{rule.severity}: {message}",
+            body=f"{message}\nMeasured at {to_datetime(point.time):%Y-%m-%d %H:%M:%S} UTC.",
+            metadata={
+                "alertId": str(alert_id),
+                "ruleId": str(rule_id),
+                "plantId": str(plant_id),
+                "organizationId": str(plant.organization_id),
+                "severity": rule.severity.value,
+            },
+        )
+        await notify_members(db, plant.organization_id, _CHANNELS[rule.severity], notice)
+    return raised
+
+
+async def _save(
+    db: Connection,
+    runs: dict[RunKey, Run],
+    known: dict[RunKey, store.StandingRow],
+    steps: dict[RunKey, Progress],
+    raised: dict[UUID, UUID],
+) -> None:
+    """Writes what has changed of where metrics stand, and resolves the alerts that are to end by themselves."""
+    gone: list[RunKey] = []
+    saved: list[store.StandingRow] = []
+    resolved: list[UUID] = []
+    for key, step in steps.items():
+        row = known.get(key)
+        new_alert = raised.get(key[0]) if step.raised_at is not None else None
+        if runs[key].watch.rule.auto_resolve:
+            resolved.extend(_ended(step, row, new_alert))
+        if step.standing is None:
+            if row is not None:
+                gone.append(key)
+            continue
+        alert_id = None
+        if step.standing.raised:
+            alert_id = new_alert or (row.alert_id if row else None)
+        new = store.StandingRow(*key, to_datetime(step.standing.since), to_datetime(step.standing.seen_at), alert_id)
+        if new != row:
+            saved.append(new)
+    if resolved:
+        await store.resolve_by_itself(db, _SYSTEM, resolved)
+    if gone:
+        await store.delete_standings(db, _SYSTEM, gone)
+    if saved:
+        await store.save_standings(db, _SYSTEM, saved)
+
+
+def _ended(step: Progress, row: store.StandingRow | None, new_alert: UUID | None) -> Iterable[UUID]:
+    if step.cleared and row is not None and row.alert_id is not None:
+        yield row.alert_id
+    if new_alert is not None and (step.standing is None or not step.standing.raised):
+        yield new_alert

@@ -1,0 +1,142 @@
+"""The rules as an ingest process uses them: compiled to places in frames, so that a frame nobody watches costs one look-up.
+
+Database notifications strike entries out, and what is missing is compiled when its source next speaks.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from operator import eq, gt, lt
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point
+from gridfleet.domains.alerts.findings import Findings, Hit, Run, Watch
+from gridfleet.domains.alerts.models import AlertRule, Condition
+from gridfleet.domains.alerts.rules import store
+from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
+from gridfleet.domains.telemetry.places.models import LayoutKeys, SourcePlace
+from gridfleet.domains.telemetry.places.reading import layout_keys, source_places
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+
+__all__ = ["RULES_CHANNEL", "Check", "RuleBook", "compile_checks"]
+
+RULES_CHANNEL: Final = "alert_rule_changed"
+"""The database notifies here when rules change; the payload is their organisation."""
+
+_SYSTEM: Final = SystemScope("ingest applies every organisation's rules to its plants")
+_COMPARE: Final[dict[Condition, Callable[[float, float], bool]]] = {Condition.LT: lt, Condition.GT: gt, Condition.EQ: eq}
+
+
+class Check(NamedTuple):
+    """One rule at one position of a frame."""
+
+    position: int
+    compare: Callable[[float, float], bool]
+    threshold: float
+    remembers: bool
+    watch: Watch
+
+
+class _Owner(NamedTuple):
+    organization_id: str
+    plant_id: str
+
+
+class RuleBook:
+    """Which rules watch which place of which source's frames."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._owners: dict[tuple[int, int], _Owner] = {}
+        self._checks: dict[tuple[int, int], tuple[Check, ...]] = {}
+        self._changes = 0
+
+    async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
+        """What the rules find in the frames; values older than a quarter of an hour are left alone."""
+        checks = self._checks
+        if missing := frames.latest.keys() - self._owners.keys():
+            checks = await self._compile(missing)
+        findings = Findings()
+        if checks.keys().isdisjoint(frames.latest):
+            return findings
+        horizon = microseconds(now) - MAX_AGE_SECONDS * 1_000_000
+        for (source_id, time, layout_id), values in frames.frames.items():
+            for check in checks.get((source_id, layout_id), ()):
+                value = values[check.position]
+                if value is not None and time >= horizon:
+                    _note(findings, check, time, value)
+        return findings
+
+    def forget_organization(self, organization_id: str) -> None:
+        """Strikes out one organisation's places: its rules have changed."""
+        self._strike({place for place, owner in self._owners.items() if owner.organization_id == organization_id})
+
+    def forget_plant(self, plant_id: str) -> None:
+        """Strikes out one plant's places: it may belong to somebody else now."""
+        self._strike({place for place, owner in self._owners.items() if owner.plant_id == plant_id})
+
+    def forget_all(self) -> None:
+        """Strikes everything out."""
+        self._strike(set(self._owners))
+
+    def _strike(self, places: set[tuple[int, int]]) -> None:
+        # New dictionaries: a batch that is being examined goes on with those it began with.
+        self._changes += 1
+        self._owners = {place: owner for place, owner in self._owners.items() if place not in places}
+        self._checks = {place: checks for place, checks in self._checks.items() if place not in places}
+
+    async def _compile(self, missing: set[tuple[int, int]]) -> dict[tuple[int, int], tuple[Check, ...]]:
+        changes = self._changes
+        async with self._database.transaction() as db:
+            sources = await source_places(db, {source_id for source_id, _ in missing})
+            rules = await store.enabled_of(db, _SYSTEM, {source.organization_id for source in sources.values()})
+            layouts = await layout_keys(db, {layout_id for _, layout_id in missing} if rules else ())
+        by_organization: dict[UUID, list[AlertRule]] = defaultdict(list)
+        for rule in rules:
+            by_organization[rule.organization_id].append(rule)
+        owners: dict[tuple[int, int], _Owner] = {}
+        compiled: dict[tuple[int, int], tuple[Check, ...]] = {}
+        for source_id, layout_id in missing:
+            if (source := sources.get(source_id)) is None:
+                continue
+            owners[source_id, layout_id] = _Owner(str(source.organization_id), str(source.plant_id))
+            if (own := by_organization.get(source.organization_id)) and (layout := layouts.get(layout_id)) is not None:
+                compiled[source_id, layout_id] = compile_checks(own, source, layout)
+        compiled = {place: checks for place, checks in compiled.items() if checks}
+        if changes == self._changes:  # else it may be stale already: good for now, not to be remembered
+            self._owners |= owners
+            self._checks |= compiled
+            return self._checks
+        return self._checks | compiled
+
+
+def compile_checks(rules: Iterable[AlertRule], source: SourcePlace, layout: LayoutKeys) -> tuple[Check, ...]:
+    """The rules of the source's organisation that watch something in the layout."""
+    by_metric: dict[str, list[AlertRule]] = defaultdict(list)
+    for rule in rules:
+        if rule.plant_id is None or rule.plant_id == source.plant_id:
+            by_metric[rule.metric].append(rule)
+    checks: list[Check] = []
+    for position, (key, unit) in enumerate(zip(layout.keys, layout.units, strict=True)):
+        name = key if source.external_id is None else f"{source.external_id}.{key}"
+        for rule in [rule for metric in {key, name} for rule in by_metric.get(metric, ())]:
+            watch = Watch(rule, source.plant_id, source.id, name, unit)
+            checks.append(Check(position, _COMPARE[rule.condition], rule.threshold, rule.remembers, watch))
+    return tuple(checks)
+
+
+def _note(findings: Findings, check: Check, time: int, value: float) -> None:
+    watch = check.watch
+    rule_id = watch.rule.id
+    if check.remembers:
+        key = (rule_id, watch.source_id, watch.name)
+        run = findings.runs.get(key)
+        if run is None:
+            run = findings.runs[key] = Run(watch, [])
+        run.points.append(Point(time, value))
+    elif check.compare(value, check.threshold):
+        hit = findings.hits.get(rule_id)
+        if hit is None or time < hit.point.time:
+            findings.hits[rule_id] = Hit(watch, Point(time, value))

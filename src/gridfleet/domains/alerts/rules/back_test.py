@@ -1,0 +1,114 @@
+"""What a rule would have done in the past: the same conditions, cooldown and clearing as on the stream."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.alerts.conditions import Point, Standing, advance, holds
+from gridfleet.domains.alerts.models import AlertRule
+from gridfleet.domains.alerts.rules import store
+from gridfleet.domains.alerts.rules.registry import check_plant
+from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+
+__all__ = ["MOST_POINTS", "MOST_SPAN", "BackTest", "PastAlert", "Replay", "back_test"]
+
+MOST_POINTS: Final = 1_000_000
+MOST_SPAN: Final = timedelta(days=31)
+_MOST_LISTED: Final = 1_000
+_BATCH: Final = 5_000
+
+
+class PastAlert(msgspec.Struct, frozen=True, rename="camel"):
+    """An alert that would have been raised, and when it would have cleared where the rule looks for that."""
+
+    plant_id: UUID
+    metric: str
+    time: datetime
+    value: float
+    cleared_at: datetime | None
+
+
+class BackTest(msgspec.Struct, frozen=True, rename="camel"):
+    """What a rule makes of history. `matches`: values that met the condition; `alerts`: the first thousand."""
+
+    points: int
+    matches: int
+    alert_count: int
+    alerts: list[PastAlert]
+
+
+class _Raised(msgspec.Struct):
+    plant_id: UUID
+    metric: str
+    point: Point
+    cleared_at: int | None = None
+
+
+class Replay:
+    """One rule over values in the order of their times."""
+
+    def __init__(self, rule: AlertRule) -> None:
+        self._rule = rule
+        self._quiet_until: int | None = None
+        self._standings: dict[tuple[int, str], Standing] = {}
+        self._open: dict[tuple[int, str], _Raised] = {}
+        self._cooldown = rule.cooldown_minutes * 60_000_000
+        self.points = 0
+        self.matches = 0
+        self.raised: list[_Raised] = []
+
+    def take(self, source_id: int, plant_id: UUID, metric: str, point: Point) -> None:
+        """The next value."""
+        rule, key = self._rule, (source_id, metric)
+        self.points += 1
+        self.matches += holds(rule.condition, rule.threshold, point.value)
+        may_raise = self._quiet_until is None or point.time >= self._quiet_until
+        step = advance(rule, self._standings.get(key), (point,), may_raise=may_raise)
+        if step.cleared and key in self._open:
+            self._open.pop(key).cleared_at = point.time
+        if step.standing is None:
+            self._standings.pop(key, None)
+        else:
+            self._standings[key] = step.standing
+        if step.raised_at is not None:
+            self._quiet_until = point.time + self._cooldown
+            raised = _Raised(plant_id, metric, point)
+            self.raised.append(raised)
+            if step.standing is not None and step.standing.raised:
+                self._open[key] = raised
+
+    def outcome(self) -> BackTest:
+        """The sum of it."""
+        return BackTest(self.points, self.matches, len(self.raised), list(_listed(self.raised[:_MOST_LISTED])))
+
+
+def _listed(raised: Iterable[_Raised]) -> Iterable[PastAlert]:
+    for one in raised:
+        cleared = None if one.cleared_at is None else to_datetime(one.cleared_at)
+        yield PastAlert(one.plant_id, one.metric, to_datetime(one.point.time), one.point.value, cleared)
+
+
+async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datetime, end: datetime) -> BackTest:
+    """The rule over the organisation's history from `start` (inclusive) to `end` (exclusive).
+
+    Raises ValidationFailed: a plant of somebody else, more than 31 days, more than a million values.
+    """
+    await check_plant(db, org, rule.plant_id)
+    if end - start > MOST_SPAN:
+        raise ValidationFailed(details=[f"from: must not lie more than {MOST_SPAN.days} days before to"])
+    replay = Replay(rule)
+    places = await store.places_of(db, org, rule.plant_id, rule.metric)
+    async with db.cursor(name="back_test", binary=True) as cursor:
+        cursor.itersize = _BATCH
+        await store.open_history(cursor, org, places, start, end)
+        async for source_id, plant_id, metric, time, value in cursor:
+            if replay.points >= MOST_POINTS:
+                raise ValidationFailed(details=[f"from: more than {MOST_POINTS} values; choose a shorter time or one plant"])
+            replay.take(source_id, plant_id, metric, Point(microseconds(time), value))
+    return replay.outcome()

@@ -1,0 +1,86 @@
+"""Alert rules: create, look up, list, change, delete. Ingest processes hear of every change at once."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from gridfleet.domains.alerts import store as alerts
+from gridfleet.domains.alerts.conditions import complaint_about
+from gridfleet.domains.alerts.errors import RuleNotFound
+from gridfleet.domains.alerts.models import AlertRule, RuleChanges
+from gridfleet.domains.alerts.rules import store
+from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.plants.registry import get_plant
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import Forbidden, ValidationFailed
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = ["check_plant", "create_rule", "delete_rule", "get_rule", "list_rules", "update_rule"]
+
+
+async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) -> AlertRule:
+    """A new rule of these members. Raises ValidationFailed (plant of somebody else), Forbidden (key limited to some plants)."""
+    await check_plant(db, org, columns["plant_id"])
+    return await store.insert(db, org, new_id(), columns)
+
+
+async def get_rule(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule:
+    """One rule; raises `RuleNotFound`."""
+    rule = await store.find(db, org, rule_id)
+    if rule is None:
+        raise RuleNotFound
+    return rule
+
+
+async def list_rules(db: Connection, org: OrgScope, plant_id: UUID | None, paging: Paging) -> Page[AlertRule]:
+    """One page of the organisation's rules, newest first; with `plant_id` those of this plant alone."""
+    return Page.of(await store.page(db, org, plant_id, paging), await store.count(db, org, plant_id), paging)
+
+
+async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: RuleChanges) -> AlertRule:
+    """The changed rule. What it had been waiting for is forgotten: it looks at the next values afresh.
+
+    Raises `RuleNotFound`, `ValidationFailed`, and `Forbidden` as `create_rule`.
+    """
+    rule = await store.lock(db, org, rule_id)
+    if rule is None:
+        raise RuleNotFound
+    if rule.plant_id is None:
+        _refuse_limited(org)
+    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    if not columns:
+        return rule
+    if "plant_id" in columns:
+        await check_plant(db, org, columns["plant_id"])
+    changed = msgspec.structs.replace(rule, **columns)
+    if complaint := complaint_about(changed.condition, changed.threshold, changed.clear_threshold):
+        raise ValidationFailed(details=[complaint])
+    await alerts.forget_standings(db, org, rule_id)
+    return await store.update(db, org, rule_id, columns)
+
+
+async def delete_rule(db: Connection, org: OrgScope, rule_id: UUID) -> None:
+    """Deletes a rule; the alerts that it raised stay. Raises `RuleNotFound`, and `Forbidden` as `create_rule`."""
+    if (await get_rule(db, org, rule_id)).plant_id is None:
+        _refuse_limited(org)
+    await store.delete(db, org, rule_id)
+
+
+async def check_plant(db: Connection, org: OrgScope, plant_id: UUID | None) -> None:
+    """Whether the caller may watch the plant, or all of them. Raises `ValidationFailed` and `Forbidden`."""
+    if plant_id is None:
+        _refuse_limited(org)
+        return
+    try:
+        await get_plant(db, org, plant_id)
+    except PlantNotFound:
+        raise ValidationFailed(details=["plantId: is no plant of this organisation"]) from None
+
+
+def _refuse_limited(org: OrgScope) -> None:
+    if org.plant_ids is not None:
+        raise Forbidden("A key that is limited to some plants cannot watch all of them.")

@@ -1,0 +1,179 @@
+"""SQL of alert rules."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg import AsyncServerCursor, sql
+from psycopg.rows import TupleRow, class_row, kwargs_row
+
+from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+__all__ = ["Place"]
+
+_COLUMNS = ", ".join(AlertRule.__struct_fields__)
+_VISIBLE = (
+    "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR plant_id IS NULL OR plant_id = ANY(%(plants)s))"
+    " AND (%(plant)s::uuid IS NULL OR plant_id = %(plant)s)"
+)
+
+
+class Place(NamedTuple):
+    """Where a metric stands in frames; `position` from 1. `metric` as alerts name it."""
+
+    source_id: int
+    plant_id: UUID
+    layout_id: int
+    position: int
+    metric: str
+
+
+def _rule(**row: Any) -> AlertRule:
+    row["condition"] = Condition(row["condition"])
+    row["severity"] = Severity(row["severity"])
+    return AlertRule(**row)
+
+
+def _visible(org: OrgScope, plant_id: UUID | None = None) -> dict[str, Any]:
+    plants = None if org.plant_ids is None else list(org.plant_ids)
+    return {"org": org.organization_id, "plants": plants, "plant": plant_id}
+
+
+async def insert(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> AlertRule:
+    """The new rule."""
+    row = {"id": rule_id, "organization_id": org.organization_id, **columns}
+    cursor = db.cursor(row_factory=kwargs_row(_rule))
+    await cursor.execute(
+        sql.SQL("INSERT INTO alert_rule ({}) VALUES ({}) RETURNING {}").format(
+            sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join(map(sql.Placeholder, row)), sql.SQL(_COLUMNS)
+        ),
+        row,
+    )
+    made = await cursor.fetchone()
+    assert made is not None
+    return made
+
+
+async def find(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule | None:
+    """The rule, if the caller may see it."""
+    cursor = db.cursor(row_factory=kwargs_row(_rule))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM alert_rule WHERE id = %(id)s AND {_VISIBLE}", {"id": rule_id, **_visible(org)}
+    )
+    return await cursor.fetchone()
+
+
+async def lock(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule | None:
+    """The same, held against changes until the transaction ends."""
+    cursor = db.cursor(row_factory=kwargs_row(_rule))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM alert_rule WHERE id = %(id)s AND {_VISIBLE} FOR NO KEY UPDATE",
+        {"id": rule_id, **_visible(org)},
+    )
+    return await cursor.fetchone()
+
+
+async def page(db: Connection, org: OrgScope, plant_id: UUID | None, paging: Paging) -> list[AlertRule]:
+    """One page, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_rule))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM alert_rule WHERE {_VISIBLE}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {**_visible(org, plant_id), "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def count(db: Connection, org: OrgScope, plant_id: UUID | None) -> int:
+    """How many rules the list has."""
+    cursor = await db.execute(f"SELECT count(*) FROM alert_rule WHERE {_VISIBLE}", _visible(org, plant_id))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def update(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> AlertRule:
+    """The rule with these columns changed; it must be the organisation's."""
+    assignments = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in columns)
+    cursor = db.cursor(row_factory=kwargs_row(_rule))
+    await cursor.execute(
+        sql.SQL(
+            "UPDATE alert_rule SET {}, updated_at = now()"
+            " WHERE id = %(id)s AND organization_id = %(organization_id)s RETURNING {}"
+        ).format(assignments, sql.SQL(_COLUMNS)),
+        {**columns, "id": rule_id, "organization_id": org.organization_id},
+    )
+    changed = await cursor.fetchone()
+    assert changed is not None
+    return changed
+
+
+async def delete(db: Connection, org: OrgScope, rule_id: UUID) -> bool:
+    """Deletes a rule that the caller may see; False when there is none. Its alerts stay."""
+    cursor = await db.execute(f"DELETE FROM alert_rule WHERE id = %(id)s AND {_VISIBLE}", {"id": rule_id, **_visible(org)})
+    return cursor.rowcount == 1
+
+
+async def enabled_of(db: Connection, system: SystemScope, organization_ids: Iterable[UUID]) -> list[AlertRule]:
+    """The rules that are on in these organisations."""
+    cursor = db.cursor(row_factory=kwargs_row(_rule))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM alert_rule WHERE enabled AND organization_id = ANY(%s) ORDER BY id", (list(organization_ids),)
+    )
+    return await cursor.fetchall()
+
+
+async def claim(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -> set[UUID]:
+    """Those of the rules that may raise now, each given to one transaction alone: another that asks at the same time waits,
+    and then finds the cooldown running."""
+    # Locked in one order whoever asks, or two batches with two rules could wait for each other.
+    cursor = await db.execute(
+        "UPDATE alert_rule SET last_triggered_at = now() WHERE id IN ("
+        " SELECT id FROM alert_rule WHERE id = ANY(%s) AND enabled AND (last_triggered_at IS NULL"
+        " OR last_triggered_at <= now() - cooldown_minutes * interval '1 minute') ORDER BY id FOR NO KEY UPDATE) RETURNING id",
+        (sorted(rule_ids),),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str) -> list[Place]:
+    """Every place of the organisation's frames that a rule on this metric watches; with `plant_id` those of this plant."""
+    cursor = db.cursor(row_factory=class_row(Place))
+    await cursor.execute(
+        "SELECT s.id AS source_id, s.plant_id, l.id AS layout_id, m.position::int,"
+        " coalesce(s.external_id || '.', '') || m.key AS metric"
+        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
+        " WHERE s.organization_id = %(org)s AND (%(plant)s::uuid IS NULL OR s.plant_id = %(plant)s)"
+        " AND %(metric)s IN (m.key, s.external_id || '.' || m.key)",
+        {"org": org.organization_id, "plant": plant_id, "metric": metric},
+    )
+    return await cursor.fetchall()
+
+
+async def open_history(
+    cursor: AsyncServerCursor[TupleRow], org: OrgScope, places: Sequence[Place], start: datetime, end: datetime
+) -> None:
+    """Opens the values of these places, which `places_of` gave: (source, plant, metric, time, value), oldest first."""
+    await cursor.execute(
+        "SELECT p.source_id, p.plant_id, p.metric, f.time, f.vals[p.position]"
+        " FROM unnest(%(sources)s::int[], %(plants)s::uuid[], %(layouts)s::int[], %(positions)s::int[], %(metrics)s::text[])"
+        " AS p (source_id, plant_id, layout_id, position, metric)"
+        " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s"
+        " JOIN telemetry_frame f ON f.source_id = p.source_id AND f.layout_id = p.layout_id"
+        " AND f.time >= %(start)s AND f.time < %(end)s"
+        " WHERE f.vals[p.position] IS NOT NULL ORDER BY f.time, p.source_id",
+        {
+            "sources": [place.source_id for place in places],
+            "plants": [place.plant_id for place in places],
+            "layouts": [place.layout_id for place in places],
+            "positions": [place.position for place in places],
+            "metrics": [place.metric for place in places],
+            "org": org.organization_id,
+            "start": start,
+            "end": end,
+        },
+    )

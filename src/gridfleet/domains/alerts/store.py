@@ -1,0 +1,205 @@
+"""SQL of alerts, and of where metrics stand with rules."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.rows import class_row, kwargs_row
+
+from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, AlertType, Severity
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+__all__ = ["PlantName", "StandingRow"]
+
+_COLUMNS = ", ".join(Alert.__struct_fields__)
+_VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR plant_id = ANY(%(plants)s))"
+_FILTER = (
+    f"{_VISIBLE} AND (%(plant)s::uuid IS NULL OR plant_id = %(plant)s)"
+    " AND (%(status)s::text IS NULL OR status = %(status)s) AND (%(severity)s::text IS NULL OR severity = %(severity)s)"
+)
+
+
+class PlantName(NamedTuple):
+    """A plant as messages name it."""
+
+    id: UUID
+    organization_id: UUID
+    name: str
+
+
+class StandingRow(NamedTuple):
+    """Where one metric stands with a rule; see the table."""
+
+    rule_id: UUID
+    source_id: int
+    metric: str
+    since: datetime
+    seen_at: datetime
+    alert_id: UUID | None
+
+
+def _alert(**row: Any) -> Alert:
+    row["type"] = AlertType(row["type"])
+    row["severity"] = Severity(row["severity"])
+    row["status"] = AlertStatus(row["status"])
+    return Alert(**row)
+
+
+def _visible(org: OrgScope) -> dict[str, Any]:
+    return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
+
+
+def _chosen(org: OrgScope, which: AlertFilter) -> dict[str, Any]:
+    return {**_visible(org), "plant": which.plant_id, "status": which.status, "severity": which.severity}
+
+
+async def find(db: Connection, org: OrgScope, alert_id: UUID) -> Alert | None:
+    """The alert, if the caller may see it."""
+    cursor = db.cursor(row_factory=kwargs_row(_alert))
+    await cursor.execute(f"SELECT {_COLUMNS} FROM alert WHERE id = %(id)s AND {_VISIBLE}", {"id": alert_id, **_visible(org)})
+    return await cursor.fetchone()
+
+
+async def page(db: Connection, org: OrgScope, which: AlertFilter, paging: Paging) -> list[Alert]:
+    """One page, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_alert))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM alert WHERE {_FILTER} ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {**_chosen(org, which), "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def count(db: Connection, org: OrgScope, which: AlertFilter) -> int:
+    """How many alerts the list has."""
+    cursor = await db.execute(f"SELECT count(*) FROM alert WHERE {_FILTER}", _chosen(org, which))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def open_of_plant(db: Connection, org: OrgScope, plant_id: UUID, most: int) -> list[Alert]:
+    """The plant's alerts that are not resolved, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_alert))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM alert WHERE plant_id = %(plant)s AND status <> 'RESOLVED' AND {_VISIBLE}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(most)s",
+        {"plant": plant_id, "most": most, **_visible(org)},
+    )
+    return await cursor.fetchall()
+
+
+async def acknowledge(db: Connection, org: OrgScope, alert_id: UUID, by: str) -> Alert | None:
+    """The alert, acknowledged now if it was active; None when it was not."""
+    cursor = db.cursor(row_factory=kwargs_row(_alert))
+    await cursor.execute(
+        "UPDATE alert SET status = 'ACKNOWLEDGED', acknowledged_at = now(), acknowledged_by = %(by)s, updated_at = now()"
+        f" WHERE id = %(id)s AND status = 'ACTIVE' AND {_VISIBLE} RETURNING {_COLUMNS}",
+        {"id": alert_id, "by": by, **_visible(org)},
+    )
+    return await cursor.fetchone()
+
+
+async def resolve(db: Connection, org: OrgScope, alert_id: UUID, by: str) -> Alert | None:
+    """The alert, resolved now if it was not, and with that acknowledged; None when it was resolved before."""
+    cursor = db.cursor(row_factory=kwargs_row(_alert))
+    await cursor.execute(
+        "UPDATE alert SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
+        " acknowledged_at = coalesce(acknowledged_at, now()),"
+        " acknowledged_by = CASE WHEN acknowledged_at IS NULL THEN %(by)s ELSE acknowledged_by END"
+        f" WHERE id = %(id)s AND status <> 'RESOLVED' AND {_VISIBLE} RETURNING {_COLUMNS}",
+        {"id": alert_id, "by": by, **_visible(org)},
+    )
+    return await cursor.fetchone()
+
+
+async def forget_standing_of_alert(db: Connection, org: OrgScope, alert_id: UUID) -> None:
+    """A person has resolved the alert: its metric may raise anew."""
+    await db.execute(
+        "DELETE FROM alert_state s USING alert a WHERE a.id = s.alert_id AND a.id = %s AND a.organization_id = %s",
+        (alert_id, org.organization_id),
+    )
+
+
+async def forget_standings(db: Connection, org: OrgScope, rule_id: UUID) -> None:
+    """Everything that a rule of the organisation has counted."""
+    await db.execute(
+        "DELETE FROM alert_state s USING alert_rule r WHERE r.id = s.rule_id AND r.id = %s AND r.organization_id = %s",
+        (rule_id, org.organization_id),
+    )
+
+
+async def standings(
+    db: Connection, system: SystemScope, rule_ids: Iterable[UUID], source_ids: Iterable[int]
+) -> list[StandingRow]:
+    """Where the metrics of these sources stand with these rules."""
+    cursor = db.cursor(row_factory=class_row(StandingRow))
+    await cursor.execute(
+        "SELECT rule_id, source_id, metric, since, seen_at, alert_id FROM alert_state"
+        " WHERE rule_id = ANY(%s) AND source_id = ANY(%s)",
+        (list(rule_ids), list(source_ids)),
+    )
+    return await cursor.fetchall()
+
+
+async def save_standings(db: Connection, system: SystemScope, rows: Sequence[StandingRow]) -> None:
+    """Writes where metrics stand now; a rule that was deleted meanwhile is passed over."""
+    await db.execute(
+        "INSERT INTO alert_state AS s (rule_id, source_id, metric, since, seen_at, alert_id)"
+        " SELECT new.* FROM unnest(%s::uuid[], %s::int[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::uuid[])"
+        " AS new (rule_id, source_id, metric, since, seen_at, alert_id)"
+        " JOIN (SELECT id FROM alert_rule WHERE id = ANY(%s) FOR KEY SHARE) r ON r.id = new.rule_id"
+        " ON CONFLICT (rule_id, source_id, metric) DO UPDATE"
+        " SET since = excluded.since, seen_at = excluded.seen_at, alert_id = excluded.alert_id",
+        (*([row[place] for row in rows] for place in range(6)), [row.rule_id for row in rows]),
+    )
+
+
+async def delete_standings(db: Connection, system: SystemScope, keys: Sequence[tuple[UUID, int, str]]) -> None:
+    """Forgets (rule, source, metric): their conditions hold no longer."""
+    await db.execute(
+        "DELETE FROM alert_state s USING unnest(%s::uuid[], %s::int[], %s::text[]) AS gone (rule_id, source_id, metric)"
+        " WHERE s.rule_id = gone.rule_id AND s.source_id = gone.source_id AND s.metric = gone.metric",
+        ([key[0] for key in keys], [key[1] for key in keys], [key[2] for key in keys]),
+    )
+
+
+async def plant_names(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> dict[UUID, PlantName]:
+    """The plants' names, kept from being deleted until the transaction ends."""
+    cursor = db.cursor(row_factory=class_row(PlantName))
+    await cursor.execute(
+        "SELECT id, organization_id, name FROM plant WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", (sorted(plant_ids),)
+    )
+    return {plant.id: plant for plant in await cursor.fetchall()}
+
+
+async def insert(
+    db: Connection,
+    system: SystemScope,
+    *,
+    alert_id: UUID,
+    plant: PlantName,
+    rule_id: UUID,
+    severity: Severity,
+    message: str,
+    metric: str,
+    value: float,
+    measured_at: datetime,
+) -> None:
+    """A new active alert."""
+    await db.execute(
+        "INSERT INTO alert (id, organization_id, plant_id, rule_id, severity, message, metric, value, measured_at)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (alert_id, plant.organization_id, plant.id, rule_id, severity, message, metric, value, measured_at),
+    )
+
+
+async def resolve_by_itself(db: Connection, system: SystemScope, alert_ids: Sequence[UUID]) -> None:
+    """Alerts whose cause has gone."""
+    await db.execute(
+        "UPDATE alert SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
+        " acknowledged_at = coalesce(acknowledged_at, now()) WHERE id = ANY(%s) AND status <> 'RESOLVED'",
+        (list(alert_ids),),
+    )

@@ -1,0 +1,1 @@
+"""Notifications: who is told by which channel, the devices people registered, and the log of every delivery."""

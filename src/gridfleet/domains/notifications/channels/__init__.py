@@ -1,0 +1,1 @@
+"""The ways a notification takes to a person."""

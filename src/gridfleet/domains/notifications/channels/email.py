@@ -1,0 +1,40 @@
+"""Notifications by mail."""
+
+import asyncio
+from collections.abc import Sequence
+
+from gridfleet.domains.notifications.channels.outcome import Outcome
+from gridfleet.domains.notifications.models import Outgoing
+from gridfleet.kernel.mail.delivery import Delivery, MailRefused
+from gridfleet.kernel.mail.letter import Letter
+from gridfleet.kernel.mail.message import Mail
+
+__all__ = ["EmailChannel"]
+
+
+class EmailChannel:
+    """Mails that are delivered twice have the same Message-ID: readers show one."""
+
+    most = 5
+
+    def __init__(self, delivery: Delivery, base_url: str) -> None:
+        self._delivery = delivery
+        self._base_url = base_url
+
+    async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
+        """Hands mails over, side by side."""
+        return await asyncio.gather(*(self._send(delivery) for delivery in deliveries))
+
+    async def _send(self, delivery: Outgoing) -> Outcome:
+        letter = Letter(
+            subject=delivery.subject,
+            paragraphs=tuple(delivery.body.splitlines()),
+            reason="You got this mail because you look after an organisation at Gridfleet as ORG_ADMIN or OPERATOR.",
+        )
+        try:
+            await self._delivery.deliver(Mail(delivery.id, delivery.address, letter, self._base_url, delivery.created_at))
+        except MailRefused as error:
+            return Outcome(str(error), final=True)
+        except Exception as error:  # whatever the mail library or the network has: it is kept and tried again
+            return Outcome(f"{type(error).__name__}: {error}")
+        return Outcome()

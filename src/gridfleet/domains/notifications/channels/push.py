@@ -1,0 +1,81 @@
+"""Push notifications by Expo's HTTP API (https://docs.expo.dev/push-notifications/sending-notifications/)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import httpx
+
+from gridfleet.domains.notifications.channels.outcome import Outcome
+from gridfleet.domains.notifications.models import Outgoing
+
+__all__ = ["DEVICE_NOT_REGISTERED", "ExpoPush", "ExpoRefused"]
+
+DEVICE_NOT_REGISTERED: Final = "DeviceNotRegistered"
+_FINAL: Final = {DEVICE_NOT_REGISTERED, "MessageTooBig", "MismatchSenderId"}
+_LOUD: Final = {"CRITICAL", "EMERGENCY"}
+
+
+class ExpoRefused(Exception):
+    """The service answered a whole request with an error."""
+
+
+class ExpoPush:
+    """One service of Expo's format. It takes 100 messages a request."""
+
+    most = 100
+
+    def __init__(self, http: httpx.AsyncClient, access_token: str | None = None) -> None:
+        """`http` has the service's base URL; `access_token` where the Expo project asks for one."""
+        self._http = http
+        self._headers = {"authorization": f"Bearer {access_token}"} if access_token else {}
+
+    async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
+        """Hands messages over. A request that is refused whole is tried message by message: tokens of two apps may not
+        travel together, and one bad token spoils the rest."""
+        try:
+            tickets = await self._post("send", [_message(delivery) for delivery in deliveries])
+        except ExpoRefused as error:
+            if len(deliveries) == 1:
+                return [Outcome(str(error))]
+            return [outcome for delivery in deliveries for outcome in await self.send([delivery])]
+        if not isinstance(tickets, list) or len(tickets) != len(deliveries):
+            raise ExpoRefused("the push service answered with another number of tickets than messages")
+        return [_outcome(ticket) for ticket in tickets]
+
+    async def receipts(self, tickets: Sequence[str]) -> dict[str, Outcome]:
+        """What became of messages that were handed over, by ticket; those that are not settled yet are left out."""
+        found = await self._post("getReceipts", {"ids": list(tickets)})
+        return {ticket: _outcome(receipt) for ticket, receipt in found.items()} if isinstance(found, dict) else {}
+
+    async def _post(self, method: str, content: object) -> Any:
+        answer = await self._http.post(f"/--/api/v2/push/{method}", json=content, headers=self._headers)
+        if answer.status_code == 429 or answer.status_code >= 500:
+            answer.raise_for_status()
+        try:
+            body = answer.json()
+        except ValueError:
+            raise ExpoRefused(f"the push service answered {answer.status_code} without JSON") from None
+        if answer.is_error or "errors" in body:
+            reasons = "; ".join(f"{error.get('code')}: {error.get('message')}" for error in body.get("errors", ()))
+            raise ExpoRefused(reasons or f"the push service answered {answer.status_code}")
+        return body.get("data")
+
+
+def _message(delivery: Outgoing) -> dict[str, Any]:
+    loud = delivery.metadata.get("severity") in _LOUD
+    return {
+        "to": delivery.address,
+        "title": delivery.subject,
+        "body": delivery.body,
+        "data": {"notificationId": str(delivery.id), **delivery.metadata},
+        "sound": "default",
+        "priority": "high" if loud else "default",
+    }
+
+
+def _outcome(ticket: Mapping[str, Any]) -> Outcome:
+    if ticket.get("status") == "ok":
+        return Outcome(ticket=ticket.get("id"))
+    reason = (ticket.get("details") or {}).get("error")
+    text = ": ".join(part for part in (reason, ticket.get("message")) if part)
+    return Outcome(text or "the push service gave no reason", reason in _FINAL)

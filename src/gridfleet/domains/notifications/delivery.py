@@ -1,0 +1,135 @@
+"""Hands queued notifications over, and again when that fails; asks later what became of pushes."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+import httpx
+import structlog
+
+from gridfleet.domains.notifications import store
+from gridfleet.domains.notifications.channels.outcome import Outcome, Sender
+from gridfleet.domains.notifications.channels.push import DEVICE_NOT_REGISTERED, ExpoPush, ExpoRefused
+from gridfleet.domains.notifications.models import Channel, Outgoing
+from gridfleet.kernel import metrics
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.notifications import listen
+
+__all__ = ["MAX_TRIES", "Deliveries"]
+
+log = structlog.get_logger(__name__)
+
+MAX_TRIES: Final = 5
+_WAITS: Final = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600))
+_RECEIPT_AFTER: Final = timedelta(minutes=15)
+_SEND_SECONDS: Final = 30.0
+_LEASE: Final = timedelta(seconds=90)
+"""A process that is killed while it sends leaves the delivery to others after this time."""
+_LOOK_SECONDS: Final = 5.0
+_RECEIPTS_AT_ONCE: Final = 300
+
+
+class Deliveries:
+    """The queue's worker; several may share the work. A delivery is tried five times, each may arrive more than once."""
+
+    def __init__(
+        self,
+        database: Database,
+        senders: Mapping[Channel, Sender],
+        expo: ExpoPush,
+        *,
+        waits: Sequence[timedelta] = _WAITS,
+        receipt_after: timedelta = _RECEIPT_AFTER,
+    ) -> None:
+        """`waits`: between the tries. `receipt_after`: when the push service is asked what became of a message."""
+        self._database = database
+        self._senders = senders
+        self._expo = expo
+        self._waits = waits
+        self._receipt_after = receipt_after
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Works until cancelled; raises when the database is lost."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                listen(self._database.url, ["notification_due"], self._wake.set, lambda channel, payload: self._wake.set())
+            )
+            tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            self._wake.clear()
+            async with asyncio.TaskGroup() as tasks:
+                for channel in self._senders:
+                    tasks.create_task(self._work_off(channel))
+                tasks.create_task(self._ask_for_receipts())
+            async with self._database.transaction() as db:
+                due = await store.next_due(db)
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS if due is None else min(max(due, 0.05), _LOOK_SECONDS)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _work_off(self, channel: Channel) -> None:
+        sender = self._senders[channel]
+        while True:
+            async with self._database.transaction() as db:
+                deliveries = await store.claim(db, channel, sender.most, _LEASE)
+            if not deliveries:
+                return
+            try:
+                async with asyncio.timeout(_SEND_SECONDS):
+                    outcomes = await sender.send(deliveries)
+            except Exception as error:  # whatever a gateway does must not stop the others
+                outcomes = [Outcome(f"{type(error).__name__}: {error}")] * len(deliveries)
+            for delivery, outcome in zip(deliveries, outcomes, strict=True):
+                await self._settle(delivery, outcome)
+
+    async def _settle(self, delivery: Outgoing, outcome: Outcome) -> None:
+        async with self._database.transaction() as db:
+            if outcome.error is None:
+                result = "sent"
+                await store.mark_sent(db, delivery.id, outcome.ticket, self._receipt_after if outcome.ticket else None)
+            elif outcome.final or delivery.attempts >= MAX_TRIES:
+                result = "failed"
+                await store.mark_failed(db, delivery.id, outcome.error)
+                if outcome.error.startswith(DEVICE_NOT_REGISTERED):
+                    await store.drop_tokens(db, [delivery.address])
+            else:
+                result = "retried"
+                await store.postpone(db, delivery.id, outcome.error, self._waits[min(delivery.attempts, len(self._waits)) - 1])
+        metrics.NOTIFICATIONS.labels(delivery.channel.lower(), result).inc()
+        if outcome.error is not None:
+            log.warning(
+                "notification failed",
+                delivery_id=str(delivery.id),
+                channel=delivery.channel,
+                attempts=delivery.attempts,
+                error=outcome.error,
+            )
+
+    async def _ask_for_receipts(self) -> None:
+        async with self._database.transaction() as db:
+            waiting = await store.claim_receipts(db, _RECEIPTS_AT_ONCE, self._receipt_after)
+        if not waiting:
+            return
+        try:
+            receipts = await self._expo.receipts([ticket for _, ticket, _ in waiting])
+        except (httpx.HTTPError, ExpoRefused) as error:
+            log.warning("push receipts are not to be had", error=f"{type(error).__name__}: {error}")
+            return
+        for delivery_id, ticket, token in waiting:
+            outcome = receipts.get(ticket)
+            if outcome is None:
+                continue
+            async with self._database.transaction() as db:
+                if outcome.error is None:
+                    await store.settle_receipt(db, delivery_id)
+                    continue
+                await store.mark_failed(db, delivery_id, outcome.error)
+                if outcome.error.startswith(DEVICE_NOT_REGISTERED):
+                    await store.drop_tokens(db, [token])
+            metrics.NOTIFICATIONS.labels(Channel.PUSH.lower(), "failed").inc()

@@ -1,0 +1,40 @@
+"""Puts notifications on their way, in the transaction of the change that they tell of."""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.notifications import store
+from gridfleet.domains.notifications.models import Channel
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["Notice", "notify_members"]
+
+_SYSTEM: Final = SystemScope("notifications look up whom an organisation's alerts concern")
+
+
+class Notice(NamedTuple):
+    """What people are told. `metadata` goes to apps, which find the record by it."""
+
+    subject: str
+    body: str
+    metadata: dict[str, Any]
+
+
+async def notify_members(db: Connection, organization_id: UUID, channels: Iterable[Channel], notice: Notice) -> int:
+    """Queues the notice for the organisation's ORG_ADMINs and OPERATORs by these channels; how many deliveries."""
+    return sum(
+        [
+            await store.queue_for_members(
+                db,
+                _SYSTEM,
+                organization_id,
+                channel,
+                subject=notice.subject,
+                body=notice.body,
+                metadata=notice.metadata,
+            )
+            for channel in channels
+        ]
+    )

@@ -1,0 +1,173 @@
+"""SQL of push tokens and of the delivery log, which is its own queue."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from psycopg.rows import class_row, kwargs_row
+from psycopg.types.json import Jsonb
+
+from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing, PushToken
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+_TOKEN = ", ".join(PushToken.__struct_fields__)
+_LOG = ", ".join(NotificationLog.__struct_fields__)
+_OUTGOING = ", ".join(Outgoing.__struct_fields__)
+
+_ADDRESSES: Final = {
+    Channel.PUSH: "SELECT m.user_id, t.token AS address FROM members m JOIN push_token t ON t.user_id = m.user_id",
+    Channel.EMAIL: "SELECT user_id, email AS address FROM members",
+    Channel.SMS: "SELECT user_id, phone AS address FROM members WHERE phone IS NOT NULL",
+}
+
+
+def _log(**row: Any) -> NotificationLog:
+    row["channel"] = Channel(row["channel"])
+    row["status"] = NotificationStatus(row["status"])
+    return NotificationLog(**row)
+
+
+def _outgoing(**row: Any) -> Outgoing:
+    row["channel"] = Channel(row["channel"])
+    return Outgoing(**row)
+
+
+async def register_token(db: Connection, token_id: UUID, user_id: UUID, token: str, platform: str | None) -> PushToken:
+    """The token, now this person's whoever had it."""
+    cursor = db.cursor(row_factory=class_row(PushToken))
+    await cursor.execute(
+        "INSERT INTO push_token (id, user_id, token, platform) VALUES (%s, %s, %s, %s)"
+        " ON CONFLICT (token) DO UPDATE SET user_id = excluded.user_id, platform = excluded.platform"
+        f" RETURNING {_TOKEN}",
+        (token_id, user_id, token, platform),
+    )
+    registered = await cursor.fetchone()
+    assert registered is not None
+    return registered
+
+
+async def delete_token(db: Connection, user_id: UUID, token: str) -> None:
+    """Deletes a person's token, if there is one."""
+    await db.execute("DELETE FROM push_token WHERE token = %s AND user_id = %s", (token, user_id))
+
+
+async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:
+    """Deletes tokens that lead nowhere any more."""
+    await db.execute("DELETE FROM push_token WHERE token = ANY(%s)", (list(tokens),))
+
+
+async def queue_for_members(
+    db: Connection,
+    system: SystemScope,
+    organization_id: UUID,
+    channel: Channel,
+    *,
+    subject: str,
+    body: str,
+    metadata: dict[str, Any],
+) -> int:
+    """One PENDING delivery for each address of the organisation's ORG_ADMINs and OPERATORs; how many."""
+    cursor = await db.execute(
+        "WITH members AS (SELECT u.id AS user_id, u.email, u.phone FROM membership m JOIN user_account u ON u.id = m.user_id"
+        " WHERE m.organization_id = %(organization)s AND m.role IN ('ORG_ADMIN', 'OPERATOR'))"
+        " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata)"
+        " SELECT gen_random_uuid(), a.user_id, %(channel)s, a.address, %(subject)s, %(body)s, %(metadata)s"
+        f" FROM ({_ADDRESSES[channel]}) a",
+        {
+            "organization": organization_id,
+            "channel": channel,
+            "subject": subject,
+            "body": body,
+            "metadata": Jsonb(metadata),
+        },
+    )
+    return cursor.rowcount
+
+
+async def page(db: Connection, paging: Paging) -> list[NotificationLog]:
+    """One page of all deliveries, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_log))
+    await cursor.execute(
+        f"SELECT {_LOG} FROM notification_log ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
+        (paging.limit, paging.offset),
+    )
+    return await cursor.fetchall()
+
+
+async def count(db: Connection) -> int:
+    """How many deliveries the log has."""
+    row = await (await db.execute("SELECT count(*) FROM notification_log")).fetchone()
+    return int(row[0]) if row else 0
+
+
+async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -> list[Outgoing]:
+    """Deliveries that are due, counted as tried; due again after `lease` unless their outcome is written before."""
+    cursor = db.cursor(row_factory=kwargs_row(_outgoing))
+    await cursor.execute(
+        "UPDATE notification_log SET attempts = attempts + 1, due_at = clock_timestamp() + %(lease)s WHERE id IN ("
+        " SELECT id FROM notification_log WHERE channel = %(channel)s AND due_at <= clock_timestamp()"
+        f" ORDER BY due_at LIMIT %(most)s FOR UPDATE SKIP LOCKED) RETURNING {_OUTGOING}",
+        {"channel": channel, "most": most, "lease": lease},
+    )
+    return await cursor.fetchall()
+
+
+async def next_due(db: Connection) -> float | None:
+    """Seconds until a delivery or a receipt is due, not below 0; None when there is none."""
+    cursor = await db.execute(
+        "SELECT greatest(0, extract(epoch FROM least((SELECT min(due_at) FROM notification_log WHERE due_at IS NOT NULL),"
+        " (SELECT min(receipt_due_at) FROM notification_log WHERE receipt_due_at IS NOT NULL)) - clock_timestamp()))::float8"
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def mark_sent(db: Connection, delivery_id: UUID, ticket: str | None, receipt_after: timedelta | None) -> None:
+    """It was handed over, with the push service's ticket if it was a push."""
+    await db.execute(
+        "UPDATE notification_log SET status = 'SENT', due_at = NULL, error = NULL, sent_at = now(), ticket = %s,"
+        " receipt_due_at = clock_timestamp() + %s WHERE id = %s AND status = 'PENDING'",
+        (ticket, receipt_after, delivery_id),
+    )
+
+
+async def mark_failed(db: Connection, delivery_id: UUID, error: str) -> None:
+    """It was given up, or the push service could not deliver what it had taken."""
+    await db.execute(
+        "UPDATE notification_log SET status = 'FAILED', due_at = NULL, receipt_due_at = NULL, error = %s WHERE id = %s",
+        (error, delivery_id),
+    )
+
+
+async def postpone(db: Connection, delivery_id: UUID, error: str, wait: timedelta) -> None:
+    """It failed and is due again after `wait`."""
+    await db.execute(
+        "UPDATE notification_log SET error = %s, due_at = clock_timestamp() + %s WHERE id = %s AND status = 'PENDING'",
+        (error, wait, delivery_id),
+    )
+
+
+async def claim_receipts(db: Connection, most: int, lease: timedelta) -> list[tuple[UUID, str, str]]:
+    """(delivery, ticket, token) whose receipts are due; due again after `lease`, until a day has passed."""
+    cursor = await db.execute(
+        "UPDATE notification_log SET receipt_due_at ="
+        " CASE WHEN created_at > now() - interval '1 day' THEN clock_timestamp() + %s END WHERE id IN ("
+        " SELECT id FROM notification_log WHERE receipt_due_at <= clock_timestamp()"
+        " ORDER BY receipt_due_at LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING id, ticket, address",
+        (lease, most),
+    )
+    return await cursor.fetchall()
+
+
+async def settle_receipt(db: Connection, delivery_id: UUID) -> None:
+    """The push service has delivered it."""
+    await db.execute("UPDATE notification_log SET receipt_due_at = NULL WHERE id = %s", (delivery_id,))
+
+
+async def trim(db: Connection, older_than: timedelta) -> int:
+    """Deletes what was settled long ago; how many."""
+    cursor = await db.execute("DELETE FROM notification_log WHERE due_at IS NULL AND created_at < now() - %s", (older_than,))
+    return cursor.rowcount

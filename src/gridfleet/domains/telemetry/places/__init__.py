@@ -1,0 +1,1 @@
+"""What stands where: whose a source is, and which metrics a layout holds."""

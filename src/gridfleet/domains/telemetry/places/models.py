@@ -1,0 +1,23 @@
+"""Sources and layouts as those see them who look into frames."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+__all__ = ["LayoutKeys", "SourcePlace"]
+
+
+class SourcePlace(NamedTuple):
+    """Whose a source is. `external_id` is None for the plant itself."""
+
+    id: int
+    organization_id: UUID
+    plant_id: UUID
+    external_id: str | None
+
+
+class LayoutKeys(NamedTuple):
+    """Keys and units of a layout's metrics, by their positions."""
+
+    layout_id: int
+    keys: list[str]
+    units: list[str]

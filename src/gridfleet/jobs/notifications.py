@@ -1,0 +1,32 @@
+"""Sends notifications by the channels that the settings name."""
+
+import httpx
+
+from gridfleet.domains.notifications.channels.email import EmailChannel
+from gridfleet.domains.notifications.channels.push import ExpoPush
+from gridfleet.domains.notifications.channels.sms import SmsChannel
+from gridfleet.domains.notifications.delivery import Deliveries
+from gridfleet.domains.notifications.models import Channel
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.mail.delivery import open_delivery
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["deliver_notifications"]
+
+_SECONDS = 20
+
+
+async def deliver_notifications(settings: Settings, database: Database) -> None:
+    """Works on the queue of notifications until cancelled; raises when the database is lost."""
+    sms_url, expo_token = settings.sms_url, settings.expo_access_token
+    async with httpx.AsyncClient(base_url=settings.expo_url, timeout=_SECONDS) as http:
+        expo = ExpoPush(http, expo_token.get_secret_value() if expo_token else None)
+        await Deliveries(
+            database,
+            {
+                Channel.PUSH: expo,
+                Channel.EMAIL: EmailChannel(open_delivery(settings), settings.base_url),
+                Channel.SMS: SmsChannel(sms_url.get_secret_value() if sms_url else None),
+            },
+            expo,
+        ).run()

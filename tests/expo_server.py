@@ -1,0 +1,88 @@
+"""A push service in Expo's format on a local port, which answers as it is told."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+
+@dataclass
+class ExpoServer:
+    """What came in, and what tickets and receipts to give for a token."""
+
+    url: str = ""
+    messages: list[JsonObject] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
+    """How many messages each request carried."""
+    headers: list[dict[str, str]] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+    """Error of the ticket, by token."""
+    receipt_errors: dict[str, str] = field(default_factory=dict)
+    failing_requests: int = 0
+    """So many requests are answered with 503."""
+    together_refused: bool = False
+    """Refuse requests with more than one message, as for tokens of two projects."""
+    _tickets: dict[str, str] = field(default_factory=dict)
+
+    def answer(self, path: str, content: Any) -> tuple[int, JsonObject]:
+        """Status and body."""
+        if path == "/--/api/v2/push/getReceipts":
+            return 200, {"data": {ticket: self._receipt(ticket) for ticket in content["ids"]}}
+        if path != "/--/api/v2/push/send":
+            return 404, {"errors": [{"code": "NOT_FOUND", "message": path}]}
+        self.requests.append(len(content))
+        if self.failing_requests:
+            self.failing_requests -= 1
+            return 503, {}
+        if self.together_refused and len(content) > 1:
+            return 400, {"errors": [{"code": "PUSH_TOO_MANY_EXPERIENCE_IDS", "message": "tokens of several projects"}]}
+        self.messages += content
+        return 200, {"data": [self._ticket(message["to"]) for message in content]}
+
+    def _ticket(self, token: str) -> JsonObject:
+        if error := self.errors.get(token):
+            return {"status": "error", "message": f"{token} failed", "details": {"error": error}}
+        ticket = f"ticket-{len(self._tickets)}"
+        self._tickets[ticket] = token
+        return {"status": "ok", "id": ticket}
+
+    def _receipt(self, ticket: str) -> JsonObject:
+        error = self.receipt_errors.get(self._tickets[ticket])
+        return {"status": "error", "message": "gone", "details": {"error": error}} if error else {"status": "ok"}
+
+
+@contextmanager
+def expo_server() -> Iterator[ExpoServer]:
+    """The service until the end of the block."""
+    state = ExpoServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            state.headers.append({name.lower(): value for name, value in self.headers.items()})
+            status, body = state.answer(self.path, content)
+            raw = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)

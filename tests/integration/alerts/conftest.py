@@ -1,0 +1,12 @@
+"""The pipeline by itself."""
+
+import pytest
+
+from gridfleet.kernel.db import Database
+from ingest_bench import Bench
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    """A pipeline over the test's own database."""
+    return Bench(database)

@@ -1,0 +1,240 @@
+"""From a plant's message to an alert, in the batch's own transaction."""
+
+import asyncio
+import contextlib
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from alerting import add_rule, ago, alerts_of, operator, snapshot
+from gridfleet.domains.alerts.handling import acknowledge, resolve
+from gridfleet.domains.alerts.models import AlertStatus, Condition, RuleChanges, Severity
+from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
+from gridfleet.kernel.db import open_database
+from ingest_bench import Bench, BenchPlant
+
+
+async def say(
+    bench: Bench, plant: BenchPlant, seconds_ago: float, fields: dict[str, Any] | None = None, **devices: Any
+) -> None:
+    """One message of a plant, written."""
+    await bench.take(plant.message(snapshot(ago(seconds_ago), fields, **devices)))
+
+
+async def test_a_match_raises_one_alert_that_names_everything(bench: Bench) -> None:
+    plant = await bench.plant(["bat1"])
+    rule = await add_rule(bench.database, plant.organization_id, severity=Severity.CRITICAL)
+
+    await say(bench, plant, 5, bat1={"soc": 9.5})
+
+    (alert,) = await alerts_of(bench.database, plant.organization_id)
+    assert alert.message == "Low battery: bat1.soc of Plant is 9.5, below 10"
+    assert (alert.plant_id, alert.status, alert.severity) == (plant.id, AlertStatus.ACTIVE, Severity.CRITICAL)
+    ((last,),) = await plant.rows(f"SELECT last_triggered_at FROM alert_rule WHERE id = '{rule.id}' AND %s::uuid IS NOT NULL")
+    assert last is not None
+
+
+@pytest.mark.parametrize(
+    ("metric", "raised"),
+    [("soc", {"soc", "bat1.soc", "bat2.soc"}), ("bat1.soc", {"bat1.soc"}), ("bat3.soc", set()), ("so", set())],
+)
+async def test_metrics_are_found_by_key_in_plant_and_devices_or_by_device_and_key(
+    bench: Bench, metric: str, raised: set[str]
+) -> None:
+    found = set()
+    for place in ("plant", "bat1", "bat2"):
+        plant = await bench.plant(["bat1", "bat2"])
+        await add_rule(bench.database, plant.organization_id, metric=metric)
+        await say(
+            bench,
+            plant,
+            5,
+            {"soc": 5 if place == "plant" else 50},
+            **{device: {"soc": 5 if place == device else 50} for device in ("bat1", "bat2")},
+        )
+        found |= {
+            alert.message.split(": ")[1].split(" of ")[0] for alert in await alerts_of(bench.database, plant.organization_id)
+        }
+    assert found == raised
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "raises"),
+    [("LT", 9, True), ("LT", 10, False), ("GT", 11, True), ("GT", 10, False), ("EQ", 10, True), ("EQ", 10.1, False)],
+)
+async def test_conditions(bench: Bench, condition: str, value: float, raises: bool) -> None:
+    plant = await bench.plant()
+    await add_rule(bench.database, plant.organization_id, condition=Condition(condition))
+    await say(bench, plant, 5, {"soc": value})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == raises
+
+
+async def test_old_points_other_plants_disabled_rules_and_strangers_raise_nothing(bench: Bench) -> None:
+    plant, other = await bench.plant(), await bench.plant()
+    await add_rule(bench.database, plant.organization_id)
+    await say(bench, plant, 16 * 60, {"soc": 5})
+    await say(bench, other, 5, {"soc": 5})
+    assert await alerts_of(bench.database, plant.organization_id) == []
+    assert await alerts_of(bench.database, other.organization_id) == []
+    await add_rule(bench.database, other.organization_id, enabled=False)
+    bench.pipeline.rules.forget_all()
+    await say(bench, other, 4, {"soc": 5})
+    assert await alerts_of(bench.database, other.organization_id) == []
+
+
+async def test_the_cooldown_is_the_rules_and_ends(bench: Bench) -> None:
+    plant = await bench.plant(["a", "b"])
+    rule = await add_rule(bench.database, plant.organization_id, cooldown_minutes=1)
+    await say(bench, plant, 5, a={"soc": 5})
+    await say(bench, plant, 4, b={"soc": 5})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == 1
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE alert_rule SET last_triggered_at = now() - interval '61 seconds' WHERE id = %s", (rule.id,))
+    await say(bench, plant, 3, b={"soc": 5})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == 2
+
+
+async def test_a_batch_that_is_rolled_back_and_written_again_raises_once(bench: Bench) -> None:
+    plant = await bench.plant()
+    await add_rule(bench.database, plant.organization_id)
+    batch = await bench.pipeline.prepare([plant.message(snapshot(ago(5), {"soc": 5}))])
+    with contextlib.suppress(RuntimeError):
+        async with bench.database.transaction() as db:
+            await bench.pipeline.store(db, batch)
+            raise RuntimeError("the process was killed")
+    assert await alerts_of(bench.database, plant.organization_id) == []
+    async with bench.database.transaction() as db:
+        await bench.pipeline.store(db, batch)
+    assert len(await alerts_of(bench.database, plant.organization_id)) == 1
+
+
+async def test_four_workers_and_a_thousand_matching_points_make_one_alert(bench: Bench) -> None:
+    plants = [await bench.plant(["bat"]) for _ in range(4)]
+    organization_id = plants[0].organization_id
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET organization_id = %s", (organization_id,))
+        await db.execute("UPDATE sub_device SET organization_id = %s", (organization_id,))
+    rules = [await add_rule(bench.database, organization_id, name=f"rule {number}") for number in range(3)]
+
+    async def work(plant: BenchPlant) -> None:
+        async with open_database(bench.database.url, name="worker", size=2) as database:
+            own = Bench(database, bench.keyring)
+            for start in range(0, 250, 25):
+                await own.take(*(plant.message(snapshot(ago(300 - n), bat={"soc": n % 10})) for n in range(start, start + 25)))
+
+    await asyncio.gather(*map(work, plants))
+    alerts = await alerts_of(bench.database, organization_id)
+    assert sorted(alert.message.split(":")[0] for alert in alerts) == [rule.name for rule in rules]
+
+
+async def test_a_condition_must_hold_for_its_time_across_batches_and_processes(bench: Bench) -> None:
+    plant = await bench.plant()
+    await add_rule(bench.database, plant.organization_id, for_seconds=60)
+
+    async def raised_after(*readings: tuple[float, float]) -> int:
+        for seconds_ago, value in readings:
+            bench.pipeline = bench.another_process()
+            await say(bench, plant, seconds_ago, {"soc": value})
+        return len(await alerts_of(bench.database, plant.organization_id))
+
+    assert await raised_after((300, 5), (250, 5), (235, 5)) == 1
+    assert "for 60 s" in (await alerts_of(bench.database, plant.organization_id))[0].message
+
+
+async def test_a_break_begins_the_time_anew(bench: Bench) -> None:
+    plant = await bench.plant()
+    await add_rule(bench.database, plant.organization_id, for_seconds=60)
+    for seconds_ago, value in [(300, 5), (250, 5), (245, 50), (240, 5), (190, 5)]:
+        await say(bench, plant, seconds_ago, {"soc": value})
+    assert await alerts_of(bench.database, plant.organization_id) == []
+    await say(bench, plant, 180, {"soc": 5})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == 1
+
+
+async def test_an_alert_clears_at_its_threshold_and_may_come_again(bench: Bench) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, clear_threshold=20.0, auto_resolve=True, cooldown_minutes=1)
+
+    async def after(seconds_ago: float, value: float) -> list[AlertStatus]:
+        async with bench.database.transaction() as db:
+            await db.execute("UPDATE alert_rule SET last_triggered_at = now() - interval '1 hour' WHERE id = %s", (rule.id,))
+        await say(bench, plant, seconds_ago, {"soc": value})
+        return [alert.status for alert in await alerts_of(bench.database, plant.organization_id)]
+
+    active, resolved = AlertStatus.ACTIVE, AlertStatus.RESOLVED
+    assert await after(100, 5) == [active]
+    assert await after(90, 15) == [active]
+    assert await after(80, 5) == [active]
+    assert await after(70, 20) == [resolved]
+    assert await after(60, 15) == [resolved]
+    assert await after(50, 9) == [resolved, active]
+    assert await after(55, 50) == [resolved, active], "what came late clears nothing newer"
+    assert await after(40, 25) == [resolved, resolved]
+
+
+async def test_a_run_within_one_batch_counts_like_many_batches(bench: Bench) -> None:
+    plant = await bench.plant()
+    await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    await bench.take(plant.message([snapshot(ago(100 - n), {"soc": value}) for n, value in enumerate([50, 5, 5, 50])]))
+    (alert,) = await alerts_of(bench.database, plant.organization_id)
+    assert alert.status is AlertStatus.RESOLVED
+
+
+async def test_one_that_a_person_resolved_may_come_again(bench: Bench) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    await say(bench, plant, 100, {"soc": 5})
+    (alert,) = await alerts_of(bench.database, plant.organization_id)
+    async with bench.database.transaction() as db:
+        first = await resolve(db, operator(plant.organization_id), alert.id)
+        await db.execute("UPDATE alert_rule SET last_triggered_at = NULL WHERE id = %s", (rule.id,))
+    async with bench.database.transaction() as db:
+        again = await resolve(db, operator(plant.organization_id), alert.id)
+        late = await acknowledge(db, operator(plant.organization_id), alert.id)
+    assert first == again == late
+    assert first.acknowledged_at is not None
+    await say(bench, plant, 90, {"soc": 5})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == 2
+
+
+async def test_changed_rules_start_afresh_and_deleted_ones_leave_their_alerts(bench: Bench) -> None:
+    plant = await bench.plant()
+    org = operator(plant.organization_id)
+    rule = await add_rule(bench.database, plant.organization_id, for_seconds=60)
+    await say(bench, plant, 200, {"soc": 5})
+    async with bench.database.transaction() as db:
+        await update_rule(db, org, rule.id, RuleChanges(threshold=8.0))
+    bench.pipeline.rules.forget_organization(str(plant.organization_id))
+    await say(bench, plant, 130, {"soc": 5})
+    assert await alerts_of(bench.database, plant.organization_id) == []
+    await say(bench, plant, 60, {"soc": 5})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == 1
+    async with bench.database.transaction() as db:
+        await delete_rule(db, org, rule.id)
+    await say(bench, plant, 50, {"soc": 5})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == 1
+
+
+async def test_a_plant_that_moves_takes_its_alerts_and_rules_along(bench: Bench) -> None:
+    plant, other = await bench.plant(), await bench.plant()
+    await add_rule(bench.database, plant.organization_id, plant_id=plant.id)
+    await say(bench, plant, 100, {"soc": 5})
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (other.organization_id, plant.id))
+    assert await alerts_of(bench.database, plant.organization_id) == []
+    assert len(await alerts_of(bench.database, other.organization_id)) == 1
+    assert await plant.rows("SELECT organization_id FROM alert_rule WHERE plant_id = %s") == [(other.organization_id,)]
+
+
+async def test_a_long_silence_breaks_a_run(bench: Bench) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, for_seconds=60)
+    await say(bench, plant, 10, {"soc": 5})
+    async with bench.database.transaction() as db:
+        away = timedelta(minutes=20)
+        await db.execute(
+            "UPDATE alert_state SET since = since - %s, seen_at = seen_at - %s WHERE rule_id = %s", (away, away, rule.id)
+        )
+    await say(bench, plant, 5, {"soc": 5})
+    assert await alerts_of(bench.database, plant.organization_id) == []

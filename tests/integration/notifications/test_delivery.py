@@ -1,0 +1,302 @@
+"""Queued notifications reach a push service, a mail server and an SMS gateway that speak the real protocols."""
+
+import asyncio
+import contextlib
+import socketserver
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Message as MessageHandler
+
+from accounts import add_member, add_organization, add_user
+from expo_server import ExpoServer, expo_server
+from free_ports import free_ports
+from gridfleet.domains.notifications.channels.email import EmailChannel
+from gridfleet.domains.notifications.channels.push import ExpoPush
+from gridfleet.domains.notifications.channels.sms import SmsChannel
+from gridfleet.domains.notifications.delivery import Deliveries
+from gridfleet.domains.notifications.logs import list_deliveries
+from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus
+from gridfleet.domains.notifications.push_tokens import delete_token, register_token
+from gridfleet.domains.notifications.queueing import Notice, notify_members
+from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.mail.delivery import SmtpDelivery
+from gridfleet.kernel.pagination import Paging
+
+NOTICE = Notice("CRITICAL: Low battery", "bat1.soc of North is 9 %\nMeasured now.", {"alertId": "a", "severity": "CRITICAL"})
+TOKEN = "ExponentPushToken[aaaaaaaaaaaaaaaaaaaaaa]"
+OTHER = "ExpoPushToken[bbbbbbbbbbbbbbbbbbbbbb]"
+
+
+@pytest.fixture
+def expo() -> Iterator[ExpoServer]:
+    with expo_server() as server:
+        yield server
+
+
+async def add_staff(
+    database: Database, organization_id: UUID, role: OrgRole, *, token: str | None = None, phone: str | None = None
+) -> UUID:
+    """A member, with a device and a phone if given."""
+    user = await add_user(database)
+    await add_member(database, organization_id, user.id, role)
+    async with database.transaction() as db:
+        if token is not None:
+            await register_token(db, user.id, token, "ios")
+        await db.execute("UPDATE user_account SET phone = %s WHERE id = %s", (phone, user.id))
+    return user.id
+
+
+async def queue(database: Database, organization_id: UUID, *channels: Channel) -> int:
+    async with database.transaction() as db:
+        return await notify_members(db, organization_id, channels, NOTICE)
+
+
+@asynccontextmanager
+async def delivering(
+    database: Database, expo: ExpoServer, *, smtp: str = "smtp://127.0.0.1:1", sms: str | None = None, wait: float = 0.05
+) -> AsyncIterator[None]:
+    """The worker with short waits."""
+    async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
+        push = ExpoPush(http, "expo-access-token")
+        worker = Deliveries(
+            database,
+            {
+                Channel.PUSH: push,
+                Channel.EMAIL: EmailChannel(SmtpDelivery(smtp, "Gridfleet <no-reply@example.com>"), "http://localhost"),
+                Channel.SMS: SmsChannel(sms),
+            },
+            push,
+            waits=[timedelta(seconds=wait)],
+            receipt_after=timedelta(seconds=wait),
+        )
+        task = asyncio.create_task(worker.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def logs(database: Database) -> list[NotificationLog]:
+    async with database.transaction() as db:
+        return (await list_deliveries(db, Paging(1, 100))).data
+
+
+async def until(
+    database: Database, holds: Callable[[list[NotificationLog]], bool], seconds: float = 15
+) -> list[NotificationLog]:
+    async with asyncio.timeout(seconds):
+        while True:
+            found = await logs(database)
+            if holds(found):
+                return found
+            await asyncio.sleep(0.02)
+
+
+def settled(found: list[NotificationLog]) -> bool:
+    return all(log.status is not NotificationStatus.PENDING for log in found)
+
+
+async def test_a_push_reaches_admins_and_operators_alone(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    await add_staff(database, organization.id, OrgRole.OPERATOR, token=OTHER)
+    await add_staff(database, organization.id, OrgRole.VIEWER, token="ExpoPushToken[viewer]")
+    await add_staff(database, (await add_organization(database)).id, OrgRole.ORG_ADMIN, token="ExpoPushToken[stranger]")
+    assert await queue(database, organization.id, Channel.PUSH) == 2
+    assert {log.status for log in await logs(database)} == {NotificationStatus.PENDING}
+
+    async with delivering(database, expo):
+        found = await until(database, settled)
+
+    assert {(log.status, log.error) for log in found} == {(NotificationStatus.SENT, None)}
+    assert all(log.sent_at is not None for log in found)
+    assert expo.requests == [2]
+    assert expo.headers[0]["authorization"] == "Bearer expo-access-token"
+    assert {message["to"] for message in expo.messages} == {TOKEN, OTHER}
+    message = expo.messages[0]
+    assert (message["title"], message["body"], message["priority"]) == (NOTICE.subject, NOTICE.body, "high")
+    assert message["data"]["alertId"] == "a"
+
+
+async def test_a_rolled_back_change_sends_nothing(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    with contextlib.suppress(RuntimeError):
+        async with database.transaction() as db:
+            await notify_members(db, organization.id, [Channel.PUSH], NOTICE)
+            raise RuntimeError("rolled back")
+    async with delivering(database, expo):
+        await asyncio.sleep(0.3)
+    assert (await logs(database), expo.requests) == ([], [])
+
+
+async def test_a_device_that_is_gone_is_dropped_and_the_others_are_told(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    await add_staff(database, organization.id, OrgRole.OPERATOR, token=OTHER)
+    expo.errors[TOKEN] = "DeviceNotRegistered"
+    await queue(database, organization.id, Channel.PUSH)
+    async with delivering(database, expo):
+        found = await until(database, settled)
+    assert sorted((log.status, log.error) for log in found) == [
+        (NotificationStatus.FAILED, f"DeviceNotRegistered: {TOKEN} failed"),
+        (NotificationStatus.SENT, None),
+    ]
+    assert await queue(database, organization.id, Channel.PUSH) == 1
+
+
+async def test_a_receipt_may_say_that_the_device_is_gone(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    expo.receipt_errors[TOKEN] = "DeviceNotRegistered"
+    await queue(database, organization.id, Channel.PUSH)
+    async with delivering(database, expo):
+        await until(database, lambda found: found[0].status is NotificationStatus.FAILED)
+    assert await queue(database, organization.id, Channel.PUSH) == 0
+
+
+async def test_a_service_that_is_away_is_tried_five_times(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    expo.failing_requests = 3
+    await queue(database, organization.id, Channel.PUSH)
+    async with delivering(database, expo):
+        await until(database, settled)
+        assert len(expo.requests) == 4
+        expo.failing_requests = 100
+        await queue(database, organization.id, Channel.PUSH)
+        found = await until(database, settled)
+    assert len(expo.requests) == 9
+    assert found[0].status is NotificationStatus.FAILED
+    assert "503" in str(found[0].error)
+
+
+async def test_messages_that_may_not_travel_together_travel_alone(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    await add_staff(database, organization.id, OrgRole.OPERATOR, token=OTHER)
+    expo.together_refused = True
+    await queue(database, organization.id, Channel.PUSH)
+    async with delivering(database, expo):
+        found = await until(database, settled)
+    assert expo.requests == [2, 1, 1]
+    assert {log.status for log in found} == {NotificationStatus.SENT}
+
+
+class Mailbox(MessageHandler):
+    """Keeps what comes, after refusing the first few mails for now."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__()
+        self.refusals = refusals
+        self.mails: list[Any] = []
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - the library's name
+        if self.refusals:
+            self.refusals -= 1
+            return "451 try again later"
+        self.handle_message(self.prepare_message(session, envelope))
+        return "250 OK"
+
+    def handle_message(self, message: Any) -> None:
+        self.mails.append(message)
+
+
+async def test_a_mail_gets_through_once_the_server_takes_it(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.OPERATOR)
+    mailbox = Mailbox(refusals=2)
+    (port,) = free_ports(1)
+    controller = Controller(mailbox, hostname="127.0.0.1", port=port)
+    controller.start()
+    try:
+        await queue(database, organization.id, Channel.EMAIL)
+        async with delivering(database, expo, smtp=f"smtp://127.0.0.1:{port}"):
+            (log,) = await until(database, settled)
+    finally:
+        controller.stop()
+    assert (log.status, log.error) == (NotificationStatus.SENT, None)
+    (mail,) = mailbox.mails
+    assert mail["Subject"] == NOTICE.subject
+    assert "bat1.soc of North is 9 %" in mail.get_payload()[0].get_payload()
+
+
+@contextlib.contextmanager
+def sms_gateway() -> Iterator[tuple[str, list[str]]]:
+    """A gateway that takes messages by HTTP, and the paths it was called with."""
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            paths.append(self.path)
+            self.send_response(500 if len(paths) == 1 else 200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Says nothing."""
+
+    server: socketserver.BaseServer = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"json://127.0.0.1:{server.server_address[1]}/sms/{{phone}}", paths
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+async def test_a_text_message_goes_to_members_with_a_phone(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
+    await add_staff(database, organization.id, OrgRole.OPERATOR)
+    assert await queue(database, organization.id, Channel.SMS) == 1
+    with sms_gateway() as (url, paths):
+        async with delivering(database, expo, sms=url):
+            (log,) = await until(database, settled)
+    assert log.status is NotificationStatus.SENT
+    assert len(paths) == 2
+    assert "420123456789" in paths[1]
+
+
+async def test_without_a_gateway_text_messages_fail_with_a_word_about_it(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
+    await queue(database, organization.id, Channel.SMS)
+    async with delivering(database, expo):
+        (log,) = await until(database, settled)
+    assert "GRIDFLEET_SMS_URL" in str(log.error)
+
+
+async def test_a_token_moves_with_whoever_registers_it_and_only_its_owner_deletes_it(database: Database) -> None:
+    first, second = await add_user(database), await add_user(database)
+    async with database.transaction() as db:
+        one = await register_token(db, first.id, TOKEN, "ios")
+        two = await register_token(db, second.id, TOKEN, None)
+        assert (one.id, two.user_id, two.platform) == (two.id, second.id, None)
+        await delete_token(db, first.id, TOKEN)
+        await delete_token(db, second.id, OTHER)
+        assert await (await db.execute("SELECT count(*) FROM push_token")).fetchone() == (1,)
+        await delete_token(db, second.id, TOKEN)
+        assert await (await db.execute("SELECT count(*) FROM push_token")).fetchone() == (0,)
+
+
+async def test_two_workers_deliver_each_notification_once(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    for _ in range(30):
+        await queue(database, organization.id, Channel.PUSH)
+    async with delivering(database, expo), delivering(database, expo):
+        await until(database, settled)
+    assert len({message["data"]["notificationId"] for message in expo.messages}) == len(expo.messages) == 30

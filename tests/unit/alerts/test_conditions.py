@@ -1,0 +1,152 @@
+"""Runs of values: what raises and what clears, against a plain model."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point, Standing, advance, complaint_about, has_cleared, holds
+from gridfleet.domains.alerts.messages import alert_message
+from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
+from gridfleet.kernel.ids import new_id
+
+SECOND = 1_000_000
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def rule(**changes: object) -> AlertRule:
+    """Below 10, unless told otherwise."""
+    members: dict[str, object] = {
+        "id": new_id(),
+        "organization_id": new_id(),
+        "plant_id": None,
+        "name": "Low battery",
+        "metric": "soc",
+        "condition": Condition.LT,
+        "threshold": 10.0,
+        "severity": Severity.WARNING,
+        "cooldown_minutes": 15,
+        "enabled": True,
+        "for_seconds": 0,
+        "clear_threshold": None,
+        "auto_resolve": False,
+        "last_triggered_at": None,
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return AlertRule(**{**members, **changes})  # type: ignore[arg-type]
+
+
+rules = st.builds(
+    lambda condition, seconds, gap, resolves: rule(
+        condition=condition,
+        for_seconds=seconds,
+        clear_threshold=None if gap is None or condition is Condition.EQ else 10 + (gap if condition is Condition.LT else -gap),
+        auto_resolve=resolves,
+    ),
+    st.sampled_from(Condition),
+    st.sampled_from([0, 30, 60]),
+    st.none() | st.integers(0, 5),
+    st.booleans(),
+)
+runs = st.lists(st.tuples(st.integers(1, 1200), st.integers(0, 20)), max_size=30)
+
+
+def points(steps: list[tuple[int, int]]) -> list[Point]:
+    """Points from (seconds after the one before, value)."""
+    time, found = 0, []
+    for gap, value in steps:
+        time += gap * SECOND
+        found.append(Point(time, float(value)))
+    return found
+
+
+def model(chosen: AlertRule, run: list[Point]) -> tuple[list[int], list[int]]:
+    """(times of alerts, times of clearing), told value by value without a cooldown."""
+    raised: list[int] = []
+    cleared: list[int] = []
+    since: int | None = None
+    last: int | None = None
+    latched = False
+    latches = chosen.clear_threshold is not None or chosen.auto_resolve
+    for time, value in run:
+        if latched:
+            if has_cleared(chosen, value):
+                cleared.append(time)
+                latched, since, last = False, None, None
+            continue
+        if not holds(chosen.condition, chosen.threshold, value):
+            since = last = None
+            continue
+        if since is None or last is None or time - last > MAX_AGE_SECONDS * SECOND:
+            since = time
+        last = time
+        if time - since >= chosen.for_seconds * SECOND:
+            raised.append(time)
+            latched = latches
+    return raised, cleared
+
+
+@given(rules, runs)
+def test_point_by_point_it_does_what_the_model_does(chosen: AlertRule, steps: list[tuple[int, int]]) -> None:
+    standing: Standing | None = None
+    raised, cleared = [], []
+    for point in points(steps):
+        step = advance(chosen, standing, [point], may_raise=True)
+        standing = step.standing
+        raised += [step.raised_at.time] if step.raised_at else []
+        cleared += [point.time] if step.cleared else []
+    assert (raised, cleared) == model(chosen, points(steps))
+
+
+@given(rules, runs, st.data())
+def test_batches_end_where_single_points_end_while_nothing_may_raise(
+    chosen: AlertRule, steps: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    run = points(steps)
+    cut = data.draw(st.integers(0, len(run)))
+    whole = advance(chosen, None, run, may_raise=False)
+    first = advance(chosen, None, run[:cut], may_raise=False)
+    second = advance(chosen, first.standing, run[cut:], may_raise=False)
+    assert whole.standing == second.standing
+    assert whole.raised_at is first.raised_at is second.raised_at is None
+
+
+@given(rules, runs)
+def test_what_was_counted_before_counts_no_second_time(chosen: AlertRule, steps: list[tuple[int, int]]) -> None:
+    run = points(steps)
+    once = advance(chosen, None, run, may_raise=False)
+    if once.standing is not None:
+        assert advance(chosen, once.standing, run, may_raise=True) == (once.standing, None, False)
+
+
+@given(rules, runs)
+def test_the_first_alert_of_a_batch_is_the_first_of_the_model(chosen: AlertRule, steps: list[tuple[int, int]]) -> None:
+    step = advance(chosen, None, points(steps), may_raise=True)
+    raised, _ = model(chosen, points(steps))
+    assert (step.raised_at.time if step.raised_at else None) == (raised[0] if raised else None)
+    assert not step.cleared, "there was no earlier alert"
+
+
+@pytest.mark.parametrize(
+    ("condition", "clear", "fine"),
+    [
+        ("LT", 10, True),
+        ("LT", 12, True),
+        ("LT", 9, False),
+        ("GT", 9, True),
+        ("GT", 11, False),
+        ("EQ", 10, False),
+        ("EQ", None, True),
+    ],
+)
+def test_a_clear_threshold_lies_on_the_good_side(condition: str, clear: float | None, fine: bool) -> None:
+    assert (complaint_about(Condition(condition), 10, clear) is None) is fine
+
+
+def test_messages() -> None:
+    assert (
+        alert_message(rule(for_seconds=60, threshold=10.5), "North", "bat1.soc", 9.123456789, "%")
+        == "Low battery: bat1.soc of North is 9.12346 %, below 10.5 % for 60 s"
+    )
