@@ -5,6 +5,7 @@ from procrastinate import App, PsycopgConnector
 from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.plants.credentials.packages import forget_old_packages, forget_previous_secrets
 from gridfleet.domains.plants.installation.records import trim_refused_messages
+from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.erasing import erase_deleted
 from gridfleet.jobs.accounts import add_account_jobs
@@ -43,8 +44,9 @@ def build_app(settings: Settings, database: Database) -> App:
         async with database.transaction() as db:
             await trim_refused_messages(db, _SYSTEM)
 
-    @app.periodic(cron="* * * * *")
-    @app.task(queueing_lock="erase_deleted", lock="erase_deleted", name="telemetry.erase_deleted")
+    # Queued by each deletion as well; the turns are for what a killed process left.
+    @app.periodic(cron="*/10 * * * *")
+    @app.task(queueing_lock="erase_deleted", name=ERASE_TELEMETRY)
     async def erase_telemetry_of_deleted_plants(timestamp: int) -> None:
         await erase_deleted(database)
 

@@ -130,6 +130,7 @@ async def test_a_deleted_plant_takes_everything_along(fleet: Fleet) -> None:
     for table in ("sub_device", "plant_secret"):
         assert await fleet.sql(f"SELECT FROM {table}") == []
     assert await queued(fleet) == [[path.rpartition("/")[2]]] * 4
+    assert await fleet.sql("SELECT task_name FROM procrastinate_jobs") == [("telemetry.erase_deleted",)]
     assert await fleet.plant()
 
 

@@ -5,6 +5,7 @@
 The row is locked first, so that two changes at once follow each other.
 """
 
+from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.plants import store
@@ -15,8 +16,13 @@ from gridfleet.domains.plants.models import Lifecycle, Plant
 from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.jobs import defer
 
-__all__ = ["delete_plant", "reactivate_plant", "require_plant", "revoke_plant", "suspend_plant"]
+__all__ = ["ERASE_TELEMETRY", "delete_plant", "reactivate_plant", "require_plant", "revoke_plant", "suspend_plant"]
+
+
+ERASE_TELEMETRY: Final = "telemetry.erase_deleted"
+"""The job that erases what deleted plants measured."""
 
 
 async def require_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
@@ -68,5 +74,6 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     plant = await require_plant(db, org, plant_id)
     serials = await store.certificate_serials(db, org, plant_id)
     await store.delete(db, org, plant_id)
+    await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
     if plant.lifecycle_status not in (Lifecycle.PENDING, Lifecycle.DECOMMISSIONED):
         await queue_closing(db, plant_id, serials)

@@ -7,6 +7,8 @@ work is cut short.
 from datetime import UTC, datetime, time, timedelta
 
 from gridfleet.domains.telemetry.frames import store
+from gridfleet.domains.telemetry.rollups import store as rollups
+from gridfleet.domains.telemetry.rollups.models import Level
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 
@@ -17,22 +19,47 @@ _SOURCES_AT_ONCE = 1_000
 
 
 async def erase_deleted(database: Database) -> int:
-    """Erases everything of plants that are gone, one source and day a transaction; answers how many sources.
+    """Erases everything of plants that are gone; answers how many sources.
 
-    May be cancelled at any moment: the next call goes on.
+    A transaction takes one source's frames of a day, or its buckets of a level. May be cancelled at any moment: the next
+    call goes on.
     """
     erased = 0
     while True:
         async with database.transaction() as db:
             sources = await store.abandoned_sources(db, _SYSTEM, _SOURCES_AT_ONCE)
-            days = sorted(await store.partition_days(db, _SYSTEM))
         for source_id in sources:
-            for day in days:
-                start = datetime.combine(day, time(), UTC)
-                async with database.transaction() as db:
-                    await store.delete_frames(db, _SYSTEM, source_id, start, start + timedelta(days=1))
-            async with database.transaction() as db:
-                await store.delete_source(db, _SYSTEM, source_id)
+            await _empty(database, source_id)
+            await _remove(database, source_id)
             erased += 1
         if len(sources) < _SOURCES_AT_ONCE:
             return erased
+
+
+async def _empty(database: Database, source_id: int) -> None:
+    async with database.transaction() as db:
+        days = sorted(await store.partition_days(db, _SYSTEM))
+    for day in days:
+        start = datetime.combine(day, time(), UTC)
+        async with database.transaction() as db:
+            await store.delete_frames(db, _SYSTEM, source_id, start, start + timedelta(days=1))
+    for level in Level:
+        async with database.transaction() as db:
+            await rollups.erase(db, _SYSTEM, source_id, level)
+
+
+async def _remove(database: Database, source_id: int) -> None:
+    """The source itself, with what came meanwhile.
+
+    No roll-up is made until this has ended. An ingest may still hold the source: its frames and its newest values go into one
+    transaction, and newest values need the source. So either it ended before us and what it wrote is seen here, or it fails.
+    """
+    async with database.transaction() as db:
+        await rollups.hold_still(db, _SYSTEM)
+        await store.hold_source(db, _SYSTEM, source_id)
+        await store.delete_latest(db, _SYSTEM, source_id)
+        await store.delete_frames(db, _SYSTEM, source_id)
+        for level in Level:
+            await rollups.erase(db, _SYSTEM, source_id, level)
+        await rollups.forget_dirty(db, _SYSTEM, source_id)
+        await store.delete_source(db, _SYSTEM, source_id)

@@ -170,18 +170,35 @@ async def abandoned_sources(db: Connection, system: SystemScope, limit: int) -> 
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def delete_frames(db: Connection, system: SystemScope, source_id: int, start: datetime, end: datetime) -> None:
-    """Removes a source's frames from `start` to before `end`."""
-    await db.execute("DELETE FROM telemetry_frame WHERE source_id = %s AND time >= %s AND time < %s", (source_id, start, end))
+async def delete_frames(
+    db: Connection,
+    system: SystemScope,
+    source_id: int,
+    start: datetime | None = None,
+    end: datetime | None = None,
+) -> None:
+    """Removes a source's frames from `start` to before `end`, or all of them."""
+    if start is None or end is None:
+        await db.execute("DELETE FROM telemetry_frame WHERE source_id = %s", (source_id,), prepare=False)
+    else:
+        # Planned for these times: a plan for any would look at every day.
+        await db.execute(
+            "DELETE FROM telemetry_frame WHERE source_id = %s AND time >= %s AND time < %s",
+            (source_id, start, end),
+            prepare=False,
+        )
+
+
+async def hold_source(db: Connection, system: SystemScope, source_id: int) -> None:
+    """Waits for whoever needs the source, and keeps others from it until the transaction ends."""
+    await db.execute("SELECT FROM telemetry_source WHERE id = %s FOR UPDATE", (source_id,))
+
+
+async def delete_latest(db: Connection, system: SystemScope, source_id: int) -> None:
+    """Removes a source's newest values."""
+    await db.execute("DELETE FROM telemetry_latest WHERE source_id = %s", (source_id,))
 
 
 async def delete_source(db: Connection, system: SystemScope, source_id: int) -> None:
-    """Removes a source and what is left of it.
-
-    The order matters against an ingest that still holds the source: its frames and newest values go into one transaction,
-    and newest values need the source. So either it ended before us and its frames are seen here, or it fails.
-    """
-    await db.execute("SELECT FROM telemetry_source WHERE id = %s FOR UPDATE", (source_id,))
-    await db.execute("DELETE FROM telemetry_latest WHERE source_id = %s", (source_id,))
-    await db.execute("DELETE FROM telemetry_frame WHERE source_id = %s", (source_id,))
+    """Removes a source of which nothing is left."""
     await db.execute("DELETE FROM telemetry_source WHERE id = %s", (source_id,))

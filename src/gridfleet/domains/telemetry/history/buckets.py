@@ -135,9 +135,7 @@ def _between(start: datetime, end: datetime, gaps: Sequence[Span]) -> Iterator[S
         yield start, end
 
 
-async def _add_rollups(
-    db: Connection, sums: _Sums, level: Level, start: datetime, end: datetime, raw_from: datetime
-) -> None:
+async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetime, end: datetime, raw_from: datetime) -> None:
     if start >= end:
         return
     by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}

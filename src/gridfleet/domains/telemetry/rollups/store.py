@@ -334,3 +334,18 @@ async def set_limits(
         (raw, minute, quarter, slug),
     )
     return cursor.rowcount == 1
+
+
+async def hold_still(db: Connection, system: SystemScope) -> None:
+    """Waits for a roll-up that is being made; until the transaction ends none is."""
+    await db.execute(f"SELECT pg_advisory_xact_lock({_JOB_LOCK})")
+
+
+async def erase(db: Connection, system: SystemScope, source_id: int, level: Level) -> None:
+    """Removes every bucket of a source at a level."""
+    await db.execute(f"DELETE FROM {level.table} WHERE source_id = %s", (source_id,), prepare=False)
+
+
+async def forget_dirty(db: Connection, system: SystemScope, source_id: int) -> None:
+    """Nothing of a source is behind any more."""
+    await db.execute("DELETE FROM telemetry_dirty WHERE source_id = %s", (source_id,))

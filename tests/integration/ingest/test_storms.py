@@ -1,0 +1,101 @@
+"""A thousand plants that go silent at once cost a row each and a handful of statements."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from accounts import add_organization
+from gridfleet.domains.ingest.models import Delivery
+from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection, Database
+from ingest_bench import Bench
+
+PLANTS = 1_000
+SYSTEM = SystemScope("test")
+
+
+async def online_plants(database: Database, devices: int) -> list[UUID]:
+    """ACTIVE plants that spoke ten minutes ago, with ONLINE sub-devices."""
+    organization = await add_organization(database)
+    async with database.transaction() as db:
+        cursor = await db.execute(
+            "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, lifecycle_status, status,"
+            " last_seen_at) SELECT gen_random_uuid(), %s, 'Plant', n::text, 'GATEWAY', 'PASSWORD', 'ACTIVE', 'ONLINE',"
+            " now() - interval '10 minutes' FROM generate_series(1, %s) AS n RETURNING id",
+            (organization.id, PLANTS),
+        )
+        plants = [row[0] for row in await cursor.fetchall()]
+        await db.execute(
+            "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type, status, last_seen_at)"
+            " SELECT gen_random_uuid(), organization_id, id, 'D' || n, 'd', 'METER', 'ONLINE', last_seen_at"
+            " FROM plant, generate_series(1, %s) AS n",
+            (devices,),
+        )
+    return plants
+
+
+class Counted:
+    """What a block did: statements sent, rows updated by table."""
+
+    statements = 0
+    updated: dict[str, int]
+
+
+@asynccontextmanager
+async def counted(database: Database) -> AsyncIterator[tuple[Connection, Counted]]:
+    """A transaction whose statements and updated rows are counted."""
+    count = Counted()
+
+    def counting(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def counted_call(*arguments: Any, **options: Any) -> Any:
+            count.statements += 1
+            return await call(*arguments, **options)
+
+        return counted_call
+
+    async with database.transaction() as db:
+        plain = db.execute
+        db.execute = counting(plain)  # type: ignore[method-assign]
+        yield db, count
+        cursor = await plain(
+            "SELECT relname, pg_stat_get_xact_tuples_updated(oid) FROM pg_class WHERE relname IN ('plant', 'sub_device')"
+        )
+        count.updated = dict(await cursor.fetchall())
+        db.execute = plain  # type: ignore[method-assign]
+
+
+async def test_a_storm_of_silence_is_a_row_a_plant_and_three_statements(database: Database) -> None:
+    await online_plants(database, devices=6)
+
+    async with counted(database) as (db, count):
+        assert await sweep_silent(db, SYSTEM) == (PLANTS, 0)
+
+    assert count.statements == 3
+    assert count.updated == {"plant": PLANTS, "sub_device": 6 * PLANTS}
+    async with counted(database) as (db, again):
+        assert await sweep_silent(db, SYSTEM) == (0, 0)
+    assert again.updated == {"plant": 0, "sub_device": 0}
+
+
+async def test_a_storm_of_last_wills_is_a_row_a_plant_too(database: Database, bench: Bench) -> None:
+    plants = await online_plants(database, devices=0)
+    wills = [Delivery(f"v1.plants.{plant}.status", b'{"status":"OFFLINE"}', 0) for plant in plants]
+    async with await psycopg.AsyncConnection.connect(database.url, autocommit=True) as listening:
+        await listening.execute("LISTEN plant_changed")
+
+        batch = await bench.pipeline.prepare(wills)
+        async with counted(database) as (db, count):
+            await bench.pipeline.store(db, batch)
+
+        notices = [notice.payload async for notice in listening.notifies(timeout=0.5)]
+    assert batch.results == {"accepted": PLANTS}
+    assert count.statements <= 3
+    assert count.updated["plant"] == PLANTS
+    assert notices == [], "nobody who remembers plants has to read them again"
+    async with database.transaction() as db:
+        rows = await (await db.execute("SELECT DISTINCT status FROM plant")).fetchall()
+    assert rows == [("OFFLINE",)]
