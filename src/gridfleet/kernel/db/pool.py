@@ -7,10 +7,11 @@ any error. Stores take the connection and run one statement each.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import structlog
-from psycopg import AsyncConnection, Notify, sql
+from psycopg import AsyncConnection, Notify, OperationalError, sql
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
@@ -73,9 +74,9 @@ async def open_database(
 ) -> AsyncIterator[Database]:
     """The database at `url`, connected lazily so that a process starts while the server is still away.
 
-    `name` shows in `pg_stat_activity`. Every connection listens on `channel` and gives `on_notice` the payloads. Those of
-    the process's own transactions come before their commit returns: PostgreSQL sends a session its own notices ahead of
-    its readiness for the next query. Other processes' may come late, so they need `notifications.listen` as well.
+    `name` shows in `pg_stat_activity`. `on_notice` gets the payloads of the notices on `channel` that the pool's own
+    transactions send, each before its commit returns: PostgreSQL sends a session its own notices ahead of its readiness
+    for the next query. Those of other processes are `notifications.listen`'s business.
     """
 
     async def configure(connection: Connection) -> None:
@@ -84,10 +85,20 @@ async def open_database(
         if channel is not None:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             await connection.commit()
-            connection.add_notify_handler(told)
+            connection.add_notify_handler(partial(tell, connection.info.backend_pid))
 
-    def told(notice: Notify) -> None:
-        on_notice(notice.payload)
+    def tell(own: int, notice: Notify) -> None:
+        if notice.pid == own:
+            on_notice(notice.payload)
+
+    async def check(connection: Connection) -> None:
+        try:
+            await AsyncConnectionPool.check_connection(connection)
+        except OperationalError:
+            # When one is broken all are. Left to itself psycopg_pool finds them one by one and pauses ever longer between
+            # two: with eight of them its caller gives up before it gets a good one.
+            await pool.check()
+            raise
 
     pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
         url,
@@ -97,7 +108,7 @@ async def open_database(
         timeout=10,
         max_idle=60,
         reconnect_timeout=5,
-        check=AsyncConnectionPool.check_connection,
+        check=check,
         configure=configure,
         kwargs={
             "application_name": name,
