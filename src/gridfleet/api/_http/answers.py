@@ -1,5 +1,6 @@
 """Answers on their way out: plain bytes in one piece, files, and streams."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,14 +73,23 @@ class StreamedAnswer:
         self.chunks = chunks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the pieces as they come and closes their source whatever happens."""
+        """Sends the pieces as they come, until the client goes, and closes their source whatever happens."""
+        client_left = asyncio.create_task(_disconnected(receive), name="client left")
         try:
             await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
             await send({"type": "http.response.body", "body": self.first, "more_body": True})
             async for chunk in self.chunks:
+                if client_left.done():  # sending to nobody raises nothing
+                    return
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
+            client_left.cancel()
             close = getattr(self.chunks, "aclose", None)
             if close is not None:
                 await close()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

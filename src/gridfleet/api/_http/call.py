@@ -1,6 +1,6 @@
 """One call as a handler sees it: where it comes from, and what to add to its answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Literal
@@ -22,6 +22,8 @@ class Call:
         self.status: int | None = None
         """Set to answer with another status than the endpoint's usual one."""
         self.added_headers: list[Header] = []
+        self.authorize_again: Callable[[], Awaitable[object]] = _nobody_to_ask
+        """For answers that last: raises a `CodedError` once the caller may not call this any more."""
         self.bug: Exception | None = None
         """A declaration that the handler broke, raised after the answer when the state is strict."""
 
@@ -109,6 +111,10 @@ class Call:
     def clear_cookie(self, name: str, *, path: str) -> None:
         """Makes the browser forget a cookie that was set with `path`."""
         self.set_cookie(name, "", path=path, max_age=0)
+
+
+async def _nobody_to_ask() -> None:
+    """Who needs no permission keeps it."""
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:

@@ -5,6 +5,7 @@ authentication → organisation → role → path ids → query and body → the
 
 import hmac
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -124,8 +125,8 @@ class Pipeline:
                 body = await read_body(receive, announced, endpoint.max_body_bytes)
         caller = org = None
         if self._known:
-            caller = await self._state.access.caller(self._state.database, token, call.client_ip)
-            org = await self._authorize(call, caller, scope["path_params"])
+            caller, org = await self._admit(call, token, scope["path_params"])
+            call.authorize_again = partial(self._admit, call, token, scope["path_params"])
         arguments = self._arguments(call, scope, body)
         for name, value in (("caller", caller), ("org", org)):
             if name in endpoint.arguments:
@@ -156,6 +157,12 @@ class Pipeline:
         if first is not None and isinstance(answer, Answer):
             await first.keep(db, answer.status, answer.body)
         return answer
+
+    async def _admit(
+        self, call: Call, token: str, path_params: Mapping[str, str]
+    ) -> tuple[UserCaller, OrgScope | PlatformScope | None]:
+        caller = await self._state.access.caller(self._state.database, token, call.client_ip)
+        return caller, await self._authorize(call, caller, path_params)
 
     async def _authorize(
         self, call: Call, caller: UserCaller, path_params: Mapping[str, str]

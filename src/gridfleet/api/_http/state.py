@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from gridfleet.api._http.access_book import ACCESS_CHANNEL, AccessBook
 from gridfleet.domains.plants.certificates.authority import ensure_authority
+from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.rate_limit import RateLimiter
@@ -36,6 +37,7 @@ class AppState:
     rate_limiter: RateLimiter
     mail: MailQueue
     authority: Authority
+    live: LiveValues
     strict: bool = False
 
 
@@ -68,6 +70,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on"),
                 mail=MailQueue(keyring, settings.base_url),
                 authority=authority,
+                live=LiveValues(database),
                 strict=strict,
             )
     finally:

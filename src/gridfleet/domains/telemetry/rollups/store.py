@@ -66,12 +66,15 @@ async def take_dirty(db: Connection, system: SystemScope, after: Stale | None, l
 async def layouts_to_recompute(
     db: Connection, system: SystemScope, stale: Sequence[Stale]
 ) -> list[tuple[int, int, datetime, int]]:
-    """(source, layout, hour, number of metrics) of all that may have changed and still has its frames."""
+    """(source, layout, hour, number of metrics) of all that may have changed and still has its frames.
+
+    The sources stay until the transaction ends, so that no roll-up is written behind the back of their deletion.
+    """
     cursor = await db.execute(
         "SELECT t.source_id, t.layout_id, w.hour, cardinality(l.metrics)"
         " FROM unnest(%s::int[], %s::timestamptz[]) AS w (id, hour)"
         " JOIN telemetry_source s ON s.id = w.id AND w.hour >= s.raw_from JOIN telemetry_latest t ON t.source_id = s.id"
-        " JOIN telemetry_layout l ON l.id = t.layout_id ORDER BY 4, 1, 3, 2",
+        " JOIN telemetry_layout l ON l.id = t.layout_id ORDER BY 4, 1, 3, 2 FOR KEY SHARE OF s",
         ([one.source_id for one in stale], [one.hour for one in stale]),
     )
     return await cursor.fetchall()

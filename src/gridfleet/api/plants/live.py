@@ -1,0 +1,61 @@
+"""`/api/v1/plants/{id}/live`: a plant's newest values as they change, as server-sent events."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+from uuid import UUID
+
+from gridfleet.api._http import Call, S, Stream, endpoint, org_member
+from gridfleet.api._http.json_out import build_writer
+from gridfleet.domains.telemetry.history.models import TelemetryPoint
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.errors import CodedError
+
+_QUIET_SECONDS: Final = 10.0
+"""After so long without news a comment is sent, so that proxies keep the connection and a lost client is noticed."""
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plants/{id}/live",
+    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
+    codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+    answer=list[TelemetryPoint],
+    answer_content_type="text/event-stream",
+    addition=True,
+)
+async def watch_plant(call: Call, org: OrgScope, id: UUID) -> Stream:
+    """Events named `values`, each an array of points as `latest` has them: all at first, then those that changed.
+
+    About a second passes from a value's commit to its event. The stream ends within seconds of the caller's logout or loss
+    of membership, when the access token expires, and when the plant is deleted; an EventSource then asks again.
+    """
+    call.set_header("cache-control", "no-store")
+    call.set_header("x-accel-buffering", "no")
+    return Stream("text/event-stream", _events(call, org, id))
+
+
+async def _events(call: Call, org: OrgScope, plant_id: UUID) -> AsyncIterator[bytes]:
+    values = call.state.live.watch(org, plant_id)
+    sent_at = 0.0
+    try:
+        async for points in values:
+            try:
+                await call.authorize_again()
+            except CodedError:
+                return
+            if points:
+                yield b"event: values\ndata: " + _write(points) + b"\n\n"
+            elif time.monotonic() - sent_at > _QUIET_SECONDS:
+                yield b": still here\n\n"
+            else:
+                continue
+            sent_at = time.monotonic()
+            await asyncio.sleep(0)
+    finally:
+        await values.aclose()
+
+
+_write: Final = build_writer(list[TelemetryPoint])

@@ -1,0 +1,97 @@
+"""The newest values of plants as they change, for people who watch.
+
+One loop a process reads each watched plant once a second, however many watch it, over one connection. A watcher that reads
+slowly gets what changed since it read last: nothing piles up for it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import psycopg
+import psycopg_pool
+import structlog
+
+from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.telemetry.history.latest import latest_points
+from gridfleet.domains.telemetry.history.models import TelemetryPoint
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.errors import TooManyRequests
+
+__all__ = ["LiveValues"]
+
+log = structlog.get_logger(__name__)
+
+EVERY_SECONDS: Final = 1.0
+MOST_PLANTS: Final = 200
+MOST_WATCHERS: Final = 1_000
+_RETRY_AFTER_SECONDS: Final = 30
+
+
+@dataclass(slots=True)
+class _Watched:
+    org: OrgScope
+    plant_id: UUID
+    points: dict[str, TelemetryPoint] = field(default_factory=dict)
+    watchers: int = 0
+    gone: bool = False
+
+
+class LiveValues:
+    """What one process watches."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._plants: dict[tuple[UUID, UUID], _Watched] = {}
+        self._turn = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+        self.watchers = 0
+        """How many there are."""
+
+    async def watch(self, org: OrgScope, plant_id: UUID) -> AsyncGenerator[list[TelemetryPoint], None]:
+        """All newest values first, then about every second those that changed, possibly none. Ends when the plant is deleted.
+
+        Raises `PlantNotFound`, and `TooManyRequests` when the process watches enough already.
+        """
+        key = (org.organization_id, plant_id)
+        if self.watchers >= MOST_WATCHERS or (key not in self._plants and len(self._plants) >= MOST_PLANTS):
+            raise TooManyRequests(_RETRY_AFTER_SECONDS)
+        self.watchers += 1
+        watched = self._plants.setdefault(key, _Watched(org, plant_id))
+        watched.watchers += 1
+        try:
+            async with self._database.transaction() as db:
+                seen = {point.metric: point for point in await latest_points(db, org, plant_id)}
+            yield list(seen.values())
+            if self._loop is None or self._loop.done():
+                self._loop = asyncio.create_task(self._read_all(), name="live values")
+            while not watched.gone:
+                await self._turn.wait()
+                changed = [point for metric, point in watched.points.items() if seen.get(metric) != point]
+                seen.update((point.metric, point) for point in changed)
+                yield changed
+        finally:
+            self.watchers -= 1
+            watched.watchers -= 1
+            if not watched.watchers:
+                del self._plants[key]
+
+    async def _read_all(self) -> None:
+        """Until nobody watches any more."""
+        while self._plants:
+            await asyncio.sleep(EVERY_SECONDS)
+            try:
+                async with self._database.transaction() as db:
+                    for watched in list(self._plants.values()):
+                        try:
+                            points = await latest_points(db, watched.org, watched.plant_id)
+                            watched.points = {point.metric: point for point in points}
+                        except PlantNotFound:
+                            watched.gone = True
+            except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+                log.warning("live values wait for the database", error=type(error).__name__)
+            self._turn.set()
+            self._turn = asyncio.Event()

@@ -1,0 +1,148 @@
+"""The live view: what changes is told about a second later, and only to those who may still see it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import msgspec
+import pytest
+
+from accounts import add_member, add_user, session_of
+from api_service import ApiService, api_service, bearer
+from gridfleet.api._http.application import create_app
+from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.telemetry.history import live
+from gridfleet.domains.telemetry.history.live import LiveValues
+from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.errors import TooManyRequests
+from telemetry_records import RecordedPlant, member
+
+NOW = utc_now().replace(microsecond=0)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+async def service(database_url: str, home: Path) -> AsyncIterator[ApiService]:
+    async with api_service(database_url, home) as running:
+        yield running
+
+
+class Stream:
+    """One call of the application whose answer is read while it is made."""
+
+    def __init__(self, service: ApiService, path: str, headers: dict[str, str]) -> None:
+        self.pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.status = 0
+        self.left = asyncio.Event()
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 1),
+            "server": ("localhost", 8080),
+        }
+        self.task = asyncio.create_task(cast("Any", create_app(service.state))(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.pieces.put_nowait(message["body"] if message.get("more_body") else None)
+
+    async def event(self, seconds: float = 5.0) -> list[tuple[str, float]] | None:
+        """(metric, value) of the next event; None when the stream has ended."""
+        async with asyncio.timeout(seconds):
+            while (piece := await self.pieces.get()) is not None:
+                if piece.startswith(b"event: values\ndata: "):
+                    points = msgspec.json.decode(piece.removeprefix(b"event: values\ndata: "))
+                    return [(point["metric"], point["value"]) for point in points]
+        return None
+
+
+async def test_changes_come_as_events_and_end_with_the_session(service: ApiService) -> None:
+    plant = await RecordedPlant.create(service.state.database)
+    await plant.add_device("PV1")
+    await plant.write(None, ["a", "b"], {NOW: [1.0, 2.0]})
+    user = await add_user(service.state.database)
+    await add_member(service.state.database, plant.organization_id, user.id, OrgRole.VIEWER)
+    token = await session_of(service.state.database, service.state.access_tokens, user)
+    headers = {**bearer(token), "x-org-id": str(plant.organization_id)}
+    stream = Stream(service, f"/api/v1/plants/{plant.id}/live", headers)
+    assert await stream.event() == [("a", 1.0), ("b", 2.0)]
+    assert stream.status == 200
+    await plant.write(None, ["a", "b"], {NOW + SECOND: [None, 3.0]})
+    assert await stream.event() == [("b", 3.0)]
+    await plant.write("PV1", ["p"], {NOW: [9.0]})
+    assert await stream.event() == [("PV1.p", 9.0)]
+    answer = await service.client.post("/api/v1/auth/logout", headers=headers)
+    assert answer.is_success
+    assert await stream.event() is None
+    await stream.task
+    assert service.state.live.watchers == 0
+
+
+async def test_a_client_that_leaves_is_noticed(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridfleet.api.plants.live._QUIET_SECONDS", 1.0)
+    plant = await RecordedPlant.create(service.state.database)
+    headers = {**await service.super_admin(), "x-org-id": str(plant.organization_id)}
+    stream = Stream(service, f"/api/v1/plants/{plant.id}/live", headers)
+    await stream.pieces.get()
+    assert service.state.live.watchers == 1
+    stream.left.set()
+    await asyncio.wait_for(stream.task, 5)
+    assert service.state.live.watchers == 0
+
+
+async def test_who_may_not_see_the_plant_gets_the_usual_refusals(service: ApiService) -> None:
+    plant = await RecordedPlant.create(service.state.database)
+    headers = {
+        **await service.super_admin(),
+        "x-org-id": str((await RecordedPlant.create(service.state.database)).organization_id),
+    }
+    answer: httpx.Response = await service.client.get(f"/api/v1/plants/{plant.id}/live", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (404, "PLANT_NOT_FOUND")
+    answer = await service.client.get(f"/api/v1/plants/{plant.id}/live")
+    assert answer.json()["code"] == "UNAUTHORIZED"
+    assert service.state.live.watchers == 0
+
+
+async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(live, "MOST_WATCHERS", 20)
+    plant = await RecordedPlant.create(database)
+    await plant.write(None, ["a"], {NOW: [1.0]})
+    values = LiveValues(database)
+    watching = [values.watch(plant.org, plant.id) for _ in range(20)]
+    for one in watching:
+        assert [point.value for point in await anext(one)] == [1.0]
+    with pytest.raises(TooManyRequests):
+        await anext(values.watch(plant.org, plant.id))
+    with pytest.raises(TooManyRequests):
+        await anext(values.watch(member(plant.organization_id, frozenset()), plant.id))
+    await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
+    for one in watching:
+        while not (changed := await anext(one)):
+            pass
+        assert [point.value for point in changed] == [2.0]
+        await one.aclose()
+    assert values.watchers == 0
+    with pytest.raises(PlantNotFound):
+        await anext(values.watch(member(plant.organization_id, frozenset()), plant.id))
