@@ -1,0 +1,62 @@
+"""`gridfleet serve` as a process of its own, on the test's database."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from free_ports import free_ports
+
+KEYS = "1:" + "5a" * 32
+
+
+@contextmanager
+def api_process(database_url: str, home: Path, **settings: object) -> Iterator[str]:
+    """Its base URL, once it answers; it is stopped at the end of the block. All of them share KEYS."""
+    http_port, internal_port = free_ports(2)
+    chosen = {
+        "home": home,
+        "database_url": database_url,
+        "http_port": http_port,
+        "internal_port": internal_port,
+        "internal_secret": "inside",
+        "keys": KEYS,
+        "rate_limits": "off",
+        **settings,
+    }
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gridfleet", "serve"],
+        env=outer | {f"GRIDFLEET_{name.upper()}": str(value) for name, value in chosen.items()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=(home / f"serve-{http_port}.log").open("wb"),
+        start_new_session=True,
+    )
+    base = f"http://127.0.0.1:{http_port}"
+    try:
+        _wait_until_alive(process, base)
+        yield base
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_alive(process: "subprocess.Popen[bytes]", base: str) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"{base}/api/v1/health/live", timeout=2).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise RuntimeError(f"the api process did not come up (exit code {process.poll()})")

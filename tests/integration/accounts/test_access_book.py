@@ -1,0 +1,281 @@
+"""What a process remembers of its callers: nothing is asked twice, nothing outlives its end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from accounts import add_member
+from api_service import ApiService, api_service
+from gridfleet.api._http.access_book import AccessBook
+from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.db.notifications import listen
+from people import PASSWORD, People, refused
+
+
+@asynccontextmanager
+async def listening(service: ApiService) -> AsyncIterator[AccessBook]:
+    """The application's book, in use."""
+    book = service.state.access
+    task = asyncio.create_task(book.keep_listening(service.state.database))
+    try:
+        async with asyncio.timeout(10):
+            while not book.is_open:
+                await asyncio.sleep(0.01)
+        yield book
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@pytest.fixture
+async def people(database_url: str, home: Path) -> AsyncIterator[People]:
+    async with api_service(database_url, home, rate_limits="off") as service, listening(service):
+        yield People(service)
+
+
+@pytest.fixture
+def asked(people: People, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the book had to look up in the database, as it happens."""
+    found: list[str] = []
+    for name in ("live_session", "standing_in"):
+        watch(monkeypatch, name, found)
+    return found
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, name: str, found: list[str]) -> None:
+    from gridfleet.api._http import access_book
+    from gridfleet.domains.identity import sessions
+
+    place = sessions if name == "live_session" else access_book
+    real: Callable[..., Awaitable[Any]] = getattr(place, name)
+
+    async def noted(*arguments: Any) -> Any:
+        found.append(name)
+        return await real(*arguments)
+
+    monkeypatch.setattr(place, name, noted)
+
+
+async def test_a_known_caller_costs_no_query(people: People, asked: list[str]) -> None:
+    ada = await people.person()
+    org = await people.organization(VIEWER=ada)
+    await asyncio.sleep(0.3)  # the listening connection repeats what the book has heard of already
+    for _ in range(5):
+        assert (await people.call("GET", "/plants", who=ada, org=org.id)).status_code == 200
+    assert asked == ["live_session", "standing_in"]
+
+
+async def test_strangers_and_inventions_are_never_remembered(people: People, asked: list[str]) -> None:
+    ada = await people.person()
+    for _ in range(3):
+        refused(await people.call("GET", "/plants", who=ada, org=uuid4()), 403, "FORBIDDEN")
+    assert asked == ["live_session", *(["standing_in"] * 3)]
+
+
+ENDS: dict[str, str] = {
+    "logout": "401",
+    "logout-all": "401",
+    "session ended elsewhere": "401",
+    "password changed elsewhere": "401",
+    "password reset": "401",
+    "role lowered": "403",
+    "member removed": "403",
+    "account deleted by hand": "401",
+    "no SuperAdmin any more": "403",
+}
+
+
+@pytest.mark.parametrize(("end", "status"), ENDS.items())
+async def test_an_end_counts_for_the_very_next_call(people: People, end: str, status: str) -> None:
+    """Each time after the answer that ended it, with no pause; several times over, for what is only likely."""
+    for number in range(4):
+        ada = (
+            await people.with_password(f"ada{number}@example.com")
+            if "password" in end or "else" in end
+            else await people.person()
+        )
+        boss = await people.person(super_admin=True)
+        org = await people.organization(OPERATOR=ada)
+        if end == "no SuperAdmin any more":
+            await people.execute("UPDATE user_account SET is_super_admin = true WHERE id = %s", ada.id)
+            await people.execute("DELETE FROM membership WHERE user_id = %s", ada.id)
+        members = (await people.call("GET", f"/organizations/{org.id}/members", who=boss)).json()["data"]
+        other = {"authorization": f"Bearer {(await people.log_in(ada.email)).json().get('access_token')}"}
+        url = f"/organizations/{org.id}/members"
+        for _ in range(2):
+            assert (await people.call("GET", url, who=ada)).status_code == 200
+        match end:
+            case "logout" | "logout-all":
+                await people.call("POST", f"/auth/{end}", who=ada)
+            case "session ended elsewhere":
+                sessions = (await people.call("GET", "/auth/sessions", who=ada)).json()
+                [own] = [session["id"] for session in sessions if session["current"]]
+                assert (await people.call("DELETE", f"/auth/sessions/{own}", headers=other)).status_code == 200
+            case "password changed elsewhere":
+                body = {"currentPassword": PASSWORD, "newPassword": "quite another password"}
+                assert (await people.call("POST", "/auth/change-password", body, headers=other)).status_code == 200
+            case "password reset":
+                await reset(people, ada.email)
+            case "role lowered":
+                await people.call("PATCH", f"{url}/{members[0]['id']}", {"role": "VIEWER"}, who=boss)
+            case "member removed":
+                await people.call("DELETE", f"{url}/{members[0]['id']}", who=boss)
+            case "account deleted by hand":
+                await people.execute("DELETE FROM user_account WHERE id = %s", ada.id)
+            case "no SuperAdmin any more":
+                await people.execute("UPDATE user_account SET is_super_admin = false WHERE id = %s", ada.id)
+        assert str((await people.call("GET", url, who=ada)).status_code) == status
+
+
+async def reset(people: People, email: str) -> None:
+    from gridfleet.domains.identity.accounts import password_reset, tokens
+
+    token = tokens.make_token()
+    await people.execute(
+        "INSERT INTO password_reset SELECT id, %s, now(), now() + interval '1 hour' FROM user_account WHERE email = %s",
+        token.digest,
+        email,
+    )
+    body = {"token": token.text, "newPassword": "quite another password"}
+    assert (await people.call("POST", "/auth/reset-password", body)).status_code == 200
+    assert password_reset.LIFETIME
+
+
+async def test_a_new_role_counts_for_the_very_next_call(people: People) -> None:
+    ada, boss = await people.person(), await people.person(super_admin=True)
+    org = await people.organization()
+    refused(await people.call("GET", "/plants", who=ada, org=org.id), 403, "FORBIDDEN")
+    await add_member(people.service.state.database, org.id, ada.id, OrgRole.VIEWER)
+    assert (await people.call("GET", "/plants", who=ada, org=org.id)).status_code == 200
+    [member] = (await people.call("GET", f"/organizations/{org.id}/members", who=boss)).json()["data"]
+    url = f"/organizations/{org.id}/members"
+    refused(await people.call("GET", url, who=ada), 403, "FORBIDDEN")
+    await people.call("PATCH", f"{url}/{member['id']}", {"role": "OPERATOR"}, who=boss)
+    assert (await people.call("GET", url, who=ada)).status_code == 200
+
+
+async def test_a_deleted_organisation_is_gone_for_super_admins_at_once(people: People) -> None:
+    boss, org = await people.person(super_admin=True), await people.organization()
+    assert (await people.call("GET", "/plants", who=boss, org=org.id)).status_code == 200
+    await people.call("DELETE", f"/organizations/{org.id}", who=boss)
+    refused(await people.call("GET", "/plants", who=boss, org=org.id), 403, "FORBIDDEN")
+
+
+async def test_a_session_is_not_remembered_beyond_its_own_end(people: People) -> None:
+    ada = await people.person()
+    await people.execute("UPDATE user_session SET expires_at = now() + interval '1 second' WHERE user_id = %s", ada.id)
+    assert (await people.call("GET", "/auth/me", who=ada)).status_code == 200
+    await asyncio.sleep(1.1)
+    refused(await people.call("GET", "/auth/me", who=ada), 401, "UNAUTHORIZED")
+
+
+async def test_while_the_connection_is_down_the_database_is_asked(people: People, asked: list[str]) -> None:
+    ada = await people.person()
+    book = people.service.state.access
+    await people.call("GET", "/auth/me", who=ada)
+    await people.call("GET", "/auth/me", who=ada)
+    assert asked == ["live_session"]
+    await people.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gridfleet-listen'")
+    async with asyncio.timeout(5):
+        while book.is_open:
+            await asyncio.sleep(0.01)
+    for _ in range(3):
+        await people.call("GET", "/auth/me", who=ada)
+    assert len(asked) == 4
+
+
+async def test_a_silent_connection_is_not_believed_for_long() -> None:
+    from gridfleet.kernel.security.keyring import Keyring
+    from gridfleet.kernel.security.tokens import AccessTokens
+
+    now = [0.0]
+    book = AccessBook(AccessTokens(Keyring.parse(Keyring.generate())), clock=lambda: now[0])
+    assert not book.is_open
+    book._open()
+    now[0] = 2.9
+    assert book.is_open
+    now[0] = 3.1
+    assert not book.is_open
+    book._believe()
+    assert book.is_open
+
+
+async def test_a_load_that_overlaps_an_end_is_not_remembered(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session is read, ends before it is noted down, and must not be found afterwards."""
+    from gridfleet.domains.identity import sessions
+
+    ada = await people.person()
+    real, read, ended = sessions.live_session, asyncio.Event(), asyncio.Event()
+
+    async def slow(*arguments: Any) -> Any:
+        found = await real(*arguments)
+        read.set()
+        await ended.wait()
+        return found
+
+    monkeypatch.setattr(sessions, "live_session", slow)
+    caught = asyncio.create_task(people.call("GET", "/auth/me", who=ada))
+    await read.wait()
+    await people.execute("UPDATE user_session SET revoked_at = now() WHERE user_id = %s", ada.id)
+    ended.set()
+    await caught
+    monkeypatch.setattr(sessions, "live_session", real)
+    refused(await people.call("GET", "/auth/me", who=ada), 401, "UNAUTHORIZED")
+
+
+async def test_refreshing_and_logging_in_strike_nobody_out(people: People) -> None:
+    ada = await people.with_password("ada@example.com")
+    await people.call("GET", "/auth/me", who=ada)
+    notices: list[str] = []
+    ready = asyncio.Event()
+    url = people.service.state.database.url
+    task = asyncio.create_task(listen(url, ["access_changed"], ready.set, lambda _, payload: notices.append(payload)))
+    await ready.wait()
+    login = await people.log_in("ada@example.com")
+    cookie = next(line for line in login.headers.get_list("set-cookie") if line.startswith("gridfleet_refresh")).split(";")[0]
+    assert (await people.call("POST", "/auth/refresh", headers={"cookie": cookie})).status_code == 200
+    people.service.client.cookies.clear()
+    await people.execute("SELECT pg_notify('access_changed', 'end')")
+    async with asyncio.timeout(5):
+        while "end" not in notices:
+            await asyncio.sleep(0.01)
+    assert notices == ["end"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_the_book_is_bounded(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gridfleet.api._http import access_book
+
+    monkeypatch.setattr(access_book, "_MOST_USERS", 3)
+    somebody = [await people.person() for _ in range(6)]
+    for one in somebody * 2:
+        assert (await people.call("GET", "/auth/me", who=one)).status_code == 200
+    assert len(people.service.state.access._users) == 3
+
+
+async def test_own_notices_come_before_the_commit_returns(database_url: str) -> None:
+    """What the whole book stands on, tried by itself."""
+    from gridfleet.kernel.db import open_database
+
+    told: list[str] = []
+    async with open_database(database_url, name="test", size=2, channel="c", on_notice=told.append) as database:
+        for number in range(500):
+            async with database.transaction() as db:
+                await db.execute("SELECT pg_notify('c', %s)", (str(number),))
+            assert told[-1] == str(number)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await roll_back(database)
+        assert told[-1] == "499"
+
+
+async def roll_back(database: Any) -> None:
+    async with database.transaction() as db:
+        await db.execute("SELECT pg_notify('c', 'never')")
+        await db.execute("SELECT 1/0")
