@@ -1,7 +1,7 @@
 """What plants say about commands. A word said twice changes nothing; one that comes too late is recorded only."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -24,6 +24,9 @@ __all__ = ["hear", "hear_plants"]
 
 _WAY: Final = (CommandStatus.PENDING, CommandStatus.SENT, CommandStatus.RECEIVED)
 """Every command passes these, whatever word comes first: who answers has received, and what was received was sent."""
+
+_PATIENCE: Final = timedelta(seconds=1)
+"""How long a plant that has just connected may take to acknowledge what its session held for it."""
 
 
 def hear(life: CommandLife, ack: Acknowledgement, now: datetime) -> tuple[CommandLife, list[Transition]]:
@@ -89,5 +92,5 @@ async def hear_plants(
     if changed:
         await store.save_lives(db, system, list(changed.values()))
     if connected:
-        await store.wake(db, system, connected, now)
+        await store.wake(db, system, connected, now, now + _PATIENCE)
     return await store.record(db, system, steps) if steps else []

@@ -165,14 +165,17 @@ async def postpone(db: Connection, system: SystemScope, commands: Sequence[tuple
     )
 
 
-async def wake(db: Connection, system: SystemScope, plant_ids: Collection[UUID], now: datetime) -> None:
-    """Commands that these plants have not acknowledged are due now, and the senders are told."""
+async def wake(
+    db: Connection, system: SystemScope, plant_ids: Collection[UUID], unsent_due: datetime, sent_due: datetime
+) -> None:
+    """Commands that these plants have not acknowledged are due at these moments at the latest, and the senders are told."""
     await db.execute(
-        "WITH waiting AS (SELECT id FROM plant_command WHERE plant_id = ANY(%s) AND due_at IS NOT NULL ORDER BY id"
-        " FOR NO KEY UPDATE),"
-        " woken AS (UPDATE plant_command c SET due_at = %s, attempts = 0 FROM waiting WHERE c.id = waiting.id RETURNING 1)"
+        "WITH waiting AS (SELECT id, CASE status WHEN 'SENT' THEN %(sent)s ELSE %(unsent)s END AS due FROM plant_command"
+        " WHERE plant_id = ANY(%(plants)s) AND due_at IS NOT NULL ORDER BY id FOR NO KEY UPDATE),"
+        " woken AS (UPDATE plant_command c SET due_at = least(c.due_at, waiting.due), attempts = 0"
+        " FROM waiting WHERE c.id = waiting.id RETURNING 1)"
         " SELECT pg_notify('plant_command_due', '') FROM woken LIMIT 1",
-        (list(plant_ids), now),
+        {"plants": list(plant_ids), "unsent": unsent_due, "sent": sent_due},
     )
 
 

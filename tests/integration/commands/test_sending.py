@@ -1,0 +1,252 @@
+"""Commands over a real broker: what is published how, what reaches plants that are there, away, or come back."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+import aiormq
+import pytest
+from pydantic import SecretStr
+
+import lean_mqtt
+from broker_node import BrokerNode
+from commands_at_work import add_commandable, age, history, issue, row
+from gridfleet.amqp.plant_commands import expire_commands, send_commands
+from gridfleet.kernel.broker.connection import vhost_url
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare
+from gridfleet.kernel.db import Database, open_database
+from ingest_bench import Bench, BenchPlant
+
+QOS_1 = 0x32
+SHARDS = 2
+
+
+@dataclass
+class Line:
+    """Broker and database; senders and plants come and go."""
+
+    node: BrokerNode
+    bench: Bench
+
+    @asynccontextmanager
+    async def sender(self) -> AsyncIterator["asyncio.Task[None]"]:
+        """One gateway's sender, started again when it fails as its process would."""
+        settings = self.node.settings.model_copy(
+            update={
+                "ingest_shards": SHARDS,
+                "broker_url": SecretStr(self.node.url),
+                "broker_management_url": SecretStr(self.node.management_url),
+            }
+        )
+        async with open_database(self.bench.database.url, name="sender", size=4) as database:
+            task = asyncio.create_task(send_commands(settings, database, self.bench.keyring))
+            try:
+                yield task
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def plant(self) -> BenchPlant:
+        plant = await self.bench.plant()
+        await add_commandable(plant)
+        return plant
+
+    @asynccontextmanager
+    async def connected(self, plant: BenchPlant, *, lasting: bool = True, subscribe: bool = True) -> AsyncIterator["Inbox"]:
+        """The plant's client, until the block ends as by a cut cable. It logs in with the service's account."""
+        account = urlsplit(self.node.url)
+        login = lean_mqtt.Login(str(plant.id), account.username, unquote(account.password or ""), clean_session=not lasting)
+        async with await lean_mqtt.connect(self.node.settings.mqtt_port, login) as connection:
+            if subscribe:
+                assert await connection.subscribe(f"v1/plants/{plant.id}/commands") == [1]
+            yield Inbox(plant, connection)
+
+    async def unrouted(self) -> int:
+        async with aiormq_channel(self.node) as channel:
+            return (await channel.queue_declare(UNROUTED_QUEUE, passive=True)).message_count or 0
+
+
+@asynccontextmanager
+async def aiormq_channel(node: BrokerNode) -> AsyncIterator[Any]:
+    connection = await aiormq.connect(vhost_url(node.url, PLANTS_VHOST))
+    try:
+        yield await connection.channel()
+    finally:
+        await connection.close()
+
+
+@dataclass
+class Inbox:
+    """What a plant's client got."""
+
+    plant: BenchPlant
+    connection: lean_mqtt.Connection
+
+    async def next(self, seconds: float = 5) -> dict[str, Any]:
+        """The payload of the next command."""
+        async with asyncio.timeout(seconds):
+            topic, message = await self.connection.received.get()
+        assert topic == f"v1/plants/{self.plant.id}/commands"
+        payload: dict[str, Any] = json.loads(message)["payload"]
+        return payload
+
+    async def ids(self, count: int, seconds: float = 15) -> list[UUID]:
+        return [UUID((await self.next(seconds))["commandId"]) for _ in range(count)]
+
+    async def quiet(self, seconds: float = 0.4) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await self.next(seconds)
+            return False
+        return True
+
+
+@pytest.fixture
+async def line(broker: BrokerNode, database: Database) -> Line:
+    await declare(broker.url, broker.management_url, shards=SHARDS)
+    return Line(broker, Bench(database))
+
+
+async def until(look: Callable[[], Awaitable[bool]], seconds: float = 15) -> None:
+    async with asyncio.timeout(seconds):
+        while not await look():
+            await asyncio.sleep(0.02)
+
+
+async def is_state(line: Line, command_id: UUID, state: str) -> bool:
+    return (await row(line.bench.database, command_id, "status"))[0] == state
+
+
+async def test_a_connected_plant_gets_its_command_at_once_and_once(line: Line) -> None:
+    plant = await line.plant()
+    async with line.connected(plant) as inbox, line.sender():
+        command = await issue(plant, "set_power", {"power_kw": 5})
+        content = await inbox.next()
+        assert (content["commandId"], content["target"], content["params"]) == (str(command), "BAT1", {"power_kw": 5})
+        await until(lambda: is_state(line, command, "SENT"))
+        assert await inbox.quiet()
+    assert await history(line.bench.database, command) == ["PENDING", "SENT"]
+
+
+async def test_what_was_issued_while_no_sender_ran_is_sent_when_one_comes(line: Line) -> None:
+    plant = await line.plant()
+    async with line.connected(plant) as inbox:
+        commands = [await issue(plant) for _ in range(3)]
+        async with line.sender():
+            assert await inbox.ids(3) == commands
+
+
+async def test_several_senders_send_every_command_once_and_in_order(line: Line) -> None:
+    plants = [await line.plant() for _ in range(5)]
+    async with contextlib.AsyncExitStack() as running:
+        inboxes = [await running.enter_async_context(line.connected(plant)) for plant in plants]
+        for _ in range(3):
+            await running.enter_async_context(line.sender())
+        issued: dict[int, list[UUID]] = {number: [] for number in range(len(plants))}
+        for _ in range(12):
+            for number, plant in enumerate(plants):
+                issued[number].append(await issue(plant))
+        for number, inbox in enumerate(inboxes):
+            assert await inbox.ids(12) == issued[number]
+        assert all([await inbox.quiet(0.2) for inbox in inboxes])
+
+
+async def test_a_plant_that_is_away_gets_the_command_when_its_session_goes_on(line: Line) -> None:
+    plant = await line.plant()
+    async with line.connected(plant):
+        pass
+    async with line.sender():
+        command = await issue(plant)
+        await until(lambda: is_state(line, command, "SENT"))
+    async with line.connected(plant, subscribe=False) as inbox:  # its session has subscribed before
+        assert await inbox.ids(1) == [command]
+
+
+async def test_a_plant_without_a_session_gets_the_command_once_it_has_subscribed(line: Line) -> None:
+    """Its command comes back from the broker, to nobody's alarm, and is tried again until the plant is there."""
+    plant = await line.plant()
+    unrouted = await line.unrouted()
+    async with line.sender():
+        command = await issue(plant)
+        await until(lambda: _attempts(line, command, 2))
+        assert await history(line.bench.database, command) == ["PENDING"]
+        async with line.connected(plant, lasting=False) as inbox:
+            await line.bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+            assert await inbox.ids(1) == [command]
+            await until(lambda: is_state(line, command, "SENT"))
+    assert await line.unrouted() == unrouted
+
+
+async def _attempts(line: Line, command_id: UUID, count: int) -> bool:
+    return bool((await row(line.bench.database, command_id, "attempts"))[0] >= count)
+
+
+async def test_a_command_that_went_down_with_its_session_is_sent_again_when_the_plant_comes_back(line: Line) -> None:
+    plant = await line.plant()
+    async with line.sender():
+        async with line.connected(plant, lasting=False) as inbox:
+            command = await issue(plant)
+            await inbox.next()
+            await until(lambda: is_state(line, command, "SENT"))
+        async with line.connected(plant, lasting=False) as inbox:
+            assert await inbox.quiet()
+            await line.bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+            assert await inbox.ids(1) == [command]
+    assert await history(line.bench.database, command) == ["PENDING", "SENT"]
+
+
+async def test_a_plant_that_comes_back_after_the_time_is_not_bothered(line: Line) -> None:
+    plant = await line.plant()
+    async with line.connected(plant):
+        pass
+    async with line.sender():
+        command = await issue(plant, "hurry")
+        await until(lambda: is_state(line, command, "SENT"))
+        expiry = asyncio.create_task(expire_commands(line.bench.database))
+        await until(lambda: is_state(line, command, "EXPIRED"))
+        expiry.cancel()
+        async with line.connected(plant) as inbox:
+            await line.bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+            assert await inbox.quiet(1)
+    assert (await row(line.bench.database, command, "reason"))[0]["code"] == "NOT_RECEIVED"
+
+
+async def test_the_sweep_is_quick_and_survives_a_backlog(line: Line) -> None:
+    plant = await line.plant()
+    commands = [await issue(plant, "hurry") for _ in range(50)]
+    for command in commands:
+        await age(line.bench.database, command, timedelta(seconds=2))
+    last = await issue(plant, "hurry")
+
+    expiry = asyncio.create_task(expire_commands(line.bench.database))
+    try:
+        await until(lambda: is_state(line, commands[-1], "EXPIRED"), 2)
+        await until(lambda: is_state(line, last, "EXPIRED"), 3)
+    finally:
+        expiry.cancel()
+
+
+async def test_messages_are_persistent_and_expire_with_their_command(line: Line) -> None:
+    plant = await line.plant()
+    async with aiormq_channel(line.node) as channel, line.sender():
+        queue = (await channel.queue_declare(exclusive=True)).queue
+        await channel.queue_bind(queue, "amq.topic", f"v1.plants.{plant.id}.commands")
+        await issue(plant, "set_power", {"power_kw": 1})
+
+        async def got() -> bool:
+            nonlocal message
+            message = await channel.basic_get(queue, no_ack=True)
+            return bool(message.body)
+
+        message: Any = None
+        await until(got)
+        properties = message.header.properties
+        assert properties.delivery_mode == 2
+        assert 25_000 < int(properties.expiration) <= 30_000
