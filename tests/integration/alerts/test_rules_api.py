@@ -1,0 +1,242 @@
+"""Rules, alerts and push tokens over REST."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from accounts import add_member, add_user, session_of
+from alerting import ago
+from api_service import ApiService, api_service, bearer
+from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.ids import new_id
+from gridfleet.protocol.envelope import format_time
+from telemetry_records import RecordedPlant
+
+NEW = {"name": "Low battery", "metric": "soc", "condition": "LT", "threshold": 10}
+
+
+@dataclass
+class Desk:
+    """Somebody in an organisation with one plant."""
+
+    service: ApiService
+    plant: RecordedPlant
+    headers: dict[str, str]
+
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and JSON."""
+        answer = await self.service.client.request(method, f"/api/v1{path}", headers=self.headers, json=body)
+        return answer.status_code, answer.json()
+
+
+@pytest.fixture
+async def desk(database_url: str, home: Path) -> AsyncIterator[Desk]:
+    async with api_service(database_url, home) as service:
+        plant = await RecordedPlant.create(service.state.database)
+        yield await at(service, plant, OrgRole.OPERATOR)
+
+
+async def at(service: ApiService, plant: RecordedPlant, role: OrgRole) -> Desk:
+    """The desk of a new member with this role."""
+    user = await add_user(service.state.database)
+    await add_member(service.state.database, plant.organization_id, user.id, role)
+    token = await session_of(service.state.database, service.state.access_tokens, user)
+    return Desk(service, plant, {**bearer(token), "x-org-id": str(plant.organization_id)})
+
+
+async def test_a_rule_is_made_listed_changed_and_deleted(desk: Desk) -> None:
+    status, rule = await desk.call("POST", "/alert-rules", NEW)
+    assert status == 201
+    assert rule == rule | NEW | {
+        "plantId": None,
+        "organizationId": str(desk.plant.organization_id),
+        "severity": "WARNING",
+        "cooldownMinutes": 15,
+        "enabled": True,
+        "forSeconds": 0,
+        "clearThreshold": None,
+        "autoResolve": False,
+        "lastTriggeredAt": None,
+    }
+    own = (await desk.call("POST", "/alert-rules", {**NEW, "plantId": str(desk.plant.id)}))[1]
+    assert [one["id"] for one in (await desk.call("GET", "/alert-rules"))[1]["data"]] == [own["id"], rule["id"]]
+    of_plant = (await desk.call("GET", f"/alert-rules?plantId={desk.plant.id}"))[1]
+    assert [one["id"] for one in of_plant["data"]] == [own["id"]]
+    path = f"/alert-rules/{rule['id']}"
+    status, changed = await desk.call("PATCH", path, {"threshold": 12.5, "plantId": str(desk.plant.id), "clearThreshold": 20})
+    assert status == 200
+    assert (changed["threshold"], changed["plantId"], changed["clearThreshold"]) == (12.5, str(desk.plant.id), 20)
+    assert (await desk.call("PATCH", path, {"plantId": None, "clearThreshold": None}))[1]["plantId"] is None
+    assert (await desk.call("PATCH", path, {}))[0] == 200
+    status, answer = await desk.call("DELETE", path)
+    assert (status, set(answer)) == (200, {"message"})
+    assert (await desk.call("GET", path))[1]["code"] == (await desk.call("DELETE", path))[1]["code"] == "NOT_FOUND"
+    assert (await desk.call("PATCH", path, {"enabled": False}))[1]["code"] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "x" * 201},
+        {"name": ""},
+        {"metric": "x" * 101},
+        {"condition": "NE"},
+        {"threshold": "10"},
+        {"threshold": None},
+        {"severity": "BAD"},
+        {"cooldownMinutes": 0},
+        {"cooldownMinutes": 1441},
+        {"cooldownMinutes": 1.5},
+        {"enabled": "yes"},
+        {"plantId": "5"},
+        {"plantId": str(UUID(int=1))},
+        {"forSeconds": -1},
+        {"clearThreshold": 9},
+        {"surprise": 1},
+    ],
+)
+async def test_limits(desk: Desk, wrong: dict[str, Any]) -> None:
+    status, refused = await desk.call("POST", "/alert-rules", {**NEW, **wrong})
+    assert (status, refused["code"]) == (400, "VALIDATION_ERROR")
+    assert refused["details"][0].startswith(next(iter(wrong)))
+    rule = (await desk.call("POST", "/alert-rules", NEW))[1]
+    assert (await desk.call("PATCH", f"/alert-rules/{rule['id']}", wrong))[1]["code"] == "VALIDATION_ERROR"
+
+
+async def test_anothers_plant_rule_and_alert_are_not_there(desk: Desk) -> None:
+    stranger = await at(desk.service, await RecordedPlant.create(desk.service.state.database), OrgRole.ORG_ADMIN)
+    assert (await stranger.call("POST", "/alert-rules", {**NEW, "plantId": str(desk.plant.id)}))[1][
+        "code"
+    ] == "VALIDATION_ERROR"
+    rule = (await desk.call("POST", "/alert-rules", NEW))[1]
+    for method, body in (("GET", None), ("PATCH", {"enabled": False}), ("DELETE", None)):
+        assert (await stranger.call(method, f"/alert-rules/{rule['id']}", body))[1]["code"] == "NOT_FOUND"
+    alert_id = await add_alert(desk, "ACTIVE", "WARNING")
+    assert (await stranger.call("GET", "/alerts"))[1]["data"] == []
+    for method, path in (("GET", ""), ("PATCH", "/acknowledge"), ("PATCH", "/resolve")):
+        assert (await stranger.call(method, f"/alerts/{alert_id}{path}"))[1]["code"] == "NOT_FOUND"
+    viewer = await at(desk.service, desk.plant, OrgRole.VIEWER)
+    assert (await viewer.call("PATCH", f"/alerts/{alert_id}/resolve"))[1]["code"] == "FORBIDDEN"
+    assert (await viewer.call("GET", f"/alerts/{alert_id}"))[1]["status"] == "ACTIVE"
+
+
+async def add_alert(desk: Desk, status: str, severity: str) -> str:
+    """A stored alert's id."""
+    alert_id = new_id()
+    async with desk.service.state.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO alert (id, organization_id, plant_id, severity, status, message, metric, value, measured_at)"
+            " VALUES (%s, %s, %s, %s, %s, 'Something', 'soc', 1, now())",
+            (alert_id, desk.plant.organization_id, desk.plant.id, severity, status),
+        )
+    return str(alert_id)
+
+
+async def test_alerts_are_filtered_and_shown_with_their_plant(desk: Desk) -> None:
+    ids = {
+        (status, severity): await add_alert(desk, status, severity)
+        for status in ("ACTIVE", "ACKNOWLEDGED", "RESOLVED")
+        for severity in ("INFO", "CRITICAL")
+    }
+
+    async def found(query: str) -> set[str]:
+        return {one["id"] for one in (await desk.call("GET", f"/alerts?{query}"))[1]["data"]}
+
+    assert await found("") == set(ids.values())
+    assert await found("status=ACTIVE") == {ids["ACTIVE", "INFO"], ids["ACTIVE", "CRITICAL"]}
+    assert await found(f"severity=CRITICAL&status=RESOLVED&plantId={desk.plant.id}") == {ids["RESOLVED", "CRITICAL"]}
+    assert await found(f"plantId={new_id()}") == set()
+    assert (await desk.call("GET", "/alerts?status=GONE"))[1]["code"] == "VALIDATION_ERROR"
+    shown = {one["id"] for one in (await desk.call("GET", f"/plants/{desk.plant.id}"))[1]["alerts"]}
+    assert shown == {alert_id for (status, _), alert_id in ids.items() if status != "RESOLVED"}
+
+
+async def test_acknowledging_and_resolving_twice_changes_nothing(desk: Desk) -> None:
+    alert_id = await add_alert(desk, "ACTIVE", "INFO")
+    colleague = await at(desk.service, desk.plant, OrgRole.ORG_ADMIN)
+    status, first = await desk.call("PATCH", f"/alerts/{alert_id}/acknowledge")
+    assert (status, first["status"]) == (200, "ACKNOWLEDGED")
+    assert (await colleague.call("PATCH", f"/alerts/{alert_id}/acknowledge"))[1] == first
+    resolved = (await colleague.call("PATCH", f"/alerts/{alert_id}/resolve"))[1]
+    assert (resolved["status"], resolved["acknowledgedBy"]) == ("RESOLVED", first["acknowledgedBy"])
+    assert (await desk.call("PATCH", f"/alerts/{alert_id}/resolve"))[1] == resolved
+    assert (await desk.call("PATCH", f"/alerts/{alert_id}/acknowledge"))[1] == resolved
+
+
+async def test_a_preview_replays_history(desk: Desk) -> None:
+    start = ago(3600).replace(microsecond=0)
+
+    def moment(minute: int) -> datetime:
+        return start + timedelta(minutes=minute)
+
+    await desk.plant.add_device("bat1")
+    await desk.plant.write(
+        "bat1", ["soc", "power"], {moment(n): (value, 1.0) for n, value in enumerate([50, 9, 8, 25, 7, 50, 5, 4])}
+    )
+    await desk.plant.write(None, ["soc"], {moment(3): (1,)})
+
+    async def preview(**changes: Any) -> Any:
+        span = {"from": format_time(start), "to": format_time(start + timedelta(hours=1))}
+        return (await desk.call("POST", "/alert-rules/preview", {"rule": {**NEW, **changes}, **span}))[1]
+
+    async def minutes(**changes: Any) -> list[tuple[str, int]]:
+        alerts = (await preview(**changes))["alerts"]
+        return [(one["metric"], int((datetime.fromisoformat(one["time"]) - start).total_seconds() // 60)) for one in alerts]
+
+    whole = await preview(cooldownMinutes=1)
+    assert (whole["points"], whole["matches"], whole["alertCount"]) == (9, 6, 6)
+    assert await minutes(cooldownMinutes=2) == [("bat1.soc", 1), ("soc", 3), ("bat1.soc", 6)]
+    assert await minutes(metric="bat1.soc", cooldownMinutes=1, clearThreshold=20) == [("bat1.soc", n) for n in (1, 4, 6)]
+    assert await minutes(metric="bat1.soc", cooldownMinutes=1, forSeconds=60) == [("bat1.soc", 2), ("bat1.soc", 7)]
+    assert await minutes(metric="power", condition="EQ", threshold=1) == [("bat1.power", 0)]
+    cleared = (await preview(metric="bat1.soc", autoResolve=True))["alerts"][0]["clearedAt"]
+    assert datetime.fromisoformat(cleared) == moment(3)
+    assert (await desk.call("GET", "/alerts"))[1]["data"] == []
+
+
+async def test_a_preview_has_limits(desk: Desk) -> None:
+    now, stranger = ago(0), await RecordedPlant.create(desk.service.state.database)
+    for since, rule, complaint in [
+        (now - timedelta(days=32), NEW, "from"),
+        (now, NEW, "from"),
+        (now - timedelta(days=1), {**NEW, "plantId": str(stranger.id)}, "plantId"),
+        (now - timedelta(days=1), {**NEW, "clearThreshold": 1}, "rule.clearThreshold"),
+    ]:
+        body = {"rule": rule, "from": format_time(since), "to": format_time(now)}
+        status, refused = await desk.call("POST", "/alert-rules/preview", body)
+        assert (status, refused["code"]) == (400, "VALIDATION_ERROR")
+        assert refused["details"][0].startswith(complaint)
+
+
+async def test_push_tokens(desk: Desk) -> None:
+    path = "/notifications/push-tokens"
+    token = "ExponentPushToken[xxxxxxxxxxxxxxxxxxxxxx]"
+    status, first = await desk.call("POST", path, {"token": token, "platform": "ios"})
+    assert (status, set(first)) == (201, {"id", "userId", "token", "platform", "createdAt"})
+    colleague = await at(desk.service, desk.plant, OrgRole.VIEWER)
+    moved = (await colleague.call("POST", path, {"token": token}))[1]
+    assert (moved["id"], moved["platform"]) == (first["id"], None)
+    assert moved["userId"] != first["userId"]
+    for bad in ({"token": "abc"}, {"token": "ExponentPushToken[]"}, {}, {"token": token, "platform": 5}):
+        assert (await desk.call("POST", path, bad))[1]["code"] == "BAD_REQUEST"
+    assert (await desk.call("DELETE", f"{path}/abc"))[1]["code"] == "BAD_REQUEST"
+    for _ in range(2):
+        status, answer = await colleague.call("DELETE", f"{path}/{token}")
+        assert (status, set(answer)) == (200, {"message"})
+
+
+@pytest.mark.parametrize("phone", ["420123", "+0123456789", "+42012345678901234", "", 5])
+async def test_a_phone_is_an_international_number(desk: Desk, phone: object) -> None:
+    assert (await desk.call("PATCH", "/auth/me", {"phone": phone}))[1]["code"] == "VALIDATION_ERROR"
+    assert (await desk.call("PATCH", "/auth/me", {"phone": "+420123456789"}))[0] == 200
+    async with desk.service.state.database.transaction() as db:
+        assert await (await db.execute("SELECT phone FROM user_account WHERE phone IS NOT NULL")).fetchall() == [
+            ("+420123456789",)
+        ]
+    assert (await desk.call("PATCH", "/auth/me", {"phone": None}))[0] == 200
+    assert (await desk.call("PATCH", "/auth/me", {"name": "Olga"}))[0] == 200
