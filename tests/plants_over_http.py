@@ -48,7 +48,7 @@ class Fleet:
         """Rows of a statement that commits."""
         async with self.service.state.database.transaction() as db:
             cursor = await db.execute(query.encode(), parameters)
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall() if cursor.description is not None else []
 
 
 @asynccontextmanager

@@ -96,7 +96,7 @@ async def test_revoking_clears_credentials_and_closes_every_name_again_and_again
     assert plant["status"] == "OFFLINE"
     for name in ("certificateSerialNumber", "certificateFingerprint", "certificateExpiresAt"):
         assert plant[name] is None
-    assert await fleet.sql("SELECT * FROM plant_secret") == []
+    assert await fleet.sql("SELECT 1 FROM plant_secret") == []
     names = [plant_id, f"SERIALNUMBER={second},CN={plant_id}", f"SERIALNUMBER={first},CN={plant_id}"]
     assert await queued(fleet) == [names] * 4
     due = await fleet.sql("SELECT extract(epoch FROM due_at - created_at)::float8 FROM outbox ORDER BY id")
@@ -128,7 +128,7 @@ async def test_a_deleted_plant_takes_everything_along(fleet: Fleet) -> None:
     assert (await fleet.call("GET", path))[1]["code"] == "PLANT_NOT_FOUND"
     assert (await fleet.call("DELETE", path))[1]["code"] == "PLANT_NOT_FOUND"
     for table in ("sub_device", "plant_secret"):
-        assert await fleet.sql(f"SELECT FROM {table}") == []
+        assert await fleet.sql(f"SELECT 1 FROM {table}") == []
     assert await queued(fleet) == [[path.rpartition("/")[2]]] * 4
     assert await fleet.sql("SELECT task_name FROM procrastinate_jobs") == [("telemetry.erase_deleted",)]
     assert await fleet.plant()
