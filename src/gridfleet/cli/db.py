@@ -2,7 +2,7 @@
 
 import typer
 
-from gridfleet.cli.settings import load_settings
+from gridfleet.cli.settings import database_url, load_settings
 
 __all__ = ["commands"]
 
@@ -29,12 +29,4 @@ def check() -> None:
 
 
 def _url() -> str:
-    """GRIDFLEET_DATABASE_URL, else the embedded database of a running `gridfleet up`."""
-    from gridfleet.kernel.db.embedded import EmbeddedPostgres
-
-    settings = load_settings()
-    if settings.database_url is not None:
-        return settings.database_url.get_secret_value()
-    if not (settings.home / "run.json").exists():
-        raise typer.BadParameter(f"set GRIDFLEET_DATABASE_URL, or run `gridfleet up` in {settings.home.resolve()} first")
-    return EmbeddedPostgres(settings.home.resolve()).url
+    return database_url(load_settings())

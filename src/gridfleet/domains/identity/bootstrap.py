@@ -14,7 +14,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.passwords import MAX_PASSWORD_CHARACTERS, Passwords
 
-__all__ = ["DEFAULT_EMAIL", "FirstAdmin", "ensure_first_super_admin", "generate_password"]
+__all__ = ["DEFAULT_EMAIL", "FirstAdmin", "ensure_first_super_admin", "generate_password", "password_complaint"]
 
 DEFAULT_EMAIL: Final = "admin@gridfleet.local"
 # Told from a terminal by eye and hand: nothing that looks like something else, nothing a shell would touch.
@@ -42,11 +42,8 @@ async def ensure_first_super_admin(db: Connection, email: str | None, password: 
     address = normalized(email or DEFAULT_EMAIL)
     if not is_address(address):
         raise ValueError(f"the SuperAdmin's e-mail {address!r} is not an e-mail address")
-    shortest = LOGIN_PASSWORD_CHARACTERS[0]
-    if password is not None and not (shortest <= len(password) <= MAX_PASSWORD_CHARACTERS and not _CONTROL.search(password)):
-        raise ValueError(
-            f"the SuperAdmin's password must have {shortest} to {MAX_PASSWORD_CHARACTERS} characters, no control characters"
-        )
+    if password is not None and (complaint := password_complaint(password)):
+        raise ValueError(f"the SuperAdmin's password: {complaint}")
     if await store.lock_first_admin(db):
         return None
     chosen = password or generate_password()
@@ -56,6 +53,14 @@ async def ensure_first_super_admin(db: Connection, email: str | None, password: 
     finally:
         passwords.close()
     return FirstAdmin(address, None if password else chosen)
+
+
+def password_complaint(password: str) -> str | None:
+    """Why nobody could log in with this password; None when one can."""
+    shortest = LOGIN_PASSWORD_CHARACTERS[0]
+    if shortest <= len(password) <= MAX_PASSWORD_CHARACTERS and not _CONTROL.search(password):
+        return None
+    return f"a password must have {shortest} to {MAX_PASSWORD_CHARACTERS} characters and no control characters"
 
 
 def generate_password() -> str:
