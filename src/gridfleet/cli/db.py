@@ -1,8 +1,11 @@
 """`gridfleet db`: the database's schema."""
 
+from typing import Annotated
+
 import typer
 
 from gridfleet.cli.settings import database_url, load_settings
+from gridfleet.kernel.db.scale_out import Extension
 
 __all__ = ["commands"]
 
@@ -26,6 +29,55 @@ def check() -> None:
     typer.echo(f"schema at revision {found}, this release needs {wanted}")
     if found != wanted:
         raise typer.Exit(1)
+
+
+@commands.command()
+def scale_out(
+    extension: Annotated[Extension, typer.Argument(help="What to scale out with.")],
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without it the plan is only printed.")] = False,
+) -> None:
+    """Spreads telemetry out with Citus or TimescaleDB: prints what it would do, and does it with --apply."""
+    from gridfleet.kernel.db import scale_out as scaling
+
+    try:
+        steps = scaling.plan(_url(), extension)
+    except scaling.CannotScaleOut as refusal:
+        typer.echo(f"cannot scale out: {refusal}", err=True)
+        raise typer.Exit(1) from None
+    if not steps:
+        typer.echo(f"telemetry is with {extension} already")
+        return
+    for step in steps:
+        typer.echo(f"-- {step.purpose}\n{step.statement};")
+    if apply:
+        scaling.apply(_url(), steps)
+        typer.echo("done")
+    else:
+        typer.echo("Nothing was changed. Stop ingest, jobs and serve, make a backup, and run this again with --apply.")
+
+
+@commands.command()
+def retention(
+    organization: Annotated[str, typer.Argument(help="Slug of the organisation.")],
+    raw_days: Annotated[int | None, typer.Option(min=1, help="Values as they were measured.")] = None,
+    minute_days: Annotated[int | None, typer.Option(min=1, help="Roll-ups of 1 minute.")] = None,
+    quarter_days: Annotated[int | None, typer.Option(min=1, help="Roll-ups of 15 minutes.")] = None,
+) -> None:
+    """Sets how long an organisation keeps telemetry; what is left out is as long as the deployment's."""
+    import asyncio
+
+    from gridfleet.domains.telemetry.rollups.retention import set_retention
+    from gridfleet.kernel.db import open_database
+
+    async def change() -> None:
+        async with open_database(_url(), name="gridfleet-db", size=1) as database, database.transaction() as db:
+            await set_retention(db, organization, raw_days=raw_days, minute_days=minute_days, quarter_days=quarter_days)
+
+    try:
+        asyncio.run(change())
+    except LookupError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(f"{organization}: set; the next hourly run goes by it")
 
 
 def _url() -> str:

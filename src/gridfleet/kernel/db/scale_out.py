@@ -1,0 +1,104 @@
+"""Spreading telemetry out with an extension of PostgreSQL: what would be done, and doing it.
+
+Nothing else in the code knows of the extensions. The plan is carried out in one transaction: it works whole or not at all.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import psycopg
+
+__all__ = ["CannotScaleOut", "Extension", "Step", "apply", "plan"]
+
+
+class Extension(StrEnum):
+    """What can be scaled out with."""
+
+    CITUS = "citus"
+    TIMESCALEDB = "timescaledb"
+
+
+class CannotScaleOut(RuntimeError):
+    """The database is not ready for it; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement and what it is for."""
+
+    purpose: str
+    statement: str
+
+
+_DISTRIBUTED: Final = (
+    "telemetry_frame",
+    "telemetry_latest",
+    "telemetry_minute",
+    "telemetry_quarter",
+    "telemetry_hour",
+    "telemetry_day",
+    "telemetry_dirty",
+)
+
+_HYPERTABLE: Final = (
+    Step("keep the frames aside", "ALTER TABLE telemetry_frame RENAME TO telemetry_frame_before"),
+    Step("make an empty table like it", "CREATE TABLE telemetry_frame (LIKE telemetry_frame_before INCLUDING ALL)"),
+    Step(
+        "let TimescaleDB cut it into days",
+        "SELECT create_hypertable('telemetry_frame', by_range('time', INTERVAL '1 day'), create_default_indexes => false)",
+    ),
+    Step("move the frames over", "INSERT INTO telemetry_frame SELECT * FROM telemetry_frame_before"),
+    Step("remove the old table", "DROP TABLE telemetry_frame_before"),
+    Step(
+        "keep the frames of a source together when they are compressed",
+        "ALTER TABLE telemetry_frame SET (timescaledb.compress, timescaledb.compress_segmentby = 'source_id',"
+        " timescaledb.compress_orderby = 'time')",
+    ),
+    Step("compress what is older than a week", "SELECT add_compression_policy('telemetry_frame', INTERVAL '7 days')"),
+)
+
+
+def plan(url: str, extension: Extension) -> list[Step]:
+    """What is to be done at the database; empty when it was done already. Raises `CannotScaleOut` without the extension."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        installed = connection.execute("SELECT FROM pg_extension WHERE extname = %s", (extension,)).fetchone()
+        if installed is None:
+            available = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", (extension,)).fetchone()
+            raise CannotScaleOut(
+                f"{extension} is on the server but not in this database: have its owner run CREATE EXTENSION {extension}"
+                if available is not None
+                else f"the server does not have {extension}: install it, add it to shared_preload_libraries, restart,"
+                f" and run CREATE EXTENSION {extension} in this database"
+            )
+        if extension is Extension.TIMESCALEDB:
+            found = connection.execute(
+                "SELECT FROM timescaledb_information.hypertables WHERE hypertable_name = 'telemetry_frame'"
+            ).fetchone()
+            return list(_HYPERTABLE) if found is None else []
+        done = {row[0] for row in connection.execute("SELECT logicalrelid::regclass::text FROM pg_dist_partition").fetchall()}
+        if "telemetry_frame" in done:
+            return []
+        references = connection.execute(
+            "SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype = 'f'"
+            " AND conrelid = 'telemetry_latest'::regclass ORDER BY 2"
+        ).fetchall()
+    steps = [
+        Step("let newest values live on other nodes than the sources", f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+        for table, name in references
+    ]
+    for table in _DISTRIBUTED:
+        beside = "" if table == _DISTRIBUTED[0] else f", colocate_with => '{_DISTRIBUTED[0]}'"
+        steps.append(
+            Step(
+                "keep what belongs to a source on one node", f"SELECT create_distributed_table('{table}', 'source_id'{beside})"
+            )
+        )
+    return steps
+
+
+def apply(url: str, steps: list[Step]) -> None:
+    """Carries a plan out in one transaction. The service's processes must be stopped; PostgreSQL's errors pass through."""
+    with psycopg.connect(url) as connection:
+        for step in steps:
+            connection.execute(step.statement.encode())

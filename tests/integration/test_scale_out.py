@@ -1,0 +1,46 @@
+"""`gridfleet db scale-out` and `retention` on a server without the extensions."""
+
+import asyncio
+
+import pytest
+from typer.testing import CliRunner
+
+from gridfleet.cli.db import commands
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.scale_out import CannotScaleOut, Extension, Step, apply, plan
+from telemetry_records import RecordedPlant
+
+
+@pytest.mark.parametrize("extension", list(Extension))
+def test_an_absent_extension_is_named_with_what_to_do(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, extension: Extension
+) -> None:
+    with pytest.raises(CannotScaleOut, match=f"the server does not have {extension}: install it"):
+        plan(database_url, extension)
+    monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
+    result = CliRunner().invoke(commands, ["scale-out", extension, "--apply"])
+    assert result.exit_code == 1
+    assert "cannot scale out: the server does not have" in result.output
+
+
+async def test_a_plan_that_fails_changes_nothing(database: Database) -> None:
+    steps = [Step("one", "ALTER TABLE telemetry_frame RENAME TO aside"), Step("two", "SELECT no_such_function()")]
+    with pytest.raises(Exception, match="no_such_function"):
+        await asyncio.to_thread(apply, database.url, steps)
+    async with database.transaction() as db:
+        await db.execute("SELECT FROM telemetry_frame")
+
+
+async def test_retention_of_one_organisation(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = await RecordedPlant.create(database)
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT slug FROM organization WHERE id = %s", (plant.organization_id,))
+        slug = ((await cursor.fetchone()) or ("",))[0]
+    monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database.url)
+    result = await asyncio.to_thread(CliRunner().invoke, commands, ["retention", slug, "--raw-days", "30"])
+    assert result.exit_code == 0, result.output
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT raw_days, minute_days, quarter_days FROM telemetry_retention")
+        assert await cursor.fetchall() == [(30, None, None)]
+    result = await asyncio.to_thread(CliRunner().invoke, commands, ["retention", "nobody-here"])
+    assert result.exit_code == 2
