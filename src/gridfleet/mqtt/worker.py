@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import psycopg
-import psycopg_pool
 import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
@@ -195,9 +194,8 @@ class IngestWorker:
         for pause in _pauses():
             try:
                 return await self._pipeline.prepare(deliveries)
-            except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
-                log.warning("database is away; waiting", error=type(error).__name__, seconds=pause)
-                await asyncio.sleep(pause)
+            except psycopg.Error as error:
+                await _wait(error, pause)
         raise RuntimeError("the pauses ended")
 
     async def _write_and_acknowledge(
@@ -212,8 +210,9 @@ class IngestWorker:
         self._acknowledged.set()
 
     async def _write(self, deliveries: Sequence[Delivery], batch: Batch, *, again: bool = False) -> None:
-        """Commits the batch. One that the database refuses is read again, since what was known of plants or partitions may
-        be stale, and then halved until the message to blame stands alone."""
+        """Commits the batch. One whose content the database refuses is read again, since what was known of plants or
+        partitions may be stale, and then halved until the message to blame stands alone. Any other failure is the database's
+        own, and waited for."""
         for pause in _pauses():
             try:
                 with metrics.INGEST_BATCH_SECONDS.time():
@@ -221,10 +220,7 @@ class IngestWorker:
                         await self._pipeline.store(db, batch)
                 count_committed(batch)
                 return
-            except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
-                log.warning("database is away; waiting", error=type(error).__name__, seconds=pause)
-                await asyncio.sleep(pause)
-            except psycopg.Error as error:
+            except (psycopg.DataError, psycopg.IntegrityError) as error:
                 log.warning("batch refused by the database", messages=len(deliveries), error=str(error), again=again)
                 if not again:
                     self._pipeline.forget()
@@ -236,12 +232,19 @@ class IngestWorker:
                     for half in (deliveries[:middle], deliveries[middle:]):
                         await self._write(half, await self._prepare(half), again=True)
                 return
+            except psycopg.Error as error:
+                await _wait(error, pause)
 
     async def _give_up(self, delivery: Delivery) -> None:
         refusal = await self._pipeline.refuse_unstorable(delivery)
         async with self._database.transaction() as db:
             await self._pipeline.store(db, refusal)
         count_committed(refusal)
+
+
+async def _wait(error: psycopg.Error, seconds: float) -> None:
+    log.warning("the database does not do its work; waiting", error=type(error).__name__, says=str(error), seconds=seconds)
+    await asyncio.sleep(seconds)
 
 
 def _pauses() -> Iterator[float]:

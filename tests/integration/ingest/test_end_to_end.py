@@ -206,3 +206,16 @@ async def test_numbers_survive_the_whole_way(plant: Plant, connection: Connectio
     wait_for(lambda: plant.latest().get("a", ("", 0))[0] == times[-1])
     history = plant.history(times[0], now())
     assert history == {at: {"a": float(value)} for at, value in zip(times, values, strict=True)}
+
+
+async def test_a_plant_that_is_taken_out_of_service_while_connected_is_not_provisioned(
+    plant: Plant, connection: Connection
+) -> None:
+    await send(connection, plant, {"time": now(), "fields": {"before": 1}})
+    wait_for(lambda: "before" in plant.latest())
+    plant.update(lifecycle_status="DECOMMISSIONED")
+    await asyncio.sleep(SOON)
+    await send(connection, plant, {"time": now(), "fields": {"after": 1}})
+    [refused] = wait_for(lambda: plant.refused() or None)
+    assert (refused["reason"], refused["detail"]) == ("NOT_PROVISIONED", "the plant is DECOMMISSIONED")
+    assert "after" not in plant.latest()

@@ -2,6 +2,9 @@
 
 import asyncio
 
+import psycopg
+import pytest
+
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.kernel.caller import SystemScope
 from ingest_bench import Bench, BenchPlant, moment
@@ -106,3 +109,22 @@ async def test_silence_makes_plants_and_devices_offline(bench: Bench) -> None:
     await pass_by(100, "plant", f"id = '{talker.id}'")
     await sweep()
     assert (await statuses(talker))[0] == "OFFLINE"
+
+
+async def test_a_database_lost_while_a_message_is_read_is_no_fault_of_the_message(bench: Bench) -> None:
+    plant = await bench.plant()
+    message = plant.message({"time": moment(0).isoformat(), "fields": {"new": 1}})
+    async with bench.database.transaction() as db:
+        await db.execute("LOCK TABLE telemetry_layout")  # the reading waits here for a place for the new name
+        reading = asyncio.create_task(bench.pipeline.prepare([message]))
+        while (await (await db.execute(WAITING)).fetchone()) == (0,):
+            await asyncio.sleep(0.05)
+        await db.execute(f"SELECT pg_terminate_backend(pid) FROM ({WAITING.replace('count(*)', 'pid')}) AS waiting")
+        with pytest.raises(psycopg.OperationalError):
+            await reading
+    await bench.take(message)
+    assert (await plant.stored())["new"] == {moment(0): 1}
+    assert await plant.refusals() == []
+
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"

@@ -29,7 +29,7 @@ from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, writ
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection, Database, DatabaseError
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
@@ -67,7 +67,10 @@ class Pipeline:
         self._window = window_seconds * 1000
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Batch:
-        """Verifies and decodes; refuses what is bad with its reason and goes on with the next."""
+        """Verifies and decodes; refuses what is bad with its reason and goes on with the next.
+
+        Raises `DatabaseError` when something cannot be looked up: no message is to blame for that.
+        """
         batch = Batch()
         now = utc_now()
         topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
@@ -84,6 +87,8 @@ class Pipeline:
                     batch.count("accepted")
                 except Refusal as refusal:
                     _refuse(batch, plant, delivery, now, refusal)
+                except DatabaseError:
+                    raise
                 except Exception:
                     # A bug of ours must not stop the plants behind this message; it is kept with its reason and logged.
                     log.exception("message could not be read", plant_id=topic.plant_id, channel=topic.channel)
