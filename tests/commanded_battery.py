@@ -1,0 +1,98 @@
+"""A plant with one battery that obeys commands with the plant's own client, and the REST calls of who commands it."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from fleet_under_test import Fleet, JsonObject, Plant, wait_for
+from gridfleet.device import Command, Device, Options, Package
+
+ACTIONS = [
+    {"action": "set_power", "params": [{"name": "power_kw", "type": "number", "unit": "kW", "min": -500, "max": 500}]},
+    {"action": "stop", "timeoutSeconds": 20},
+    {"action": "hurry", "timeoutSeconds": 2},
+    {"action": "wait", "timeoutSeconds": 3600},
+]
+HISTORY = (
+    "SELECT t.command_id::text, array_agg(t.status ORDER BY t.at,"
+    " array_position(ARRAY['PENDING', 'SENT', 'RECEIVED', 'APPLIED', 'REJECTED', 'FAILED', 'EXPIRED'], t.status))"
+    " FROM plant_command_transition t JOIN plant_command c ON c.id = t.command_id"
+    " WHERE c.plant_id = %s AND NOT t.late GROUP BY 1"
+)
+
+
+def add_template(fleet: Fleet) -> str:
+    """The id of a template with ACTIONS."""
+    body = {"name": uuid4().hex, "type": "BATTERY", "level": "SUB_DEVICE", "signals": [], "actions": ACTIONS}
+    return str(fleet.call("POST", "/device-templates", body)["id"])
+
+
+class Battery:
+    """`obeyed` is what the plant's handler was called with; `answer` decides how it goes on."""
+
+    def __init__(self, fleet: Fleet, template: str, folder: Path, method: str = "PASSWORD") -> None:
+        self.fleet = fleet
+        self.plant: Plant = fleet.register(method)
+        self.plant.add_device("BAT1", "BATTERY", template)
+        self.plant.package = fleet.call("POST", f"/plants/{self.plant.id}/provision")
+        self.path = f"/plants/{self.plant.id}/sub-devices/BAT1/commands"
+        self.obeyed: list[Command] = []
+        self.answer: Callable[[Command], Awaitable[None]] | None = None
+        self._queue = folder / f"{self.plant.id}.queue"
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Device]:
+        """The plant's client, connected; it comes back by itself within seconds."""
+        device = Device(
+            Package.parse(json.dumps(self.plant.package)),
+            queue_path=self._queue,
+            on_command=self._obey,
+            token_provider=self._token if self.plant.method == "TOKEN" else None,
+            on_problem=lambda _: None,
+            options=Options(reconnect_max_seconds=2),
+        )
+        async with device:
+            await device.wait_connected(30)
+            yield device
+
+    async def _token(self) -> str:
+        return await asyncio.to_thread(lambda: self.plant.password or "")
+
+    async def _obey(self, command: Command) -> None:
+        self.obeyed.append(command)
+        if self.answer is not None:
+            await self.answer(command)
+
+    async def order(self, action: str, params: Any = None) -> str:
+        """Issues a command; its id."""
+        body = {"action": action} | ({} if params is None else {"params": params})
+        return str((await asyncio.to_thread(self.fleet.call, "POST", self.path, body))["commandId"])
+
+    async def try_to_order(self, action: str, params: Any = None) -> str | None:
+        """The same; None when the service does not answer, or not well."""
+        with contextlib.suppress(httpx.HTTPError):
+            return await self.order(action, params)
+        return None
+
+    async def in_state(self, command_id: str, *states: str, seconds: float = 15) -> JsonObject:
+        """The command once it is in one of the states."""
+
+        def look() -> JsonObject | None:
+            with contextlib.suppress(httpx.TransportError):
+                found = {one["id"]: one for one in self.fleet.call("GET", f"{self.path}?limit=100")["data"]}
+                if found[command_id]["status"] in states:
+                    return found[command_id]
+            return None
+
+        return await asyncio.to_thread(wait_for, look, seconds)
+
+    def histories(self) -> dict[str, list[str]]:
+        """The states that each of its commands went through."""
+        return dict(self.fleet.sql(HISTORY, [self.plant.id]))
