@@ -78,7 +78,7 @@ async def partition_days(db: Connection, system: SystemScope) -> set[date]:
     """The days that have a partition."""
     cursor = await db.execute(
         "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
-        " WHERE i.inhparent = 'telemetry_frame'::regclass"
+        " WHERE i.inhparent = 'telemetry_frame'::regclass AND c.relname ~ '^telemetry_frame_\\d{8}$'"
     )
     return {row[0] for row in await cursor.fetchall()}
 
@@ -88,9 +88,12 @@ async def create_partition(db: Connection, system: SystemScope, day: date) -> No
     name = sql.Identifier(f"telemetry_frame_{day:%Y%m%d}")
     start, end = sql.Literal(f"{day}T00:00:00Z"), sql.Literal(f"{day + timedelta(days=1)}T00:00:00Z")
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('telemetry_frame partitions', 0))")
-    cursor = await db.execute("SELECT to_regclass(%s)", (f"telemetry_frame_{day:%Y%m%d}",))
+    cursor = await db.execute(
+        "SELECT to_regclass(%s) IS NOT NULL OR relkind <> 'p' FROM pg_class WHERE oid = 'telemetry_frame'::regclass",
+        (f"telemetry_frame_{day:%Y%m%d}",),
+    )
     row = await cursor.fetchone()
-    if row is not None and row[0] is not None:
+    if row is None or row[0]:  # it is there, or the table is cut up by an extension
         return
     await db.execute(sql.SQL("CREATE TABLE {} (LIKE telemetry_frame INCLUDING ALL)").format(name))
     await db.execute(

@@ -25,6 +25,7 @@ _RAW: Final = Kept("telemetry_frame", "time", "raw_from", monthly=False)
 _MINUTES: Final = Kept("telemetry_minute", "bucket", "minutes_from", monthly=False)
 _QUARTERS: Final = Kept("telemetry_quarter", "bucket", "quarters_from", monthly=True)
 _SOURCES_A_TRANSACTION: Final = 50
+_BEFORE_EVERYTHING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def apply_retention(database: Database, deployment: Days, now: datetime) -> bool:
@@ -58,8 +59,11 @@ async def _move_starts(db: Connection, organization_id: UUID, days: Days, today:
 
 async def _remove(database: Database, kept: Kept, without_sources: datetime) -> None:
     async with database.transaction() as db:
+        partitions = await store.partitions(db, _SYSTEM, kept)
         start = await store.earliest_start(db, _SYSTEM, kept) or without_sources
-        names = [name for name, first in await store.partitions(db, _SYSTEM, kept) if _end(kept, first) <= start]
+    if not partitions:  # an extension cuts the table up in its own way: everything goes by its source
+        start = _BEFORE_EVERYTHING
+    names = [name for name, first in partitions if _end(kept, first) <= start]
     for name in names:
         async with database.transaction() as db:
             await store.drop_partition(db, _SYSTEM, name)

@@ -315,7 +315,7 @@ async def partitions(db: Connection, system: SystemScope, kept: Kept) -> list[tu
     """Names and first days of the partitions, oldest first."""
     cursor = await db.execute(
         "SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
-        " WHERE i.inhparent = %s::regclass ORDER BY 2",
+        " WHERE i.inhparent = %s::regclass AND c.relname ~ '_\\d{8}$' ORDER BY 2",
         (kept.table,),
     )
     return await cursor.fetchall()
