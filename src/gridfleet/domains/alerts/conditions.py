@@ -65,30 +65,30 @@ def complaint_about(condition: Condition, threshold: float, clear_threshold: flo
     return None
 
 
-def advance(rule: AlertRule, standing: Standing | None, points: Iterable[Point], *, may_raise: bool) -> Progress:
-    """Takes points in the order of their times. What is not newer than the last counted point changes nothing.
+def advance(rule: AlertRule, standing: Standing | None, points: Iterable[tuple[int, float]], *, may_raise: bool) -> Progress:
+    """Takes points, (time, value), in the order of their times. What is not newer than the last counted point changes nothing.
 
     At most one alert is raised; with `may_raise` false none is, and the metric goes on waiting for one.
     """
     raised_at: Point | None = None
     cleared = False
-    for point in points:
-        if standing is not None and point.time <= standing.seen_at:
+    for time, value in points:
+        if standing is not None and time <= standing.seen_at:
             continue
         if standing is not None and standing.raised:
-            if has_cleared(rule, point.value):
+            if has_cleared(rule, value):
                 # What an earlier batch raised clears; what this one raised is told by `raised_at` and no standing.
                 cleared = cleared or raised_at is None
                 standing = None
             continue
-        if not holds(rule.condition, rule.threshold, point.value):
+        if not holds(rule.condition, rule.threshold, value):
             standing = None
             continue
-        broken = standing is None or point.time - standing.seen_at > MAX_AGE_SECONDS * _SECOND
-        since = point.time if standing is None or broken else standing.since
-        due = point.time - since >= rule.for_seconds * _SECOND and may_raise and raised_at is None
+        broken = standing is None or time - standing.seen_at > MAX_AGE_SECONDS * _SECOND
+        since = time if standing is None or broken else standing.since
+        due = time - since >= rule.for_seconds * _SECOND and may_raise and raised_at is None
         if due:
-            raised_at = point
+            raised_at = Point(time, value)
         latches = rule.clear_threshold is not None or rule.auto_resolve
-        standing = Standing(since, point.time, due and latches)
+        standing = Standing(since, time, due and latches)
     return Progress(standing, raised_at, cleared)

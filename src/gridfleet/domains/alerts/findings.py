@@ -30,11 +30,18 @@ class Hit(NamedTuple):
     point: Point
 
 
-class Run(NamedTuple):
-    """Every value of a metric whose rule looks further than one of them."""
+@dataclass(slots=True)
+class Run:
+    """Every value of a metric whose rule looks further than one of them. `matched`: one of them meets the condition."""
 
     watch: Watch
-    points: list[Point]
+    points: list[tuple[int, float]] = field(default_factory=list)
+    matched: bool = False
+
+    @property
+    def key(self) -> RunKey:
+        """What the database knows it by."""
+        return self.watch.rule.id, self.watch.source_id, self.watch.name
 
 
 @dataclass(slots=True)
@@ -42,7 +49,7 @@ class Findings:
     """Of rules that look at single values the earliest hit; of the others all values, since what came before counts."""
 
     hits: dict[UUID, Hit] = field(default_factory=dict)
-    runs: dict[RunKey, Run] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.hits or self.runs)

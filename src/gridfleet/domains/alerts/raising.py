@@ -37,8 +37,11 @@ async def raise_alerts(db: Connection, findings: Findings) -> list[Severity]:
     """Raises what may be raised, at most one alert a rule, and clears what has gone; the severities of what it raised."""
     if not findings:
         return []
-    known = await _standings(db, findings.runs)
-    steps = {key: _advance(run, known.get(key), may_raise=True) for key, run in findings.runs.items()}
+    all_runs = {run.key: run for run in findings.runs}
+    known = await _standings(db, all_runs)
+    # Most do nothing: no value matches, and nothing is remembered that could end.
+    runs = {key: run for key, run in all_runs.items() if run.matched or key in known}
+    steps = {key: _advance(run, known.get(key), may_raise=True) for key, run in runs.items()}
     wishes = dict(findings.hits)
     winners: dict[UUID, RunKey] = {}
     for key, step in steps.items():
@@ -46,13 +49,13 @@ async def raise_alerts(db: Connection, findings: Findings) -> list[Severity]:
             continue
         rule_id = key[0]
         if rule_id not in wishes or step.raised_at.time < wishes[rule_id].point.time:
-            wishes[rule_id] = Hit(findings.runs[key].watch, step.raised_at)
+            wishes[rule_id] = Hit(runs[key].watch, step.raised_at)
             winners[rule_id] = key
     raised = await _raise(db, wishes)
     for key, step in steps.items():
         if step.raised_at is not None and not (key[0] in raised and winners[key[0]] == key):
-            steps[key] = _advance(findings.runs[key], known.get(key), may_raise=False)
-    await _save(db, findings.runs, known, steps, raised)
+            steps[key] = _advance(runs[key], known.get(key), may_raise=False)
+    await _save(db, runs, known, steps, raised)
     return [wishes[rule_id].watch.rule.severity for rule_id in raised]
 
 

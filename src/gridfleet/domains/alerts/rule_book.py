@@ -6,7 +6,7 @@ Database notifications strike entries out, and what is missing is compiled when 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from operator import eq, gt, lt
+from operator import eq, gt, itemgetter, lt
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -58,16 +58,30 @@ class RuleBook:
         checks = self._checks
         if missing := frames.latest.keys() - self._owners.keys():
             checks = await self._compile(missing)
-        findings = Findings()
+        hits: dict[int, tuple[int, float, Watch]] = {}
+        runs: dict[int, Run] = {}
         if checks.keys().isdisjoint(frames.latest):
-            return findings
+            return Findings()
         horizon = microseconds(now) - MAX_AGE_SECONDS * 1_000_000
         for (source_id, time, layout_id), values in frames.frames.items():
-            for check in checks.get((source_id, layout_id), ()):
-                value = values[check.position]
-                if value is not None and time >= horizon:
-                    _note(findings, check, time, value)
-        return findings
+            if time < horizon:
+                continue
+            for position, compare, threshold, remembers, watch in checks.get((source_id, layout_id), ()):
+                value = values[position]
+                if value is None:
+                    continue
+                matched = compare(value, threshold)
+                if remembers:
+                    run = runs.get(id(watch))
+                    if run is None:
+                        run = runs[id(watch)] = Run(watch)
+                    run.points.append((time, value))
+                    run.matched = run.matched or matched
+                elif matched:
+                    rule = id(watch.rule)
+                    if rule not in hits or time < hits[rule][0]:
+                        hits[rule] = (time, value, watch)
+        return Findings(_earliest(hits.values()), list(runs.values()))
 
     def forget_organization(self, organization_id: str) -> None:
         """Strikes out one organisation's places: its rules have changed."""
@@ -114,29 +128,22 @@ class RuleBook:
 
 def compile_checks(rules: Iterable[AlertRule], source: SourcePlace, layout: LayoutKeys) -> tuple[Check, ...]:
     """The rules of the source's organisation that watch something in the layout."""
-    by_metric: dict[str, list[AlertRule]] = defaultdict(list)
-    for rule in rules:
-        if rule.plant_id is None or rule.plant_id == source.plant_id:
-            by_metric[rule.metric].append(rule)
+    prefix = None if source.external_id is None else f"{source.external_id}."
     checks: list[Check] = []
-    for position, (key, unit) in enumerate(zip(layout.keys, layout.units, strict=True)):
-        name = key if source.external_id is None else f"{source.external_id}.{key}"
-        for rule in [rule for metric in {key, name} for rule in by_metric.get(metric, ())]:
-            watch = Watch(rule, source.plant_id, source.id, name, unit)
+    for rule in rules:
+        if rule.plant_id is not None and rule.plant_id != source.plant_id:
+            continue
+        keys = {rule.metric} if prefix is None else {rule.metric, rule.metric.removeprefix(prefix)}
+        for key in keys & layout.positions.keys():
+            position = layout.positions[key]
+            watch = Watch(rule, source.plant_id, source.id, f"{prefix or ''}{key}", layout.units[position])
             checks.append(Check(position, _COMPARE[rule.condition], rule.threshold, rule.remembers, watch))
     return tuple(checks)
 
 
-def _note(findings: Findings, check: Check, time: int, value: float) -> None:
-    watch = check.watch
-    rule_id = watch.rule.id
-    if check.remembers:
-        key = (rule_id, watch.source_id, watch.name)
-        run = findings.runs.get(key)
-        if run is None:
-            run = findings.runs[key] = Run(watch, [])
-        run.points.append(Point(time, value))
-    elif check.compare(value, check.threshold):
-        hit = findings.hits.get(rule_id)
-        if hit is None or time < hit.point.time:
-            findings.hits[rule_id] = Hit(watch, Point(time, value))
+def _earliest(hits: Iterable[tuple[int, float, Watch]]) -> dict[UUID, Hit]:
+    # A rule that was compiled twice, for plants that came one after the other, is two objects.
+    found: dict[UUID, Hit] = {}
+    for time, value, watch in sorted(hits, key=itemgetter(0)):
+        found.setdefault(watch.rule.id, Hit(watch, Point(time, value)))
+    return found

@@ -1,5 +1,7 @@
 """Sources and layouts as those see them who look into frames."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 from uuid import UUID
 
@@ -15,9 +17,15 @@ class SourcePlace(NamedTuple):
     external_id: str | None
 
 
-class LayoutKeys(NamedTuple):
+@dataclass(frozen=True)
+class LayoutKeys:
     """Keys and units of a layout's metrics, by their positions."""
 
     layout_id: int
     keys: list[str]
     units: list[str]
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Where each key stands."""
+        return {key: position for position, key in enumerate(self.keys)}
