@@ -6,7 +6,8 @@
         "One plant with its alerts and groups."
 
 Handlers name what they need: `call`, `caller` (UserCaller), `org` (OrgScope), `db` (Connection of the request's
-transaction), `query`, `body` (msgspec structs), and their path parameters in snake_case (UUID or str).
+transaction), `query`, `body` (msgspec structs; `bytes` for a body that is no JSON), and their path parameters in
+snake_case (UUID or str).
 """
 
 from gridfleet.api._http.answers import Asset, FileDownload, Stream

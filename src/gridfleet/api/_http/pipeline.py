@@ -249,7 +249,8 @@ class Pipeline:
             raise InvalidInput([f"body: must have content type {' or '.join(self._endpoint.content_types)}"])
         check: Callable[[Any, str, list[str]], Any] | None = self._check_body
         complaints: list[str] = []
-        record = check(decode_json(body), "", complaints) if check is not None else None
+        value = body if self._endpoint.body_type is bytes else decode_json(body)
+        record = check(value, "", complaints) if check is not None else None
         if complaints:
             raise InvalidInput(complaints)
         return record

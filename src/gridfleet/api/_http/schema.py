@@ -121,6 +121,8 @@ def _plain(info: inspect.Type) -> Schema:
             return _choice(list(values))
         case inspect.NoneType():
             return {"type": "null"}
+        case inspect.BytesType():
+            return {"type": "string"}
         case inspect.AnyType() | inspect.RawType():
             return {}
     raise TypeError(f"no schema for {info}")

@@ -98,6 +98,8 @@ def _build(info: inspect.Type, seen: Seen, trim: bool = True, extra: dict[str, A
             return _free
         case inspect.NoneType():
             return _null
+        case inspect.BytesType():
+            return _as_it_is
     raise TypeError(f"no checker for {info}")
 
 
@@ -110,6 +112,10 @@ def _say(complaints: list[str], path: str, text: str) -> _Wrong:
 def _below(path: str, name: str | int) -> str:
     text = name if isinstance(name, int) or len(name) <= 64 else f"{name[:64]}…"
     return f"{path}.{text}" if path else str(text)
+
+
+def _as_it_is(value: Any, path: str, complaints: list[str]) -> Any:
+    return value
 
 
 def _null(value: Any, path: str, complaints: list[str]) -> Any:

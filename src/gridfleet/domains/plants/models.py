@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-__all__ = ["AuthMethod", "Lifecycle", "Plant", "PlantChanges", "PlantStatus", "PlantType"]
+__all__ = ["AuthMethod", "Lifecycle", "Plant", "PlantChanges", "PlantStatus", "PlantToImport", "PlantType"]
 
 
 class PlantType(StrEnum):
@@ -91,3 +91,16 @@ class PlantChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     external_plant_id: str | UnsetType | None = UNSET
     template_id: UUID | UnsetType | None = UNSET
     organization_id: UUID | UnsetType = UNSET
+
+
+class PlantToImport(msgspec.Struct, frozen=True):
+    """A plant as a row of a file tells it; `row` is the row's number there."""
+
+    row: int
+    name: str
+    serial_number: str
+    type: PlantType
+    auth_method: AuthMethod
+    external_plant_id: str | None
+    template_id: UUID | None
+    metadata: dict[str, Any]

@@ -9,7 +9,7 @@ from psycopg import sql
 from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantType
+from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantToImport, PlantType
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
@@ -50,6 +50,38 @@ async def insert(
         (plant_id, org.organization_id, name, serial_number, type, auth_method, Jsonb(metadata)),
     )
     return await cursor.fetchone()
+
+
+async def taken(
+    db: Connection, org: OrgScope, serial_numbers: Sequence[str], external_plant_ids: Sequence[str]
+) -> tuple[set[str], set[str]]:
+    """Those of the serial numbers and ESM ids that plants of the organisation have."""
+    cursor = await db.execute(
+        "SELECT serial_number, NULL FROM plant WHERE organization_id = %(org)s AND serial_number = ANY(%(serials)s)"
+        " UNION ALL"
+        " SELECT NULL, external_plant_id FROM plant WHERE organization_id = %(org)s AND external_plant_id = ANY(%(external)s)",
+        {"org": org.organization_id, "serials": list(serial_numbers), "external": list(external_plant_ids)},
+    )
+    rows = await cursor.fetchall()
+    return {row[0] for row in rows} - {None}, {row[1] for row in rows} - {None}
+
+
+async def insert_many(db: Connection, org: OrgScope, plant_ids: Sequence[UUID], plants: Sequence[PlantToImport]) -> set[UUID]:
+    """New plants; answers the ids of those whose numbers were free."""
+    columns = ("name", "serial_number", "type", "auth_method", "external_plant_id", "template_id")
+    cursor = await db.execute(
+        f"INSERT INTO plant (id, organization_id, {', '.join(columns)}, metadata)"
+        f" SELECT n.id, %s, {', '.join(f'n.{column}' for column in columns)}, n.metadata"
+        " FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::jsonb[])"
+        f" AS n (id, {', '.join(columns)}, metadata) ON CONFLICT DO NOTHING RETURNING id",
+        (
+            org.organization_id,
+            list(plant_ids),
+            *([getattr(plant, column) for plant in plants] for column in columns),
+            [Jsonb(plant.metadata) for plant in plants],
+        ),
+    )
+    return {row[0] for row in await cursor.fetchall()}
 
 
 async def find(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:

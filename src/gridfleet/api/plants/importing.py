@@ -1,0 +1,159 @@
+"""`/api/v1/plants/import`: many plants from one CSV file."""
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import S, endpoint, org_member
+from gridfleet.api._http.json_in import decode_json
+from gridfleet.api._http.validation import InvalidInput, build_checker
+from gridfleet.api.plants.registry import ExternalPlantId, Name, SerialNumber
+from gridfleet.domains.plants.importing import complaints_about, import_plants
+from gridfleet.domains.plants.models import AuthMethod, PlantToImport, PlantType
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+
+MAX_BYTES: Final = 5 * 1024 * 1024
+MAX_ROWS: Final = 10_000
+MOST_COMPLAINTS: Final = 1_000
+
+
+class ImportOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What to do when some rows are wrong: by default nothing is written."""
+
+    skip_invalid: bool = False
+
+
+class PlantRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The columns of the file; `metadata` holds a JSON object. An empty cell is one that is left out."""
+
+    name: Name
+    serial_number: SerialNumber
+    type: PlantType
+    auth_method: AuthMethod = AuthMethod.MTLS
+    external_plant_id: ExternalPlantId | None = None
+    template_id: UUID | None = None
+    metadata: dict[str, Any] = {}
+
+
+class ImportedRow(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of a row, numbered as a spreadsheet does: the header is row 1. `plantId` is null where it was refused."""
+
+    row: int
+    serial_number: str | None
+    plant_id: UUID | None
+    complaints: list[str]
+
+
+class ImportReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of every row, in their order."""
+
+    created: int
+    refused: int
+    rows: list[ImportedRow]
+
+
+_COLUMNS: Final = msgspec.structs.fields(PlantRow)
+_check_row = build_checker(PlantRow)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/import",
+    caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
+    codes=("VALIDATION_ERROR", *S),
+    success=201,
+    addition=True,
+    content_types=("text/csv",),
+    max_body_bytes=MAX_BYTES,
+)
+async def import_csv(org: OrgScope, db: Connection, query: ImportOptions, body: bytes) -> ImportReport:
+    """Registers the plants of a CSV file: UTF-8, separated by commas or semicolons, with a header row.
+
+    When a row is wrong nothing is written and every complaint is listed with its row; with `skipInvalid` the others are
+    registered, and the report says what was wrong with those left out. At most 10,000 rows and 5 MiB.
+    """
+    plants: list[PlantToImport] = []
+    complaints: dict[int, list[str]] = {}
+    serials: dict[int, str | None] = {}
+    for number, cells in _rows(body):
+        serials[number] = cells.get("serialNumber")
+        found = complaints.setdefault(number, [])
+        plant = _plant(number, cells, found)
+        if plant is not None:
+            plants.append(plant)
+    for number, more in (await complaints_about(db, org, plants)).items():
+        complaints[number] += more
+    if not query.skip_invalid:
+        _refuse(complaints)
+    created = await import_plants(db, org, [plant for plant in plants if not complaints[plant.row]])
+    for plant in plants:
+        if plant.row not in created and not complaints[plant.row]:
+            complaints[plant.row].append("serialNumber: is taken by another plant of the organisation")
+    if not query.skip_invalid:
+        _refuse(complaints)
+    rows = [ImportedRow(number, serials[number], created.get(number), found) for number, found in complaints.items()]
+    return ImportReport(len(created), len(rows) - len(created), rows)
+
+
+def _refuse(complaints: dict[int, list[str]]) -> None:
+    details = [f"row {number} {complaint}" for number, found in complaints.items() for complaint in found]
+    if details:
+        raise ValidationFailed("Nothing was imported: some rows are wrong.", details[:MOST_COMPLAINTS])
+
+
+def _plant(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantToImport | None:
+    record = dict(cells)
+    if "" in record:
+        complaints.append(f"{record.pop('')}: has no column")
+    if "metadata" in record:
+        try:
+            record["metadata"] = decode_json(record["metadata"].encode())
+        except InvalidInput:
+            complaints.append("metadata: must be a JSON object")
+            del record["metadata"]
+    row = _check_row(record, "", complaints)
+    if complaints:
+        return None
+    return PlantToImport(number, **msgspec.structs.asdict(row))
+
+
+def _rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(number, cells by column) of every row that is not blank; a cell beyond the last column stands under an empty name."""
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInput(["body: must be UTF-8"]) from None
+    first_line = text.split("\n", 1)[0]
+    separator = ";" if first_line.count(";") > first_line.count(",") else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        _check_header(header)
+        for number, cells in enumerate(reader, start=2):
+            if number > MAX_ROWS + 1:
+                raise InvalidInput([f"body: must have at most {MAX_ROWS} rows"])
+            if any(cell.strip() for cell in cells):
+                named = {name: cell for name, cell in zip(header, cells, strict=False) if cell.strip()}
+                beyond = [cell for cell in cells[len(header) :] if cell.strip()]
+                yield number, named | ({"": beyond[0][:64]} if beyond else {})
+    except csv.Error as error:
+        raise InvalidInput([f"body: must be CSV ({error} at line {reader.line_num})"]) from None
+
+
+def _check_header(header: list[str]) -> None:
+    known = [column.encode_name for column in _COLUMNS]
+    complaints = [f"header.{column.encode_name}: is required" for column in _COLUMNS if _is_missing(column, header)]
+    complaints += [f"header.{name[:64]}: is not a known column" for name in header if name not in known]
+    complaints += [f"header.{name}: stands twice" for name in known if header.count(name) > 1]
+    if complaints:
+        raise InvalidInput(complaints)
+
+
+def _is_missing(column: msgspec.structs.FieldInfo, header: list[str]) -> bool:
+    return column.required and column.encode_name not in header

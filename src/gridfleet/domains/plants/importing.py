@@ -1,0 +1,62 @@
+"""Registering many plants at once: all of them, or those that can be."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from gridfleet.domains.device_templates.catalogue import templates_by_id
+from gridfleet.domains.device_templates.models import DeviceTemplate, TemplateLevel
+from gridfleet.domains.plants import store
+from gridfleet.domains.plants.models import PlantToImport
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import Forbidden
+from gridfleet.kernel.ids import new_id
+
+__all__ = ["complaints_about", "import_plants"]
+
+
+async def complaints_about(db: Connection, org: OrgScope, plants: Sequence[PlantToImport]) -> dict[int, list[str]]:
+    """Why some of the plants cannot be registered, by row: numbers that are taken or stand in the file twice, and templates
+    that do not fit."""
+    if org.plant_ids is not None:
+        raise Forbidden("A key that is limited to some plants cannot create others.")
+    serials, external_ids = await store.taken(
+        db,
+        org,
+        [plant.serial_number for plant in plants],
+        [plant.external_plant_id for plant in plants if plant.external_plant_id is not None],
+    )
+    templates = await templates_by_id(db, [plant.template_id for plant in plants if plant.template_id is not None])
+    rows_of_serial = Counter(plant.serial_number for plant in plants)
+    rows_of_external = Counter(plant.external_plant_id for plant in plants)
+
+    def complaints(plant: PlantToImport) -> Iterator[str]:
+        if plant.serial_number in serials:
+            yield "serialNumber: is taken by another plant of the organisation"
+        if rows_of_serial[plant.serial_number] > 1:
+            yield "serialNumber: stands in several rows"
+        if plant.external_plant_id is not None:
+            if plant.external_plant_id in external_ids:
+                yield "externalPlantId: is linked to another plant of the organisation"
+            if rows_of_external[plant.external_plant_id] > 1:
+                yield "externalPlantId: stands in several rows"
+        if plant.template_id is not None:
+            yield from _template_complaints(templates.get(plant.template_id))
+
+    return {plant.row: found for plant in plants if (found := list(complaints(plant)))}
+
+
+def _template_complaints(template: DeviceTemplate | None) -> Iterator[str]:
+    if template is None:
+        yield "templateId: there is no such template"
+    elif template.level is not TemplateLevel.PLANT:
+        yield "templateId: must be a template of level PLANT"
+
+
+async def import_plants(db: Connection, org: OrgScope, plants: Sequence[PlantToImport]) -> dict[int, UUID]:
+    """Registers plants about which there are no complaints: PENDING, without credentials. The new ids by row; a row is
+    missing when somebody took its numbers in this very moment."""
+    ids = [new_id() for _ in plants]
+    written = await store.insert_many(db, org, ids, plants)
+    return {plant.row: plant_id for plant, plant_id in zip(plants, ids, strict=True) if plant_id in written}

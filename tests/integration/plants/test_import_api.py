@@ -1,0 +1,173 @@
+"""Plants from a CSV file."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from plants_over_http import Fleet
+
+HEADER = "name,serialNumber,type,authMethod,externalPlantId,templateId,metadata"
+PLANT_TEMPLATE = "00000000-0000-7000-8000-000000000001"
+INVERTER_TEMPLATE = "00000000-0000-7000-8000-000000000004"
+
+
+async def send(fleet: Fleet, content: str | bytes, query: str = "", **headers: str) -> tuple[int, Any]:
+    answer = await fleet.service.client.post(
+        f"/api/v1/plants/import{query}",
+        content=content,
+        headers={**fleet.operator, "content-type": "text/csv; charset=utf-8", **headers},
+    )
+    return answer.status_code, answer.json()
+
+
+async def serials(fleet: Fleet) -> list[str]:
+    return sorted(plant["serialNumber"] for plant in (await fleet.call("GET", "/plants?limit=100"))[1]["data"])
+
+
+async def test_every_row_becomes_a_plant(fleet: Fleet) -> None:
+    status, report = await send(
+        fleet,
+        f"{HEADER}\n"
+        f'"Roof, east",SN-1,GATEWAY,TOKEN,esm-1,{PLANT_TEMPLATE},"{{""roof"": [""east"", 3]}}"\n'
+        "\n"
+        "  Barn ,SN-2,CONTROLLER,,,,\n",
+    )
+
+    assert status == 201
+    assert (report["created"], report["refused"]) == (2, 0)
+    assert [(row["row"], row["serialNumber"], row["complaints"]) for row in report["rows"]] == [
+        (2, "SN-1", []),
+        (4, "SN-2", []),
+    ]
+    _, first = await fleet.call("GET", f"/plants/{report['rows'][0]['plantId']}")
+    expected = {
+        "name": "Roof, east",
+        "serialNumber": "SN-1",
+        "type": "GATEWAY",
+        "authMethod": "TOKEN",
+        "externalPlantId": "esm-1",
+        "templateId": PLANT_TEMPLATE,
+        "metadata": {"roof": ["east", 3]},
+        "lifecycleStatus": "PENDING",
+    }
+    assert {name: first[name] for name in expected} == expected
+    _, second = await fleet.call("GET", f"/plants/{report['rows'][1]['plantId']}")
+    assert (second["name"], second["authMethod"], second["externalPlantId"], second["metadata"]) == ("Barn", "MTLS", None, {})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "serialNumber;name;type\r\nSN-1;Dach, Süd;SENSOR\r\n",
+        "\N{BYTE ORDER MARK}name,serialNumber,type\nDach; Süd,SN-1,SENSOR",
+        'name,serialNumber,type,\n"Dach\nSüd",SN-1,SENSOR,\n'.replace(",\n", "\n").replace("Dach\nSüd", "Dach Süd"),
+    ],
+    ids=["as a European spreadsheet writes it", "with a byte order mark", "quoted"],
+)
+async def test_files_of_several_makes_are_read(fleet: Fleet, content: str) -> None:
+    status, report = await send(fleet, content)
+
+    assert (status, report["created"]) == (201, 1), report
+
+
+WRONG = (
+    f"{HEADER}\n"
+    "Good,SN-1,GATEWAY,,,,\n"
+    ",SN-2,HOUSE,,,,\n"
+    "Taken,OLD,GATEWAY,,,,\n"
+    "Linked,SN-3,GATEWAY,,taken,,\n"
+    "Twice,SN-4,GATEWAY,,,,\n"
+    "Twice,SN-4,GATEWAY,,,,\n"
+    f"Unknown,SN-5,GATEWAY,,,{uuid4()},\n"
+    f"Level,SN-6,GATEWAY,,,{INVERTER_TEMPLATE},\n"
+    'Metadata,SN-7,GATEWAY,,,,"[1"\n'
+    "Metadata,SN-8,GATEWAY,,,,3\n"
+    "Wide,SN-9,GATEWAY,,,,,more\n"
+    "Short,SN-10,GATEWAY\n"
+)
+COMPLAINTS = [
+    (3, "name"),
+    (3, "type"),
+    (4, "serialNumber"),
+    (5, "externalPlantId"),
+    (6, "serialNumber"),
+    (7, "serialNumber"),
+    (8, "templateId"),
+    (9, "templateId"),
+    (10, "metadata"),
+    (11, "metadata"),
+    (12, "more"),
+]
+
+
+async def test_nothing_is_written_when_a_row_is_wrong(fleet: Fleet) -> None:
+    old = await fleet.plant(serialNumber="OLD")
+    await fleet.call("PATCH", f"/plants/{old['id']}", {"externalPlantId": "taken"})
+
+    status, error = await send(fleet, WRONG)
+
+    assert (status, error["code"]) == (400, "VALIDATION_ERROR")
+    assert [line.split(":")[0] for line in error["details"]] == [f"row {row} {field}" for row, field in COMPLAINTS]
+    assert await serials(fleet) == ["OLD"]
+
+
+async def test_the_good_rows_are_written_when_asked_for(fleet: Fleet) -> None:
+    old = await fleet.plant(serialNumber="OLD")
+    await fleet.call("PATCH", f"/plants/{old['id']}", {"externalPlantId": "taken"})
+
+    status, report = await send(fleet, WRONG, "?skipInvalid=true")
+
+    assert status == 201
+    assert (report["created"], report["refused"]) == (2, 10)
+    assert [row["row"] for row in report["rows"]] == list(range(2, 14))
+    assert [row["row"] for row in report["rows"] if row["plantId"]] == [2, 13]
+    assert [(row["row"], line.split(":")[0]) for row in report["rows"] for line in row["complaints"]] == COMPLAINTS
+    assert await serials(fleet) == ["OLD", "SN-1", "SN-10"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaints"),
+    [
+        ("", ["header.name: is required", "header.serialNumber: is required", "header.type: is required"]),
+        (
+            "name,serialNumber,type,colour,name\n",
+            ["header.colour: is not a known column", "header.name: stands twice"],
+        ),
+        ('name,serialNumber,type\n"a,b,c\n', ["body: must be CSV (unexpected end of data at line 2)"]),
+        (b"name,serialNumber,type\n\xff,b,c\n", ["body: must be UTF-8"]),
+    ],
+)
+async def test_what_is_no_such_file_is_refused(fleet: Fleet, content: str | bytes, complaints: list[str]) -> None:
+    status, error = await send(fleet, content)
+
+    assert (status, error["code"], error["details"]) == (400, "VALIDATION_ERROR", complaints)
+
+
+async def test_limits(fleet: Fleet) -> None:
+    rows = "".join(f"n,S{number},SENSOR\n" for number in range(10_001))
+    assert (await send(fleet, "name,serialNumber,type\n" + rows))[1]["details"] == ["body: must have at most 10000 rows"]
+    assert (await send(fleet, "x" * (5 * 1024 * 1024 + 1)))[1]["code"] == "PAYLOAD_TOO_LARGE"
+    assert (await send(fleet, "name", **{"content-type": "application/json"}))[1]["code"] == "VALIDATION_ERROR"
+    assert (await send(fleet, "name", "?skip=1"))[1]["code"] == "VALIDATION_ERROR"
+    assert (await send(fleet, "name,serialNumber,type\n", **fleet.viewer))[1]["code"] == "FORBIDDEN"
+
+
+async def test_ten_thousand_plants_at_once(fleet: Fleet) -> None:
+    rows = "".join(f"Plant {number},S{number},SENSOR\n" for number in range(10_000))
+
+    status, report = await send(fleet, "name,serialNumber,type\n" + rows)
+
+    assert (status, report["created"]) == (201, 10_000)
+    assert (await fleet.call("GET", "/plants?limit=1"))[1]["meta"]["total"] == 10_000
+
+
+async def test_the_same_file_again_gives_the_first_answer_with_its_key(fleet: Fleet) -> None:
+    key = {"idempotency-key": "file-1"}
+
+    first = await send(fleet, "name,serialNumber,type\na,S1,SENSOR\n", **key)
+    again = await send(fleet, "name,serialNumber,type\na,S1,SENSOR\n", **key)
+
+    assert first == again
+    assert first[0] == 201
+    assert (await send(fleet, "name,serialNumber,type\na,S1,SENSOR\n"))[0] == 400
