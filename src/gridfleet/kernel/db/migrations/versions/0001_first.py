@@ -314,8 +314,3 @@ def upgrade() -> None:
     """Creates everything."""
     for part in (ACCOUNTS, REGISTRY, TELEMETRY, INGEST, NOTIFICATIONS):
         op.execute(part)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

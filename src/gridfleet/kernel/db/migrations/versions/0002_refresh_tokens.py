@@ -41,8 +41,3 @@ CREATE TABLE login_failure (
 def upgrade() -> None:
     """Replaces the columns."""
     op.execute(TABLES)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

@@ -29,8 +29,3 @@ CREATE INDEX idempotent_answer_age ON idempotent_answer (created_at);
 def upgrade() -> None:
     """Creates the table."""
     op.execute(TABLE)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

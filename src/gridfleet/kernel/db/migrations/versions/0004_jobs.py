@@ -15,8 +15,3 @@ depends_on = None
 def upgrade() -> None:
     """Installs the queue as its library defines it; its later versions bring migrations of their own."""
     op.get_bind().connection.cursor().execute(SchemaManager.get_schema())
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

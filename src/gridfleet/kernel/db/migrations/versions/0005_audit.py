@@ -39,8 +39,3 @@ CREATE TRIGGER audit_event_unchanged BEFORE UPDATE ON audit_event FOR EACH ROW E
 def upgrade() -> None:
     """Creates the table."""
     op.execute(TABLE)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

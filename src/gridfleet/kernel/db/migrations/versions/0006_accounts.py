@@ -56,8 +56,3 @@ CREATE INDEX user_account_default_organization ON user_account (default_organiza
 def upgrade() -> None:
     """Creates the tables."""
     op.execute(TABLES)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

@@ -53,8 +53,3 @@ CREATE TRIGGER organization_deleted
 def upgrade() -> None:
     """Creates the triggers."""
     op.execute(TRIGGERS)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

@@ -35,8 +35,3 @@ CREATE TRIGGER outbox_filled AFTER INSERT ON outbox FOR EACH ROW EXECUTE FUNCTIO
 def upgrade() -> None:
     """Creates the table."""
     op.execute(TABLE)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

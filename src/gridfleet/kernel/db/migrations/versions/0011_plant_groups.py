@@ -38,8 +38,3 @@ ALTER TABLE telemetry_source DROP CONSTRAINT telemetry_source_plant_id_fkey;
 def upgrade() -> None:
     """Creates the tables and frees the sources."""
     op.execute(TABLES)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

@@ -67,8 +67,3 @@ CREATE TRIGGER plant_command_issued
 def upgrade() -> None:
     """Creates the tables."""
     op.execute(TABLES)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

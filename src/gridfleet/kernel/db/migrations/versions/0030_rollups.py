@@ -107,8 +107,3 @@ CREATE TABLE telemetry_retention (
 def upgrade() -> None:
     """Makes them."""
     op.execute(TABLES)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")

@@ -141,8 +141,3 @@ def upgrade() -> None:
     """Creates the tables."""
     op.execute(ALERTS)
     op.execute(NOTIFICATIONS)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")
