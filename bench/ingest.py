@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import psycopg
 import uvloop
@@ -22,7 +22,18 @@ from bench.fleet import Fleet, register_fleet
 from bench.freshness import Freshness, measure_freshness
 from bench.limits import Limits, discard_all, prepare_all, store_all
 from bench.load import Load, make_load
-from bench.meter import CpuMeter, all_cpu, clear, committed, cpu_of, cpu_of_stack, own_cpu, points_per_second_since, verify
+from bench.meter import (
+    CpuMeter,
+    all_cpu,
+    clear,
+    committed,
+    cpu_of,
+    cpu_of_stack,
+    own_cpu,
+    points_per_second_since,
+    verify,
+    wait_until_quiet,
+)
 from bench.publisher import Publishers
 from bench.reads import Reads, measure_reads
 from bench.report import MAIN_SIZE, Measured, Outcome, machine, show, write
@@ -85,18 +96,28 @@ TINY: Final = Scale(
 )
 
 
+class Options(NamedTuple):
+    """What the caller may choose."""
+
+    ingest_processes: int | None = None
+    """As many as the setting says when None."""
+    patience: float = 10.0
+    """Seconds that each measurement waits for other programs to calm down, at most."""
+
+
 class Bench:
     """One stack with its fleet logged in, and the measurements on it."""
 
     def __init__(
-        self, stack: Stack, database: Database, fleet: Fleet, publishers: Publishers, scale: Scale, processes: int
+        self, stack: Stack, database: Database, fleet: Fleet, publishers: Publishers, scale: Scale, options: Options
     ) -> None:
+        self.processes = options.ingest_processes or stack.settings.ingest_processes
         self._stack = stack
         self._database = database
         self._fleet = fleet
         self._publishers = publishers
         self._scale = scale
-        self._processes = processes
+        self._patience = options.patience
 
     async def ingest(self, size: int, seed: int) -> Measured:
         """The ingest on one load, then the limits on the same load."""
@@ -109,10 +130,12 @@ class Bench:
         bytes_per_point = _bytes_stored(url) / load.ledger.points
 
         clear(url)
+        await self._wait_until_quiet()
         prepare, batches = await prepare_all(self._database, stack, load)
         store = await store_all(self._database, stack, batches)
         verify(url, load.ledger)
         await self._publishers.publish(load.messages)
+        await self._wait_until_quiet()
         transport = await discard_all(stack, load)
         points = load.ledger.points
         return Measured(rate, Limits(store / points, prepare / points, transport / points), cpu, busy, bytes_per_point)
@@ -157,6 +180,7 @@ class Bench:
 
     async def reads(self) -> Reads:
         """The REST figures; `latest` finds what `freshness` has stored."""
+        await self._wait_until_quiet()
         return await measure_reads(
             self._stack, self._database, self._fleet, requests=self._scale.requests, seconds=self._scale.rate_seconds
         )
@@ -164,6 +188,7 @@ class Bench:
     async def _drain(self, load: Load, size: int, role: str, *kind: str) -> tuple[float, dict[str, float], dict[str, float]]:
         """Starts the processes on full queues and waits until these are empty: points a second, CPU seconds a point, cores."""
         stack = self._stack
+        await self._wait_until_quiet()
         with self._processes_of(role, *kind) as started:
             readings = cpu_of_stack(stack) | {"ingest": started, "harness": own_cpu, "all": all_cpu}
             with CpuMeter(readings).running() as meter:
@@ -171,10 +196,10 @@ class Bench:
                 await asyncio.sleep(0.2)
         batch = stack.settings.ingest_batch_messages
         if role == "peer":
-            in_flight = 2 * min(batch, peers.BATCH_MESSAGES) * self._processes * size
+            in_flight = 2 * min(batch, peers.BATCH_MESSAGES) * self.processes * size
             run = committed(stack.database_url, in_flight, peers.TABLE, peers.VALUES)
         else:
-            run = committed(stack.database_url, 2 * batch * self._processes * size)
+            run = committed(stack.database_url, 2 * batch * self.processes * size)
         spent = meter.between(run.start, run.end)
         everything = spent.pop("all")
         others = max(0.0, everything - sum(spent.values()))
@@ -191,13 +216,17 @@ class Bench:
         with self._processes_of("ingest"):
             await self._publishers.publish(load.messages[: self._scale.plants])
             await asyncio.to_thread(self._stack.wait_until_empty, _DRAIN_SECONDS)
+            await self._wait_until_quiet()
             yield
+
+    async def _wait_until_quiet(self) -> None:
+        await asyncio.to_thread(wait_until_quiet, self._patience)
 
     @contextlib.contextmanager
     def _processes_of(self, role: str, *kind: str) -> Iterator[Callable[[], float]]:
         """Runs ingest processes, or a peer's; gives a reading of their CPU time."""
         command = ("bench.peers", *kind) if kind else ()
-        started = [self._stack.start(role, *command) for _ in range(self._processes)]
+        started = [self._stack.start(role, *command) for _ in range(self.processes)]
         try:
             yield lambda: sum(map(cpu_of, started))
         finally:
@@ -215,18 +244,17 @@ def _bytes_stored(url: str) -> int:
     return int(row[0]) if row and row[0] else 0
 
 
-async def measure(scale: Scale, processes: int | None, say: Callable[[str], None]) -> Outcome:
+async def measure(scale: Scale, options: Options, say: Callable[[str], None]) -> Outcome:
     """Everything, one after the other, on a stack of its own."""
     changes = {} if scale.batch_messages is None else {"ingest_batch_messages": scale.batch_messages}
     say("starting PostgreSQL and RabbitMQ")
     with running_stack(**changes) as stack:
-        count = processes or stack.settings.ingest_processes
         async with open_database(stack.database_url, name="gridfleet-bench", size=2) as database:
             fleet = await register_fleet(database, stack.keyring, scale.plants)
             stack.start_api()
             say(f"logging {scale.plants} plants in")
             publishers = await Publishers.connect(fleet.plants, stack.settings.mqtt_port)
-            bench = Bench(stack, database, fleet, publishers, scale, count)
+            bench = Bench(stack, database, fleet, publishers, scale, options)
             runs: dict[int, list[Measured]] = {}
             for size in scale.points:
                 for number in range(scale.repeats if size == MAIN_SIZE else 1):
@@ -242,7 +270,7 @@ async def measure(scale: Scale, processes: int | None, say: Callable[[str], None
             say(f"publish to queryable: p99 {freshness.percentile(0.99) * 1000:.0f} ms")
             reads = await bench.reads()
             publishers.close()
-            return Outcome(await machine(database, stack), scale.plants, count, runs, rates, live, freshness, reads)
+            return Outcome(await machine(database, stack), scale.plants, bench.processes, runs, rates, live, freshness, reads)
 
 
 def main() -> None:
@@ -253,15 +281,16 @@ def main() -> None:
     size.add_argument("--tiny", dest="scale", action="store_const", const=TINY, help="only to see that everything works")
     parser.add_argument("--ingest-processes", type=int, help="default: the setting's")
     parser.add_argument("--output", type=Path, help=f"default: {RESULTS.name} beside this file, unless quick or tiny")
-    options = parser.parse_args()
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds each measurement waits for a quiet machine")
+    chosen = parser.parse_args()
     began = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    outcome = uvloop.run(measure(options.scale, options.ingest_processes, say))
+    outcome = uvloop.run(measure(chosen.scale, Options(chosen.ingest_processes, chosen.patience), say))
     show(outcome)
-    output = options.output or (RESULTS if options.scale is FULL else None)
+    output = chosen.output or (RESULTS if chosen.scale is FULL else None)
     if output is not None:
         write(outcome, output)
         print(f"written to {output}")

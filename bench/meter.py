@@ -24,9 +24,12 @@ __all__ = [
     "own_cpu",
     "points_per_second_since",
     "verify",
+    "wait_until_quiet",
 ]
 
 _SAMPLE_SECONDS: Final = 0.1
+_QUIET_SECONDS: Final = 1.0
+_QUIET_CORES: Final = 0.25
 _VALUES: Final = "cardinality(vals) - cardinality(array_positions(vals, NULL))"
 CpuReading = Callable[[], float]
 
@@ -40,6 +43,16 @@ def all_cpu() -> float:
     """CPU seconds of the whole machine so far, other programs' included."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
+
+
+def wait_until_quiet(seconds: float) -> None:
+    """Waits until the machine has next to nothing to do, `seconds` at most."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        before = all_cpu()
+        time.sleep(_QUIET_SECONDS)
+        if all_cpu() - before < _QUIET_CORES * _QUIET_SECONDS:
+            return
 
 
 def cpu_of(process: psutil.Process) -> float:
