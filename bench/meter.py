@@ -186,6 +186,6 @@ def verify(url: str, ledger: Ledger) -> None:
 def clear(url: str) -> None:
     """Empties the telemetry tables and writes everything out, so that runs do not disturb each other."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("TRUNCATE telemetry_frame, telemetry_latest, refused_message")
+        connection.execute("TRUNCATE telemetry_frame, telemetry_latest, telemetry_dirty, refused_message")
         connection.execute("VACUUM (ANALYZE) plant, sub_device, telemetry_source, telemetry_latest")
         connection.execute("CHECKPOINT")
