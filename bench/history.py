@@ -1,0 +1,253 @@
+"""Roll-ups: what they cost the ingest, how fast they are made, how fast they answer; and the memory of a large export.
+
+Run with `python -m bench.history`. Figures go to the screen as one JSON object.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import httpx
+import psutil
+import uvloop
+
+from bench.fleet import SIGNALS, Fleet, register_fleet
+from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
+from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, microseconds
+from gridfleet.domains.telemetry.frames.writing import Layouts, Partitions, days_of, load_sources, write_batch
+from gridfleet.domains.telemetry.rollups.recomputing import roll_up
+from gridfleet.kernel.db import Database, open_database
+from gridfleet.protocol.envelope import format_time
+
+_DAYS: Final = 30
+_EXPORT_DEVICES: Final = 2
+_FLEET_INTERVAL: Final = timedelta(minutes=15)
+_BATCHES: Final = 12
+_REQUESTS: Final = 200
+_LOG: Final = (
+    "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
+    " FROM frame_stage WHERE time < (SELECT telemetry_open_from())"
+)
+"""The statement of `write_frames`, to be timed alone."""
+
+
+async def measure(plants: int) -> dict[str, Any]:
+    """All figures."""
+    with running_stack() as stack:
+        async with open_database(stack.database_url, name="bench", size=4) as database:
+            fleet = await register_fleet(database, stack.keyring, plants)
+            sources = await _sources(database, fleet)
+            layout = await _layout(database)
+            figures: dict[str, Any] = {"devices": len(sources), "signals": SIGNALS}
+            figures["log"] = {f"{late:.0%} late": await _log_cost(database, layout, sources, late) for late in (0.0, 0.05, 1.0)}
+            await _roll_up(database)
+            figures["roll_up"] = await _fill(database, layout, sources)
+            stack.start_api()
+            figures["read"] = await _reads(stack, database, fleet)
+            figures["export"] = await _exports(stack, fleet)
+            return figures
+
+
+async def _sources(database: Database, fleet: Fleet) -> list[int]:
+    async with database.transaction() as db:
+        found = await load_sources(db, [UUID(plant.id) for plant in fleet.plants])
+    return [source.id for plant in fleet.plants for source in found[UUID(plant.id)] if source.external_id is not None]
+
+
+async def _layout(database: Database) -> int:
+    async with database.transaction() as db:
+        return await Layouts().id_of(db, Layout(tuple(Metric(f"signal_{number:02}", "kW") for number in range(SIGNALS))))
+
+
+async def _log_cost(database: Database, layout: int, sources: Sequence[int], late: float) -> dict[str, float]:
+    """Nanoseconds a point of the whole batch, and of the dirty log within it; `late` is the share before the seal."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    whole = log = 0.0
+    for number in range(_BATCHES):
+        batch = FrameBatch()
+        for place, source in enumerate(sources):
+            is_late = place % 100 < late * 100
+            moment = now + timedelta(seconds=number) - (timedelta(hours=3) if is_late else timedelta())
+            batch.add(source, layout, microseconds(moment), [place + signal / 8 for signal in range(SIGNALS)])
+        await Partitions(database).ensure(days_of(batch))
+        async with database.transaction() as db:
+            began = time.perf_counter()
+            await write_batch(db, batch)
+            whole += time.perf_counter() - began
+            began = time.perf_counter()
+            await db.execute(_LOG)
+            log += time.perf_counter() - began
+    points = _BATCHES * len(sources) * SIGNALS
+    return {"batch_ns_a_point": round(whole / points * 1e9, 1), "log_ns_a_point": round(log / points * 1e9, 2)}
+
+
+async def _fill(database: Database, layout: int, sources: Sequence[int]) -> dict[str, Any]:
+    """A month of ten-second data of two devices, yesterday of the whole fleet; then rolled up."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    now = datetime.now(UTC).replace(microsecond=0)
+    days = [(now - timedelta(days=number)).date() for number in range(_DAYS + 1)]
+    await Partitions(database).ensure(days)
+    async with database.transaction() as db:
+        await db.execute("SET LOCAL statement_timeout = 0")
+        for ids, start, end, step in (
+            (sources[:_EXPORT_DEVICES], now - timedelta(days=_DAYS), now, timedelta(seconds=10)),
+            (sources[_EXPORT_DEVICES:], today - timedelta(days=1), today, _FLEET_INTERVAL),
+        ):
+            await db.execute(
+                "INSERT INTO telemetry_frame (source_id, layout_id, time, vals) SELECT s, %s, t,"
+                " (SELECT array_agg(round((1000 * random() + n)::numeric, 2)::float8) FROM generate_series(1, %s) n"
+                " WHERE t > 'epoch')"
+                " FROM unnest(%s::int[]) s, generate_series(%s::timestamptz, %s::timestamptz - interval '1 s', %s::interval) t"
+                " ON CONFLICT DO NOTHING",
+                (layout, SIGNALS, list(ids), start, end, step),
+            )
+        await db.execute(
+            "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
+            " FROM telemetry_frame WHERE time < telemetry_open_from()"
+        )
+        cursor = await db.execute("SELECT count(*) FROM telemetry_frame")
+        row = await cursor.fetchone()
+        frames = row[0] if row else 0
+    async with database.autocommit() as db:
+        await db.execute("SET statement_timeout = 0")
+        await db.execute("ANALYZE telemetry_frame")
+        await db.execute("RESET statement_timeout")
+    seconds = await _roll_up(database)
+    return {
+        "points": frames * SIGNALS,
+        "seconds": round(seconds, 1),
+        "points_a_second": round(frames * SIGNALS / seconds),
+        **{
+            f"{level}_bytes_a_raw_point": await _size(database, level, frames) for level in ("minute", "quarter", "hour", "day")
+        },
+    }
+
+
+async def _size(database: Database, level: str, frames: int) -> float:
+    async with database.transaction() as db:
+        cursor = await db.execute(
+            "SELECT sum(pg_total_relation_size(relid)) FROM"
+            " (SELECT %(table)s::regclass AS relid UNION SELECT relid FROM pg_partition_tree(%(table)s::regclass)) AS parts",
+            {"table": f"telemetry_{level}"},
+        )
+        row = await cursor.fetchone()
+    return round(float(row[0] if row else 0) / (frames * SIGNALS), 2)
+
+
+async def _roll_up(database: Database) -> float:
+    began = time.perf_counter()
+    while await roll_up(database, seconds=600):
+        pass
+    return time.perf_counter() - began
+
+
+async def _times(count: int, ask: Callable[[], Awaitable[object]]) -> dict[str, float]:
+    found = []
+    for _ in range(count):
+        began = time.perf_counter()
+        await ask()
+        found.append((time.perf_counter() - began) * 1e3)
+    found.sort()
+    return {"p50_ms": round(found[count // 2], 1), "p99_ms": round(found[math.ceil(count * 0.99) - 1], 1)}
+
+
+async def _reads(stack: Stack, database: Database, fleet: Fleet) -> dict[str, Any]:
+    now = datetime.now(UTC).replace(microsecond=0)
+    plant = fleet.plants[0]
+    query = {"plantId": str(plant.id), "from": format_time(now - timedelta(days=_DAYS)), "to": format_time(now)}
+    device = f"/api/v1/plants/{plant.id}/sub-devices/{plant.device_ids[0]}/telemetry"
+    async with _client(stack, fleet) as client:
+
+        async def month() -> None:
+            answer = await client.get(
+                "/api/v1/telemetry",
+                params={**query, "bucket": "15 minutes", "metric": f"{plant.device_ids[0]}.signal_00"},
+            )
+            if answer.status_code != 200 or answer.content.count(b'"time"') < _DAYS * 96:
+                raise BenchFailed(f"a month in quarters: {answer.status_code}, {answer.content.count(b'time')} points")
+
+        async def hours() -> None:
+            span = {"from": query["from"], "to": query["to"], "metric": "signal_00"}
+            if (await client.get(device, params=span)).status_code != 200:
+                raise BenchFailed("a sub-device's month was refused")
+
+        yesterday = now.replace(hour=0, minute=0, second=0) - timedelta(days=1)
+
+        async def fleet_day() -> None:
+            async with database.transaction() as db:
+                cursor = db.cursor(binary=True)
+                await cursor.execute(
+                    "SELECT d.source_id, d.sums[1] * 4294967296::float8, d.counts[1] FROM telemetry_source s"
+                    " JOIN telemetry_day d ON d.source_id = s.id AND d.bucket = %s WHERE s.organization_id = %s",
+                    (yesterday, fleet.organization_id),
+                )
+                if len(await cursor.fetchall()) < len(fleet.plants):
+                    raise BenchFailed("the fleet's day is not there")
+
+        return {
+            "30_days_in_15_minutes": await _times(_REQUESTS, month),
+            "sub_device_30_days_in_hours": await _times(_REQUESTS, hours),
+            "fleet_day_sums_sql_alone": await _times(_REQUESTS, fleet_day),
+        }
+
+
+async def _exports(stack: Stack, fleet: Fleet) -> dict[str, Any]:
+    """Points, seconds, and how far the API's memory grew at most while it exported all that a plant has."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    (api,) = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if process.info["cmdline"]
+        and process.info["cmdline"][-2:] == ["gridfleet", "serve"]
+        and process.environ().get("GRIDFLEET_HTTP_PORT") == str(stack.settings.http_port)
+    ]
+    query = {
+        "plantId": str(fleet.plants[0].id),
+        "from": format_time(now - timedelta(days=_DAYS + 1)),
+        "to": format_time(now),
+    }
+    found: dict[str, Any] = {}
+    async with _client(stack, fleet) as client:
+        for media_type in ("text/csv", "application/x-ndjson"):
+            before = peak = api.memory_info().rss
+            began = time.perf_counter()
+            lines = 0
+            async with client.stream("GET", "/api/v1/telemetry", params=query, headers={"accept": media_type}) as answer:
+                if answer.status_code != 200:
+                    raise BenchFailed(f"export: {answer.status_code}")
+                async for piece in answer.aiter_raw():
+                    lines += piece.count(b"\n")
+                    peak = max(peak, api.memory_info().rss)
+            found[media_type] = {
+                "points": lines - (media_type == "text/csv"),
+                "seconds": round(time.perf_counter() - began, 1),
+                "memory_growth_mib": round((peak - before) / 2**20, 1),
+            }
+    return found
+
+
+def _client(stack: Stack, fleet: Fleet) -> httpx.AsyncClient:
+    login = httpx.post(
+        f"{stack.api_url}/api/v1/auth/login", json={"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}, trust_env=False
+    )
+    token = login.raise_for_status().json()["access_token"]
+    headers = {"authorization": f"Bearer {token}", "x-org-id": str(fleet.organization_id)}
+    return httpx.AsyncClient(base_url=stack.api_url, headers=headers, trust_env=False, timeout=300)
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
+    parser.add_argument("--plants", type=int, default=1_000, help="with six sub-devices each")
+    options = parser.parse_args()
+    print(json.dumps(uvloop.run(measure(options.plants)), indent=2))
+
+
+if __name__ == "__main__":
+    main()
