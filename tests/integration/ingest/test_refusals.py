@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridfleet.domains.ingest.models import Delivery
+from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
 from gridfleet.protocol.signature import sign
 from ingest_bench import Bench, BenchPlant, moment
@@ -327,7 +328,9 @@ async def test_a_bad_acknowledgement_is_refused(bench: Bench) -> None:
     plant = await bench.plant()
     for payload in ({}, {"commandId": 1}, {"commandId": "c", "status": "DONE", "time": 1}, []):
         assert (await refusal(bench, plant, plant.message(payload, channel="ack").body, "ack"))[0] == "MALFORMED"
-    good = {"commandId": "c", "status": "APPLIED", "time": moment(0).isoformat()}
+    good = {"commandId": str(new_id()), "status": "APPLIED", "time": moment(0).isoformat()}
+    nobodys = {**good, "commandId": "c"}
+    assert (await refusal(bench, plant, plant.message(nobodys, channel="ack").body, "ack"))[0] == "MALFORMED"
     assert (await bench.take(plant.message(good, channel="ack"))).results == {"accepted": 1}
 
 
