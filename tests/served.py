@@ -33,7 +33,9 @@ class Served:
 @contextmanager
 def served(database_url: str, home: Path) -> Iterator[Served]:
     """Both listeners in a thread of their own until the end of the block."""
-    settings = settings_at(home, database_url=database_url, keys=Keyring.generate(), internal_secret=INTERNAL_SECRET)
+    settings = settings_at(
+        home, database_url=database_url, keys=Keyring.generate(), internal_secret=INTERNAL_SECRET, rate_limits="off"
+    )
     service = Served(settings, {})
     ready = threading.Event()
     ends: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
@@ -56,12 +58,14 @@ async def _run(service: Served, ready: threading.Event, ends: list[tuple[asyncio
         organization = await add_organization(state.database)
         service.headers |= {"authorization": f"Bearer {token}", "x-org-id": str(organization.id)}
         serving = asyncio.create_task(serve(state))
+        listening = asyncio.create_task(state.access.keep_listening(state.database))
         for port in (service.settings.http_port, service.settings.internal_port):
             await _listening(port)
         ready.set()
         await stop.wait()
-        serving.cancel()
-        await asyncio.wait([serving])
+        for task in (serving, listening):
+            task.cancel()
+        await asyncio.wait([serving, listening])
 
 
 async def _listening(port: int) -> None:
