@@ -145,9 +145,10 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
     shared: dict[tuple[int, datetime], list[tuple[float, float, float, int]]] = {}
     for (source_id, layout_id), members in by_place.items():
         rows = await rollups.buckets(db, level, source_id, layout_id, [position for _, position in members], start, end)
-        for time, counts, totals, lows, highs in rows:
-            for (number, _), count, total, low, high in zip(members, counts, totals, lows, highs, strict=True):
-                if not count or total is None or low is None or high is None:
+        for time, *columns in rows:
+            for place, (number, _) in enumerate(members):
+                count, total, low, high = columns[4 * place : 4 * place + 4]
+                if not count:
                     continue
                 if len(sums.series[number].places) == 1:
                     sums.add(number, time, total, low, high, count)
