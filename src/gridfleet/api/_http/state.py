@@ -11,7 +11,6 @@ from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.rate_limit import RateLimiter
-from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.passwords import Passwords
 from gridfleet.kernel.security.tokens import AccessTokens, PlantTokens
@@ -36,7 +35,6 @@ class AppState:
     passwords: Passwords
     rate_limiter: RateLimiter
     mail: MailQueue
-    authority: Authority
     live: LiveValues
     strict: bool = False
 
@@ -58,7 +56,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
             url, name="gridfleet-api", size=size, channel=ACCESS_CHANNEL, on_notice=access.strike
         ) as database:
             async with database.transaction() as db:
-                authority = await ensure_authority(db, keyring)
+                await ensure_authority(db, keyring)
             yield AppState(
                 settings=settings,
                 database=database,
@@ -69,7 +67,6 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 passwords=passwords,
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on"),
                 mail=MailQueue(keyring, settings.base_url),
-                authority=authority,
                 live=LiveValues(database),
                 strict=strict,
             )

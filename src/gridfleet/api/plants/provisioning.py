@@ -7,6 +7,7 @@ import msgspec
 
 from gridfleet.api._http import AppState, Call, FileDownload, S, endpoint, org_member
 from gridfleet.domains.plants import provisioning
+from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.credentials import rotation
 from gridfleet.domains.plants.credentials.rotation import RenewedCertificate, RotatedSecret
 from gridfleet.domains.plants.provisioning import BrokerAddress, Provisioner, ProvisioningPackage
@@ -31,7 +32,7 @@ class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
 async def provision(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
     """Makes a PENDING plant ACTIVE and answers its credentials, once."""
     call.no_store()
-    return await provisioning.provision(db, org, _provisioner(call.state), id)
+    return await provisioning.provision(db, org, await _provisioner(call.state, db), id)
 
 
 @endpoint(
@@ -45,7 +46,7 @@ async def provision(call: Call, org: OrgScope, db: Connection, id: UUID) -> Prov
 async def download(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
     """The same package as a file: provisions a PENDING plant, or repeats what `provision` answered within 15 minutes."""
     call.no_store()
-    plant, package = await provisioning.download_package(db, org, _provisioner(call.state), id)
+    plant, package = await provisioning.download_package(db, org, await _provisioner(call.state, db), id)
     return FileDownload(f"{plant.serial_number}.json", package)
 
 
@@ -88,9 +89,10 @@ async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> 
 async def renew_certificate(call: Call, org: OrgScope, db: Connection, id: UUID) -> RenewedCertificate:
     """Gives an ACTIVE plant of authMethod MTLS a new certificate; the old one is accepted for another hour."""
     call.no_store()
-    return await rotation.renew_certificate(db, org, call.state.authority, id)
+    return await rotation.renew_certificate(db, org, await ensure_authority(db, call.state.keyring), id)
 
 
-def _provisioner(state: AppState) -> Provisioner:
-    address = BrokerAddress(state.settings.mqtt_host, state.settings.mqtts_port)
-    return Provisioner(state.authority, state.keyring, address)
+async def _provisioner(state: AppState, db: Connection) -> Provisioner:
+    # Read each time: it may have been replaced since this process started.
+    authority = await ensure_authority(db, state.keyring)
+    return Provisioner(authority, state.keyring, BrokerAddress(state.settings.mqtt_host, state.settings.mqtts_port))

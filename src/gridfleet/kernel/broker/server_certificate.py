@@ -26,7 +26,7 @@ def write_server_certificate(folder: Path, authority: Authority, hosts: list[str
     if not fits:
         issued = authority.issue_server(names)
         write_private(folder / "server.key", issued.key_pem)
-        write_private(folder / "server.pem", issued.certificate_pem)
+        write_private(folder / "server.pem", issued.certificate_pem + authority.intermediates_pem)
         write_private(folder / "server.hosts", "\n".join(names))
 
 

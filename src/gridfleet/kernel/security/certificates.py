@@ -1,4 +1,4 @@
-"""X.509: a small certificate authority on EC P-256 (RFC 5280), as pure functions over PEM."""
+"""X.509: a small certificate authority (RFC 5280), as pure functions over PEM. Keys of ours are EC P-256."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gridfleet.kernel.clock import utc_now
@@ -33,7 +34,10 @@ class IssuedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate authority: its certificate and its private key, both PEM."""
+    """A certificate authority: its certificate and its private key, both PEM.
+
+    The certificate may be followed by those above it, up to the root.
+    """
 
     certificate_pem: str
     key_pem: str = field(repr=False)
@@ -58,6 +62,46 @@ class Authority:
             .sign(key, hashes.SHA256())
         )
         return cls(_pem(certificate), _key_pem(key))
+
+    @classmethod
+    def load(cls, certificates: bytes, key: bytes, password: bytes | None = None) -> "Authority":
+        """An authority made elsewhere: its certificate, followed by those above it if it is no root, and its key (PEM).
+
+        Raises ValueError that says what is wrong, TypeError when the key is encrypted and there is no password.
+        """
+        chain = x509.load_pem_x509_certificates(certificates)
+        private_key = serialization.load_pem_private_key(key, password)
+        if not isinstance(private_key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise ValueError("the key must be an elliptic-curve or RSA key")
+        if private_key.public_key() != chain[0].public_key():
+            raise ValueError("the key does not belong to the first certificate")
+        now = utc_now()
+        for place, certificate in enumerate(chain):
+            subject = certificate.subject.rfc4514_string()
+            if not _may_sign(certificate):
+                raise ValueError(f"{subject} may not sign certificates")
+            if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
+                raise ValueError(f"{subject} is not valid now")
+            issuer = chain[min(place + 1, len(chain) - 1)]
+            try:
+                certificate.verify_directly_issued_by(issuer)
+            except (ValueError, InvalidSignature):
+                raise ValueError(f"{subject} is not followed by the certificate that issued it") from None
+        key_pem = private_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return cls("".join(map(_pem, chain)), key_pem.decode())
+
+    @property
+    def intermediates_pem(self) -> str:
+        """The certificates that a server shows beside its own: all but the root."""
+        chain = x509.load_pem_x509_certificates(self.certificate_pem.encode())
+        return "".join(_pem(certificate) for certificate in chain if certificate.subject != certificate.issuer)
+
+    @property
+    def expires_at(self) -> datetime:
+        """The end of its own certificate."""
+        return x509.load_pem_x509_certificate(self.certificate_pem.encode()).not_valid_after_utc
 
     def issue_client(self, common_name: str, lifetime: timedelta = LEAF_LIFETIME) -> IssuedCertificate:
         """A client certificate whose subject carries the name and the certificate's own serial number.
@@ -96,8 +140,8 @@ class Authority:
     ) -> IssuedCertificate:
         issuer = x509.load_pem_x509_certificate(self.certificate_pem.encode())
         issuer_key = serialization.load_pem_private_key(self.key_pem.encode(), None)
-        if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
-            raise ValueError("the authority's key must be an elliptic-curve key")
+        if not isinstance(issuer_key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise ValueError("the authority's key must be an elliptic-curve or RSA key")
         key = ec.generate_private_key(ec.SECP256R1())
         now = utc_now()
         expires_at = min(now + lifetime, issuer.not_valid_after_utc).replace(microsecond=0)
@@ -121,6 +165,16 @@ class Authority:
         return IssuedCertificate(
             _pem(certificate), _key_pem(key), f"{serial:x}", certificate.fingerprint(hashes.SHA256()).hex(), expires_at
         )
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    try:
+        if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            return False
+        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage)
+    except x509.ExtensionNotFound as missing:
+        return missing.oid == x509.KeyUsage.oid
+    return usage.value.key_cert_sign
 
 
 def _pem(certificate: x509.Certificate) -> str:

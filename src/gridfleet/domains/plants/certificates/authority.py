@@ -1,13 +1,22 @@
-"""Load or make the deployment's certificate authority."""
+"""The deployment's certificate authority: load, make, replace."""
 
 from gridfleet.domains.plants.certificates import store
+from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["ensure_authority"]
+__all__ = ["AuthorityInUse", "ensure_authority", "replace_authority"]
 
 _PLACE = {"table": "certificate_authority", "column": "private_key", "row_id": "1"}
+
+
+class AuthorityInUse(Exception):
+    """Plants hold packages that name the present authority; `plants` is how many."""
+
+    def __init__(self, plants: int) -> None:
+        super().__init__(f"{plants} plants trust the present authority")
+        self.plants = plants
 
 
 async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
@@ -23,3 +32,16 @@ async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
         raise LookupError("the certificate authority was removed while it was being read")
     certificate, private_key, key_version = row
     return Authority(certificate, keyring.decrypt(private_key, key_version, **_PLACE).decode())
+
+
+async def replace_authority(
+    db: Connection, system: SystemScope, keyring: Keyring, authority: Authority, *, force: bool = False
+) -> None:
+    """Issues by this authority from now on. Raises `AuthorityInUse` unless no plant trusts the present one, or `force`."""
+    await store.hold(db)
+    plants = await store.count_trusting(db, system)
+    if plants and not force:
+        raise AuthorityInUse(plants)
+    await store.replace(
+        db, authority.certificate_pem, keyring.encrypt(authority.key_pem.encode(), **_PLACE), keyring.current_version
+    )

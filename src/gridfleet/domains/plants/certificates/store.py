@@ -16,7 +16,8 @@ _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR id = AN
 
 async def find(db: Connection) -> tuple[str, bytes, int] | None:
     """Certificate (PEM), encrypted key and its key version."""
-    cursor = await db.execute("SELECT certificate, private_key, key_version FROM certificate_authority")
+    # Shared with others who issue; whoever replaces it waits until they are done.
+    cursor = await db.execute("SELECT certificate, private_key, key_version FROM certificate_authority FOR SHARE")
     row = await cursor.fetchone()
     return None if row is None else (row[0], row[1], row[2])
 
@@ -27,6 +28,11 @@ async def insert(db: Connection, certificate: str, private_key: bytes, key_versi
         "INSERT INTO certificate_authority (certificate, private_key, key_version) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
         (certificate, private_key, key_version),
     )
+
+
+async def hold(db: Connection) -> None:
+    """Waits for those who issue, and keeps others from it until the transaction ends."""
+    await db.execute("SELECT FROM certificate_authority FOR UPDATE")
 
 
 async def replace(db: Connection, certificate: str, private_key: bytes, key_version: int) -> None:
