@@ -146,8 +146,8 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
     for (source_id, layout_id), members in by_place.items():
         rows = await rollups.buckets(db, level, source_id, layout_id, [position for _, position in members], start, end)
         for time, *columns in rows:
-            for place, (number, _) in enumerate(members):
-                count, total, low, high = columns[4 * place : 4 * place + 4]
+            for column, (number, _) in enumerate(members):
+                count, total, low, high = columns[4 * column : 4 * column + 4]
                 if not count:
                     continue
                 if len(sums.series[number].places) == 1:
