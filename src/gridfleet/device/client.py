@@ -261,8 +261,9 @@ class Device:
             raise NotAuthorized(str(error), self._refusals) from error
 
     async def _serve(self, client: aiomqtt.Client) -> None:
-        await self._publish_status(client, PlantStatus.ONLINE)
+        # Subscribed first: ONLINE makes the service send what it could not deliver.
         await client.subscribe(self._topics.commands, qos=_QOS)
+        await self._publish_status(client, PlantStatus.ONLINE)
         await asyncio.gather(*self._confirming)
         self._client = client
         self._connected.set()

@@ -161,6 +161,32 @@ async def test_parameters_have_a_size(site: Site) -> None:
     assert (status, answer["details"]) == (400, ["params: must have at most 65536 bytes"])
 
 
+async def test_a_request_that_is_repeated_with_its_key_is_one_command(site: Site) -> None:
+    headers = site.operator | {"idempotency-key": "press-1"}
+
+    first, second = await site.send("stop", headers=headers), await site.send("stop", headers=headers)
+    third = await site.send("stop")
+
+    assert first == second
+    assert third[1]["commandId"] != first[1]["commandId"]
+    assert (await site.commands())[1]["meta"]["total"] == 2
+
+
+async def test_a_plant_is_not_buried_in_commands(site: Site) -> None:
+    await site.send("stop")
+    await site.sql(
+        "INSERT INTO plant_command (id, plant_id, type, instruction, requester_type, issued_at, expires_at, due_at)"
+        " SELECT gen_random_uuid(), plant_id, type, instruction, requester_type, issued_at, expires_at, due_at"
+        " FROM plant_command, generate_series(1, 999)"
+    )
+
+    status, answer = await site.send("stop")
+    assert (status, answer["code"]) == (429, "TOO_MANY_REQUESTS")
+
+    await site.sql("UPDATE plant_command SET status = 'RECEIVED', due_at = NULL WHERE sub_device_id IS NOT NULL")
+    assert (await site.send("stop"))[0] == 200
+
+
 async def test_a_device_without_a_template_has_no_actions(site: Site) -> None:
     await site.call("POST", site.devices, {"externalId": "M", "name": "Meter", "type": "METER"})
 

@@ -66,6 +66,7 @@ class Endpoint:
     summary: str
     description: str
     addition: bool
+    once: bool
     content_types: tuple[str, ...]
     max_body_bytes: int
     source_file: Path = field(repr=False)
@@ -74,7 +75,7 @@ class Endpoint:
     @property
     def creates(self) -> bool:
         """Whether `Idempotency-Key` is understood."""
-        return self.method == "POST" and self.success == 201
+        return self.method == "POST" and (self.success == 201 or self.once)
 
 
 def endpoint(
@@ -89,6 +90,7 @@ def endpoint(
     answer: Any = None,
     answer_content_type: str = "application/json",
     addition: bool = False,
+    once: bool = False,
     content_types: tuple[str, ...] = ("application/json",),
     max_body_bytes: int = 1024 * 1024,
 ) -> Callable[[Handler], Handler]:
@@ -97,6 +99,7 @@ def endpoint(
     `codes`: every error code the row lists. `bad_path_id`: its code for a path id that is no UUID. `bad_input`: its code
     for a bad query or body (VALIDATION_ERROR where listed, else BAD_REQUEST, else `bad_path_id`). `answer`: the type of
     the answer where the handler returns a `FileDownload`, `Stream` or `Asset`. `addition`: the route is not in the contract.
+    `once`: `Idempotency-Key` is understood, as it is by every POST that answers 201.
 
     Raises TypeError at import for a declaration that contradicts itself.
     """
@@ -142,6 +145,7 @@ def endpoint(
             summary=summary,
             description=description.strip(),
             addition=addition,
+            once=once,
             content_types=content_types,
             max_body_bytes=max_body_bytes,
             source_file=Path(handler.__code__.co_filename),

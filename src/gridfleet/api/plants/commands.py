@@ -34,12 +34,13 @@ class Issued(msgspec.Struct, frozen=True, rename="camel"):
     codes=("COMMAND_ACTION_NOT_IN_TEMPLATE", "INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
     bad_input="COMMAND_ACTION_NOT_IN_TEMPLATE",
+    once=True,
 )
 async def send_command(org: OrgScope, db: Connection, plant_id: UUID, external_id: str, body: Order) -> Issued:
     """Sends a command to a sub-device through its plant, which must be ACTIVE.
 
     The answer comes before the plant's: the command expires unless the plant says within the action's time what became
-    of it.
+    of it. Send an `Idempotency-Key` if you may repeat the request: otherwise each one is a command of its own.
     """
     command_id = await dispatch.issue_device_command(db, org, plant_id, external_id, body.action, body.params)
     return Issued(f"{body.action} was issued to {external_id}.", command_id)

@@ -91,6 +91,6 @@ async def hear_plants(
                 changed[life.id] = lives[life.id]
     if changed:
         await store.save_lives(db, system, list(changed.values()))
-    if connected:
+    if connected and held:
         await store.wake(db, system, connected, now, now + _PATIENCE)
     return await store.record(db, system, steps) if steps else []

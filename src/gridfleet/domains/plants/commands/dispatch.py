@@ -21,14 +21,17 @@ from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import Forbidden
+from gridfleet.kernel.errors import Forbidden, TooManyRequests
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["MAX_PARAMS_BYTES", "issue_device_command", "list_commands"]
+__all__ = ["MAX_PARAMS_BYTES", "MAX_WAITING", "issue_device_command", "list_commands"]
 
 MAX_PARAMS_BYTES: Final = 64 * 1024
 """Of a command's parameters as JSON."""
+
+MAX_WAITING: Final = 1_000
+"""Commands of one plant that it has not acknowledged: it takes them one by one, and all senders look at all that wait."""
 
 
 async def issue_device_command(
@@ -36,13 +39,17 @@ async def issue_device_command(
 ) -> UUID:
     """The id of a new command to a sub-device; it is sent once the transaction has committed.
 
-    Raises `SubDeviceNotFound`, `ActionNotInTemplate` with every complaint, and `Forbidden` unless the plant is ACTIVE.
+    Raises `SubDeviceNotFound`, `ActionNotInTemplate` with every complaint, `Forbidden` unless the plant is ACTIVE, and
+    `TooManyRequests` while too many others wait for it.
     """
     device = await get_sub_device(db, org, plant_id, external_id)
     action = await _declared(db, device, action_name, params)
     plant = await get_plant(db, org, plant_id)
     if plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise Forbidden(f"The plant is {plant.lifecycle_status}; only an ACTIVE one can be commanded.")
+    if await store.count_waiting(db, org, plant_id, MAX_WAITING) >= MAX_WAITING:
+        raise TooManyRequests(retry_after=action.timeout_seconds)
+    actor = org.actor.as_actor
     issued_at = _whole_milliseconds(utc_now())
     command = NewCommand(
         id=new_id(),
@@ -51,7 +58,7 @@ async def issue_device_command(
         type=CommandType.DEVICE_COMMAND,
         target=device.external_id,
         instruction={"action": action_name, "params": dict(params)},
-        requester=Requester("USER", str(org.actor.user_id)),
+        requester=Requester(actor.type, actor.id),
         issued_at=issued_at,
         expires_at=issued_at + timedelta(seconds=action.timeout_seconds),
     )

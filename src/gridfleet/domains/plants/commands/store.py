@@ -103,6 +103,17 @@ async def count(db: Connection, org: OrgScope, sub_device_id: UUID) -> int:
     return int(row[0]) if row else 0
 
 
+async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
+    """How many commands the plant has not acknowledged, `limit` at most."""
+    cursor = await db.execute(
+        "SELECT count(*) FROM (SELECT FROM plant_command c JOIN plant p ON p.id = c.plant_id"
+        " WHERE p.id = %s AND p.organization_id = %s AND c.due_at IS NOT NULL LIMIT %s) AS waiting",
+        (plant_id, org.organization_id, limit),
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
 async def claim(db: Connection, system: SystemScope, now: datetime, hold: timedelta, limit: int) -> list[DueCommand]:
     """Due commands of ACTIVE plants that nobody works on, due again after `hold`, in the order of their issue.
 
