@@ -1,7 +1,5 @@
 """Login, refresh, logout and me, as a browser and as a script see them."""
 
-import statistics
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from accounts import add_member, add_organization, add_user, session_of
 from api_service import ApiService, api_service, bearer
 from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
 from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.security import passwords
 
 EMAIL, PASSWORD = "ada@example.com", "Correct horse 1!"
 
@@ -109,22 +108,26 @@ async def test_failures_are_counted_although_their_requests_fail(service: ApiSer
         assert refused(await log_in(service, email), 403, "ACCOUNT_LOCKED")
 
 
-async def test_known_unknown_and_locked_addresses_take_the_same_time(database_url: str, home: Path) -> None:
+async def test_known_unknown_and_locked_addresses_cost_the_same_hash(
+    database_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it takes in time is measured by `bench.accounts`; a busy machine's clock proves nothing here."""
+    hashed: list[str] = []
+    real = passwords._verify
+
+    def noted(stored: str, password: str) -> bool:
+        hashed.append(stored[: len("$argon2id$v=19$m=19456,t=2,p=1$")])
+        return real(stored, password)
+
+    monkeypatch.setattr(passwords, "_verify", noted)
     async with api_service(database_url, home, rate_limits="off") as service:
         await add_admin(service)
-        for _ in range(11):
+        for _ in range(10):
             await log_in(service, "locked@example.com", "wrong password")
-        times: dict[str, list[float]] = {"known": [], "unknown": [], "locked": []}
-        for number in range(25):
-            if number % 9 == 0:
-                await log_in(service)  # so that the known address does not lock
-            for kind, email in (("known", EMAIL), ("unknown", f"{number}@example.com"), ("locked", "locked@example.com")):
-                started = time.perf_counter()
-                await log_in(service, email, "wrong password")
-                times[kind].append(time.perf_counter() - started)
-        medians = [statistics.median(values) for values in times.values()]
-        # The promise is 5 ms; a machine busy with other tests gets some more.
-        assert max(medians) - min(medians) < 0.015, times
+        hashed.clear()
+        for email in (EMAIL, "nobody@example.com", "locked@example.com"):
+            await log_in(service, email, "wrong password")
+    assert hashed == ["$argon2id$v=19$m=19456,t=2,p=1$"] * 3
 
 
 async def test_logins_are_limited_by_account_and_by_address(database_url: str, home: Path) -> None:
