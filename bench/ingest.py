@@ -7,6 +7,7 @@ how everything is measured and what the figures mean.
 import argparse
 import asyncio
 import contextlib
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -246,6 +247,10 @@ def _bytes_stored(url: str) -> int:
 
 async def measure(scale: Scale, options: Options, say: Callable[[str], None]) -> Outcome:
     """Everything, one after the other, on a stack of its own."""
+    # A benchmark that is told to end takes its servers and their folder along.
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     changes = {} if scale.batch_messages is None else {"ingest_batch_messages": scale.batch_messages}
     say("starting PostgreSQL and RabbitMQ")
     with running_stack(**changes) as stack:
