@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.registry import import_handlers
 from gridfleet.cli import application
+from gridfleet.domains.audit.models import Event
 from gridfleet.kernel import metrics
 from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
@@ -100,6 +101,12 @@ def test_every_code_is_explained_with_its_status() -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", TEXTS[ROOT / "docs" / "errors.md"], re.MULTILINE)
 
     assert {code: int(status) for code, status in rows} == {code: entry.status for code, entry in CATALOGUE.items()}
+
+
+def test_every_audit_event_is_explained() -> None:
+    section = TEXTS[ROOT / "docs" / "accounts.md"].partition("## Audit events")[2]
+
+    assert set(re.findall(r"`([a-z]+\.[a-z_]+)`", section)) == set(Event)
 
 
 def test_every_refusal_reason_is_explained() -> None:
