@@ -165,32 +165,22 @@ async def test_what_is_no_snapshot_is_malformed_and_says_where(bench: Bench) -> 
         assert detail in found, payload
 
 
-NOW = datetime.now(UTC)
-
-
-OUT_OF_RANGE = (
-    (NOW - timedelta(days=401)).isoformat(),
-    (NOW + timedelta(minutes=6)).isoformat(),
-    int((NOW - timedelta(days=401)).timestamp() * 1000),
-    int((NOW + timedelta(minutes=6)).timestamp() * 1000),
-    0,
-    -1,
-    int(NOW.timestamp()),  # seconds instead of milliseconds
-    "1970-01-01T00:00:00Z",
-    "2999-01-01T00:00:00Z",
-    "0001-01-01T00:00:00Z",
-    "9999-12-31T23:59:59Z",
-)
+def out_of_range() -> list[object]:
+    now = datetime.now(UTC)
+    early, late = now - timedelta(days=401), now + timedelta(minutes=6)
+    times: list[object] = [early.isoformat(), late.isoformat(), int(early.timestamp() * 1000), int(late.timestamp() * 1000)]
+    times += [0, -1, int(now.timestamp())]  # the last in seconds instead of milliseconds
+    return [*times, "1970-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]
 
 
 async def test_a_time_out_of_range_is_refused(bench: Bench) -> None:
     plant = await bench.plant(["D"])
-    for when in OUT_OF_RANGE:
+    for when in out_of_range():
         reason, detail = await refusal(bench, plant, plant.message({"time": when, "fields": {"a": 1}}).body)
         assert reason == "TIME_OUT_OF_RANGE", when
         assert detail.startswith("payload.time: ")
         entry = {"id": "D", "time": when, "fields": {"a": 1}}
-        reason, detail = await refusal(bench, plant, plant.message({"time": NOW.isoformat(), "devices": [entry]}).body)
+        reason, detail = await refusal(bench, plant, plant.message({"time": moment(0).isoformat(), "devices": [entry]}).body)
         assert reason == "TIME_OUT_OF_RANGE", when
         assert detail.startswith("payload.devices.0.time: ")
     assert "a" not in await plant.stored()
