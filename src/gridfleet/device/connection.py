@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Final
@@ -42,6 +43,8 @@ async def open_connection(
         clean_session=False,  # commands sent while a plant is away for a moment still reach it
         keepalive=package.protocol.keep_alive_seconds,
         tls_context=tls,
+        # A plant confirms a command and then answers it: its answer must not wait 40 ms for the broker's delayed ACK.
+        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         max_inflight_messages=window,
         will=aiomqtt.Will(
             package.mqtt.topics.status,
