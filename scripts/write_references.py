@@ -61,7 +61,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _default(name: str, setting: FieldInfo) -> str:
     if setting.default_factory is not None:
         return COMPUTED[name]
-    return "–" if setting.default in (None, "") else f"`{setting.default}`"
+    return "–" if setting.default in (None, "", ()) else f"`{setting.default}`"
 
 
 def _choices(setting: FieldInfo) -> str:

@@ -46,11 +46,13 @@ class Call:
         client = self._scope.get("client")
         ip = client[0] if client else ""
         trusted = self.state.settings.trusted_proxies
-        for hop in reversed(self.headers.get("x-forwarded-for", "").split(",") if trusted else []):
-            if not _is_within(ip, trusted):
-                break
+        if not trusted:
+            return ip
+        # All of them: a proxy may add a header of its own behind the one that the caller wrote.
+        lines = [value for name, value in self._scope["headers"] if name.lower() == b"x-forwarded-for"]
+        for hop in reversed(b",".join(lines).decode("latin-1").split(",")):
             named = _address(hop.strip())
-            if named is None:
+            if named is None or not _is_within(ip, trusted):
                 break
             ip = str(named)
         return ip
@@ -59,9 +61,7 @@ class Call:
     def client_network(self) -> str:
         """What rate limits count as one caller: the address, of IPv6 its /64, which one customer has whole."""
         address = _address(self.client_ip)
-        if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
-            return str(IPv6Network((address, 64), strict=False))
-        return self.client_ip
+        return str(IPv6Network((address, 64), strict=False)) if isinstance(address, IPv6Address) else self.client_ip
 
     @cached_property
     def headers(self) -> Mapping[str, str]:
@@ -119,9 +119,11 @@ async def _nobody_to_ask() -> None:
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ip_address(text)
+        address = ip_address(text)
     except ValueError:
         return None
+    # A listener for both families shows IPv4 callers as ::ffff:192.0.2.1.
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
 def _is_within(ip: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
