@@ -16,9 +16,11 @@ from typing import Any, Final
 from uuid import uuid4
 
 import httpx
+import psutil
 import psycopg
 import uvloop
 
+from bench.meter import cpu_of, cpu_of_stack
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
 from gridfleet.device import Command, Device, Package
 
@@ -87,6 +89,7 @@ async def _measure(stack: Stack, plants: int, single: int, burst: int) -> None:
             _show("  plant obeys", [reached[key] - before for key, (before, _) in calls.items()])
             _show("  APPLIED", [ended[key] - before for key, (before, _) in calls.items()])
 
+            before, own = _cpu(stack), psutil.Process().cpu_times()
             began = time.time()
             await asyncio.gather(*(site.order() for site in sites for _ in range(burst)))
             answered = time.time() - began
@@ -94,7 +97,11 @@ async def _measure(stack: Stack, plants: int, single: int, burst: int) -> None:
             last = max(_commits(stack).values())
             count = plants * burst
             print(f"{count} commands at once: answered after {answered:.2f} s, all APPLIED after {last - began:.2f} s")
-            print(f"  {count / (last - began):.0f} commands/s")
+            print(f"  {count / (last - began):.0f} commands/s; CPU a command:")
+            for name, seconds in _cpu(stack).items():
+                print(f"    {name:<10}{(seconds - before[name]) / count * 1000:6.2f} ms")
+            after = psutil.Process().cpu_times()
+            print(f"    {'this':<10}{(after.user + after.system - own.user - own.system) / count * 1000:6.2f} ms")
             repeated = sum(site.device.counters.commands_repeated for site in sites)
             print(f"  copies that plants had already obeyed: {repeated}")
 
@@ -113,6 +120,17 @@ async def _site(http: httpx.AsyncClient, folder: Path) -> Site:
     (await http.post(f"/plants/{plant_id}/sub-devices", json=device)).raise_for_status()
     package = (await http.post(f"/plants/{plant_id}/provision")).raise_for_status().json()
     return Site(http, plant_id, package, folder)
+
+
+def _cpu(stack: Stack) -> dict[str, float]:
+    """CPU seconds so far by part of the service."""
+    roles = ("serve", "gateway", "ingest")
+    found = dict.fromkeys(roles, 0.0)
+    for process in psutil.Process().children():
+        role = next((role for role in roles if process.cmdline()[-1] == role), None)
+        if role is not None:
+            found[role] = cpu_of(process)
+    return found | {name: read() for name, read in cpu_of_stack(stack).items()}
 
 
 async def _all_ended(stack: Stack, count: int) -> None:
