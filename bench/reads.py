@@ -4,13 +4,14 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import httpx
 
+from bench.client import Client, percentile
 from bench.fleet import SIGNALS, BenchPlant, Fleet
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
@@ -51,15 +52,15 @@ async def measure_reads(stack: Stack, database: Database, fleet: Fleet, *, reque
     address = f"/api/v1/telemetry?plantId={plant.id}&from={format_time(start)}&to={format_time(end)}"
     day = f"{address}&metric={plant.device_ids[0]}.signal_00"
     latest = "/api/v1/telemetry/{}/latest"
-    async with _Client(stack, token, str(fleet.organization_id)) as client:
+    async with Client(stack, token, str(fleet.organization_id)) as client:
         answered = (await client.get(day)).count(b'"time"')
         if answered != points:
             raise BenchFailed(f"a day of one signal has {answered} points instead of {points}")
         plants = random.choices(fleet.plants, k=requests)
         return Reads(
-            _percentile([await client.time(day) for _ in range(requests)]),
-            _percentile([await client.time(latest.format(plant.id)) for plant in plants]),
-            _percentile([await client.time(_EMPTY_ROUTE) for _ in range(requests)]),
+            percentile([await client.time(day) for _ in range(requests)]),
+            percentile([await client.time(latest.format(plant.id)) for plant in plants]),
+            percentile([await client.time(_EMPTY_ROUTE) for _ in range(requests)]),
             await _rate(stack, token, fleet, [latest.format(plant.id) for plant in plants], seconds),
             await _rate(stack, token, fleet, [_EMPTY_ROUTE], seconds),
         )
@@ -89,59 +90,15 @@ async def _write_history(database: Database, plant: BenchPlant, start: datetime,
     return len(moments)
 
 
-class _Client:
-    """One connection that is kept open. A full HTTP client would take longer than the answers do."""
-
-    def __init__(self, stack: Stack, token: str, organization_id: str) -> None:
-        self._port = stack.settings.http_port
-        self._headers = f"Host: 127.0.0.1:{self._port}\r\nAuthorization: Bearer {token}\r\nX-Org-Id: {organization_id}\r\n\r\n"
-
-    async def __aenter__(self) -> "_Client":
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
-
-    async def get(self, path: str) -> bytes:
-        """The body of an answer, which must be a success."""
-        self._writer.write(f"GET {path} HTTP/1.1\r\n{self._headers}".encode())
-        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        if b"content-length:" in head:
-            body = await self._reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
-        else:
-            body = b"".join([part async for part in self._chunks()])
-        if b" 200 " not in head.split(b"\r\n")[0] + b" ":
-            raise BenchFailed(f"GET {path}: {head.splitlines()[0].decode()} {body[:300].decode(errors='replace')}")
-        return body
-
-    async def time(self, path: str) -> float:
-        """Seconds from the request to the answer's last byte."""
-        began = time.perf_counter()
-        await self.get(path)
-        return time.perf_counter() - began
-
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        while size := int(await self._reader.readline(), 16):
-            yield await self._reader.readexactly(size)
-            await self._reader.readexactly(2)
-        await self._reader.readexactly(2)
-
-
 async def _rate(stack: Stack, token: str, fleet: Fleet, paths: Sequence[str], seconds: float) -> float:
     until = time.perf_counter() + seconds
 
     async def ask(first: int) -> int:
         count = 0
-        async with _Client(stack, token, str(fleet.organization_id)) as client:
+        async with Client(stack, token, str(fleet.organization_id)) as client:
             while time.perf_counter() < until:
                 await client.get(paths[(first + count) % len(paths)])
                 count += 1
         return count
 
     return sum(await asyncio.gather(*map(ask, range(_CLIENTS)))) / seconds
-
-
-def _percentile(times: Sequence[float], share: float = 0.99) -> float:
-    return sorted(times)[min(len(times) - 1, int(share * len(times)))]

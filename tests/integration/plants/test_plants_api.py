@@ -295,3 +295,20 @@ async def test_every_complaint_about_signals_is_listed(fleet: Fleet) -> None:
         "signals.2.min",
     }
     assert "signals.0.bit: must be an integer >= 0" in " ".join(error["details"])
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 100])
+async def test_every_page_of_plants_in_its_place(fleet: Fleet, limit: int) -> None:
+    """Also those behind the middle, which are read from the end."""
+    made = [(await fleet.plant(serialNumber=f"S{number}", authMethod="TOKEN"))["id"] for number in range(10)]
+    await fleet.plant(serialNumber="other", authMethod="PASSWORD")
+
+    found: list[str] = []
+    for page in range(1, -(-10 // limit) + 2):
+        _, answer = await fleet.call("GET", f"/plants?authMethod=TOKEN&limit={limit}&page={page}")
+        assert answer["meta"] == {"page": page, "limit": limit, "total": 10, "totalPages": -(-10 // limit)}
+        found += [plant["id"] for plant in answer["data"]]
+
+    assert found == made[::-1]
+    _, beyond = await fleet.call("GET", "/plants?page=9007199254740991")
+    assert beyond["data"] == []

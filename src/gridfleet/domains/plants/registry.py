@@ -52,11 +52,8 @@ async def get_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
 
 async def list_plants(db: Connection, org: OrgScope, auth_method: AuthMethod | None, paging: Paging) -> Page[Plant]:
     """One page of the organisation's plants, newest first."""
-    return Page.of(
-        await store.page(db, org, auth_method, paging),
-        await store.count(db, org, auth_method),
-        paging,
-    )
+    total = await store.count(db, org, auth_method)
+    return Page.of(await store.page(db, org, auth_method, paging, total), total, paging)
 
 
 async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: PlantChanges) -> Plant:

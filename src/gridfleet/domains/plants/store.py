@@ -100,23 +100,38 @@ async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
     return await cursor.fetchone()
 
 
-async def page(db: Connection, org: OrgScope, auth_method: AuthMethod | None, paging: Paging) -> list[Plant]:
-    """One page, newest first."""
+def _listed(org: OrgScope, auth_method: AuthMethod | None) -> tuple[str, dict[str, Any]]:
+    """What narrows a list down further than the organisation does. Only conditions that hold: the plan of a prepared
+    statement could not use an index for one that may be switched off."""
+    conditions, parameters = "", dict[str, Any](org=org.organization_id)
+    if org.plant_ids is not None:
+        conditions, parameters["plants"] = " AND id = ANY(%(plants)s)", list(org.plant_ids)
+    if auth_method is not None:
+        conditions, parameters["method"] = conditions + " AND auth_method = %(method)s", auth_method
+    return conditions, parameters
+
+
+async def page(db: Connection, org: OrgScope, auth_method: AuthMethod | None, paging: Paging, total: int) -> list[Plant]:
+    """One page of the list that has `total` plants, newest first. Read from its nearer end: what lies before a page has to be
+    walked over."""
+    conditions, parameters = _listed(org, auth_method)
+    limit = max(0, min(paging.limit, total - paging.offset))
+    after = total - paging.offset - limit
+    order, offset = ("ASC", max(0, after)) if after < paging.offset else ("DESC", paging.offset)
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM plant WHERE {_VISIBLE} AND (%(method)s::text IS NULL OR auth_method = %(method)s)"
-        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
-        {**_visible(org), "method": auth_method, "limit": paging.limit, "offset": paging.offset},
+        f"SELECT {_COLUMNS} FROM plant JOIN (SELECT id FROM plant WHERE organization_id = %(org)s{conditions}"
+        f" ORDER BY created_at {order}, id {order} LIMIT %(limit)s OFFSET %(offset)s) AS wanted USING (id)"
+        " ORDER BY created_at DESC, id DESC",
+        {**parameters, "limit": limit, "offset": offset},
     )
     return await cursor.fetchall()
 
 
 async def count(db: Connection, org: OrgScope, auth_method: AuthMethod | None) -> int:
     """How many plants the list has."""
-    cursor = await db.execute(
-        f"SELECT count(*) FROM plant WHERE {_VISIBLE} AND (%(method)s::text IS NULL OR auth_method = %(method)s)",
-        {**_visible(org), "method": auth_method},
-    )
+    conditions, parameters = _listed(org, auth_method)
+    cursor = await db.execute(f"SELECT count(*) FROM plant WHERE organization_id = %(org)s{conditions}", parameters)
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 

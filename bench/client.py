@@ -1,0 +1,54 @@
+"""An HTTP client that costs next to nothing, and how times are summed up."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+
+from bench.stack import BenchFailed, Stack
+
+__all__ = ["Client", "percentile"]
+
+
+class Client:
+    """One connection that is kept open. A full HTTP client would take longer than the answers do."""
+
+    def __init__(self, stack: Stack, token: str, organization_id: str) -> None:
+        self._port = stack.settings.http_port
+        self._headers = f"Host: 127.0.0.1:{self._port}\r\nAuthorization: Bearer {token}\r\nX-Org-Id: {organization_id}\r\n\r\n"
+
+    async def __aenter__(self) -> "Client":
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+    async def get(self, path: str) -> bytes:
+        """The body of an answer, which must be a success."""
+        self._writer.write(f"GET {path} HTTP/1.1\r\n{self._headers}".encode())
+        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        if b"content-length:" in head:
+            body = await self._reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
+        else:
+            body = b"".join([part async for part in self._chunks()])
+        if b" 200 " not in head.split(b"\r\n")[0] + b" ":
+            raise BenchFailed(f"GET {path}: {head.splitlines()[0].decode()} {body[:300].decode(errors='replace')}")
+        return body
+
+    async def time(self, path: str) -> float:
+        """Seconds from the request to the answer's last byte."""
+        began = time.perf_counter()
+        await self.get(path)
+        return time.perf_counter() - began
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while size := int(await self._reader.readline(), 16):
+            yield await self._reader.readexactly(size)
+            await self._reader.readexactly(2)
+        await self._reader.readexactly(2)
+
+
+def percentile(times: Sequence[float], share: float = 0.99) -> float:
+    """The time that `share` of the times do not exceed."""
+    return sorted(times)[min(len(times) - 1, int(share * len(times)))]

@@ -1,0 +1,154 @@
+"""`python -m bench.lists`: how long every list of the registry takes with a large fleet, and beside a route that does nothing.
+
+One organisation has 20,000 plants with six sub-devices each, others have 10,000 plants more. Every plant has just reported,
+so that its row is not where the last vacuum saw it. Requests come one after the other, 20 records a page.
+"""
+
+import argparse
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+import psycopg
+import uvloop
+
+from bench.client import Client, percentile
+from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, Stack, running_stack
+
+__all__ = ["main"]
+
+GOAL_SECONDS: Final = 0.050
+_EMPTY_ROUTE: Final = "/api/v1/health/live"
+_INVERTER: Final = "00000000-0000-7000-8000-000000000004"
+
+_ORGANISATIONS: Final = """
+INSERT INTO organization (id, name, slug) SELECT gen_random_uuid(), 'Bench ' || n, 'bench-' || n FROM generate_series(0, 20) n;
+CREATE TEMPORARY TABLE org AS SELECT id, substr(slug, 7)::int AS number FROM organization WHERE slug LIKE 'bench-%';
+"""
+_PLANTS: Final = """
+INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, lifecycle_status, status, activated_at,
+    last_seen_at, certificate_serial_number, certificate_fingerprint, certificate_expires_at, metadata, created_at)
+SELECT gen_random_uuid(), org.id, 'Plant ' || n, 'SN-' || n, 'GATEWAY', (ARRAY['MTLS', 'TOKEN', 'PASSWORD'])[n %% 3 + 1],
+    'ACTIVE', 'ONLINE', now(), now(), CASE WHEN n %% 3 = 0 THEN md5(n::text) END, CASE WHEN n %% 3 = 0 THEN md5(n::text) END,
+    CASE WHEN n %% 3 = 0 THEN now() + make_interval(days => n %% 400 - 10) END, '{"site": "roof", "tariff": 3}',
+    now() - make_interval(secs => random() * 1e7)
+FROM generate_series(1, %(ours)s + %(theirs)s) n
+JOIN org ON org.number = CASE WHEN n <= %(ours)s THEN 0 ELSE n %% 20 + 1 END;
+"""
+_DEVICES: Final = """
+INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, serial_number, type, status, template_id)
+SELECT gen_random_uuid(), p.organization_id, p.id, 'DEV' || d, 'Device ' || d || ' of ' || p.name, p.serial_number || '-' || d,
+    (ARRAY['INVERTER', 'METER', 'BATTERY', 'CABINET'])[d %% 4 + 1], 'ONLINE',
+    CASE WHEN d %% 4 = 0 THEN %(template)s::uuid END
+FROM plant p, generate_series(1, 6) d;
+INSERT INTO refused_message (id, plant_id, received_at, topic, reason, detail, bytes)
+SELECT gen_random_uuid(), id, now(), 'v1/plants/x/telemetry', 'MALFORMED', 'is not JSON', 12
+FROM (SELECT id FROM plant ORDER BY id LIMIT 200) p, generate_series(1, 1000);
+"""
+_GROUPS: Final = """
+INSERT INTO plant_group (id, organization_id, name) SELECT gen_random_uuid(), org.id, 'Group ' || g
+FROM org, generate_series(1, 200) g WHERE org.number = 0;
+INSERT INTO plant_group_member SELECT g.id, p.id FROM plant_group g
+JOIN LATERAL (SELECT id FROM plant WHERE organization_id = g.organization_id ORDER BY md5(id::text || g.id::text) LIMIT 50) p
+ON true;
+"""
+_REPORT: Final = "UPDATE plant SET last_seen_at = now(); ANALYZE;"
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """What the requests ask for."""
+
+    organization: str
+    plants: Sequence[str]
+    groups: Sequence[str]
+
+
+def main() -> None:
+    """Measures and prints."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--plants", type=int, default=20_000)
+    arguments.add_argument("--others", type=int, default=10_000)
+    arguments.add_argument("--requests", type=int, default=500)
+    chosen = arguments.parse_args()
+    with running_stack() as stack:
+        ids = _fill(stack, chosen.plants, chosen.others)
+        stack.start_api()
+        uvloop.run(_measure(stack, ids, chosen.plants, chosen.requests))
+
+
+def _fill(stack: Stack, ours: int, theirs: int) -> Ids:
+    with psycopg.connect(stack.database_url, autocommit=True) as db:
+        db.execute("SET synchronous_commit = off")
+        for text in (_ORGANISATIONS, _PLANTS, _DEVICES, _GROUPS, _REPORT):
+            parameters = {"ours": ours, "theirs": theirs, "template": _INVERTER}
+            for statement in text.split(";\n"):
+                if statement.strip():
+                    db.execute(statement.encode(), parameters if "%(" in statement else None)
+        [(organization,)] = db.execute("SELECT id::text FROM org WHERE number = 0").fetchall()
+        plants = db.execute("SELECT id::text FROM plant WHERE organization_id = %s::uuid", (organization,)).fetchall()
+        groups = db.execute("SELECT id::text FROM plant_group").fetchall()
+    return Ids(organization, [row[0] for row in plants], [row[0] for row in groups])
+
+
+def _requests(ids: Ids, plants: int) -> dict[str, Callable[[], str]]:
+    """A fresh path of each kind."""
+    last = max(1, plants // 20)
+
+    def plant() -> str:
+        return f"/api/v1/plants/{random.choice(ids.plants)}"
+
+    def group() -> str:
+        return f"/api/v1/plant-groups/{random.choice(ids.groups)}"
+
+    return {
+        "plants, first page": lambda: "/api/v1/plants",
+        "plants, any page": lambda: f"/api/v1/plants?page={random.randint(1, last)}",
+        "plants, last page": lambda: f"/api/v1/plants?page={last}",
+        "plants by authMethod, first page": lambda: f"/api/v1/plants?authMethod={random.choice(['MTLS', 'TOKEN'])}",
+        "plants by authMethod, any page": lambda: f"/api/v1/plants?authMethod=MTLS&page={random.randint(1, last // 3)}",
+        "one plant": plant,
+        "certificate statistics": lambda: "/api/v1/plants/certificate-stats",
+        "sub-devices": lambda: f"{plant()}/sub-devices",
+        "sub-devices by type": lambda: f"{plant()}/sub-devices?type=INVERTER",
+        "sub-devices by status": lambda: f"{plant()}/sub-devices?status=ONLINE",
+        "sub-devices, searched": lambda: f"{plant()}/sub-devices?search=device%20{random.randint(1, 6)}",
+        "refused messages": lambda: f"{plant()}/refused-messages",
+        "unregistered devices": lambda: f"{plant()}/unregistered-devices",
+        "groups": lambda: "/api/v1/plant-groups",
+        "one group of 50 plants": group,
+        "plants of a group": lambda: f"{group()}/plants",
+        "device templates": lambda: "/api/v1/device-templates",
+        "alerts": lambda: "/api/v1/alerts",
+        "alert rules": lambda: "/api/v1/alert-rules",
+        "plants not in a group (all of them)": lambda: f"{group()}/available-plants",
+    }
+
+
+async def _measure(stack: Stack, ids: Ids, plants: int, requests: int) -> None:
+    login = httpx.post(
+        f"{stack.api_url}/api/v1/auth/login", json={"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}, trust_env=False
+    )
+    token = login.raise_for_status().json()["access_token"]
+    async with Client(stack, token, ids.organization) as client:
+        for path in _requests(ids, plants).values():
+            await client.get(path())
+        empty = sorted([await client.time(_EMPTY_ROUTE) for _ in range(requests)])
+        print(f"{len(ids.plants)} plants, {requests} requests each; milliseconds")
+        print(f"{'':<38}{'p50':>8}{'p99':>8}   p50 against an empty route")
+        _show("an empty route", empty, empty)
+        for name, path in _requests(ids, plants).items():
+            count = requests if "all of them" not in name else max(1, requests // 20)
+            _show(name, [await client.time(path()) for _ in range(count)], empty)
+
+
+def _show(name: str, times: Sequence[float], empty: Sequence[float]) -> None:
+    p50, p99 = percentile(times, 0.5), percentile(times)
+    slow = "" if p99 <= GOAL_SECONDS else f"   over {GOAL_SECONDS * 1000:.0f} ms"
+    print(f"{name:<38}{p50 * 1000:8.1f}{p99 * 1000:8.1f}   {p50 / percentile(empty, 0.5):5.1f}{slow}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
