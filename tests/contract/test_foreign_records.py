@@ -234,7 +234,8 @@ def path_of(row: Row) -> str:
 
 
 def test_every_row_that_takes_a_body_is_tried_with_one() -> None:
-    assert {row for row, endpoint in ROWS.items() if endpoint.body_type is not None} - BODIES.keys() == set()
+    # A file names no record by its id, so it can name nobody else's.
+    assert {row for row, endpoint in ROWS.items() if endpoint.body_type not in (None, bytes)} - BODIES.keys() == set()
 
 
 def test_a_difference_would_be_seen() -> None:
