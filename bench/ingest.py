@@ -286,14 +286,15 @@ def main() -> None:
     size.add_argument("--tiny", dest="scale", action="store_const", const=TINY, help="only to see that everything works")
     parser.add_argument("--ingest-processes", type=int, help="default: the setting's")
     parser.add_argument("--output", type=Path, help=f"default: {RESULTS.name} beside this file, unless quick or tiny")
-    parser.add_argument("--patience", type=float, default=10.0, help="seconds each measurement waits for a quiet machine")
+    parser.add_argument("--patience", type=float, help="seconds each measurement waits for a quiet machine")
     chosen = parser.parse_args()
     began = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    outcome = uvloop.run(measure(chosen.scale, Options(chosen.ingest_processes, chosen.patience), say))
+    patience = chosen.patience if chosen.patience is not None else 0.0 if chosen.scale is TINY else 10.0
+    outcome = uvloop.run(measure(chosen.scale, Options(chosen.ingest_processes, patience), say))
     show(outcome)
     output = chosen.output or (RESULTS if chosen.scale is FULL else None)
     if output is not None:
