@@ -9,7 +9,7 @@ import contextlib
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,7 +19,14 @@ from lean_mqtt import Connection, Login, Lost, Refused
 
 WINDOW = 20
 SIGNALS = 5
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
 DEVICES = ("A", "B", "C")
+
+
+def live(last_ms: int) -> int:
+    """The time of the measurement after one at `last_ms`: now, and never the same twice. Milliseconds, as below."""
+    return max(last_ms + 1, int(time.time() * 1000))
+
 
 Frames = dict[tuple[str, str, datetime], dict[str, float]]
 """Values by (plant, device, time)."""
@@ -34,6 +41,7 @@ class Sender:
     number: int
     pause_seconds: float
     poison_share: float = 0
+    next_ms: Callable[[int], int] = live
     confirmed: Frames = field(default_factory=dict)
     poison: int = 0
     """Confirmed messages that cannot be read."""
@@ -86,7 +94,7 @@ class Sender:
         self.made += 1
         if random.random() < self.poison_share:
             return random.choice((b"", b"\0" * 50, b'{"v":1', random.randbytes(300), self.plant.seal({"time": "never"}))), {}
-        self._last_ms = time_ms = max(self._last_ms + 1, int(time.time() * 1000))
+        self._last_ms = time_ms = self.next_ms(self._last_ms)
         at = _moment(time_ms)
         values = {
             device: {f"s{n}": float(self.made * 1_000 + place * 10 + n) for n in range(SIGNALS)}
@@ -122,11 +130,13 @@ class Load:
 
     async def is_stored(self, seconds: float = 60) -> None:
         """Returns once the newest confirmed messages are in the database: the whole way works."""
-        newest = [max(sender.confirmed) for sender in self.senders if sender.confirmed]
+        newest = [next(reversed(sender.confirmed)) for sender in self.senders if sender.confirmed]
+        since = min(at for _, _, at in newest)
+        plants = [sender.plant for sender in self.senders]
         async with asyncio.timeout(seconds):
             while True:
                 with contextlib.suppress(Exception):  # the database may be away: that is what is waited for
-                    stored = await asyncio.to_thread(stored_frames, self.fleet, [sender.plant for sender in self.senders])
+                    stored = await asyncio.to_thread(stored_frames, self.fleet, plants, since)
                     if all(key in stored for key in newest):
                         return
                 await asyncio.sleep(0.3)
@@ -134,13 +144,18 @@ class Load:
 
 @asynccontextmanager
 async def under_load(
-    fleet: Fleet, *, plants: int = 8, pause_seconds: float = 0.05, poison_share: float = 0
+    fleet: Fleet,
+    *,
+    plants: int = 8,
+    pause_seconds: float = 0.05,
+    poison_share: float = 0,
+    next_ms: Callable[[int], int] = live,
 ) -> AsyncIterator[Load]:
     """Plants that send from the start of the block to its end; after it, everything they made is confirmed."""
     senders = []
     for number in range(plants):
         plant = fleet.plant(("PASSWORD", "MTLS", "TOKEN")[number % 3], DEVICES)
-        senders.append(Sender(plant, plant.login, number, pause_seconds, poison_share))
+        senders.append(Sender(plant, plant.login, number, pause_seconds, poison_share, next_ms))
     stop = asyncio.Event()
     load = Load(fleet, senders)
     async with asyncio.TaskGroup() as tasks:
@@ -171,13 +186,13 @@ async def compare(load: Load, seconds: float = 60) -> None:
     assert not different, f"{len(different)} frames differ, for one {different[0]}: {stored[different[0]]}"
 
 
-def stored_frames(fleet: Fleet, plants: Sequence[Plant]) -> Frames:
-    """The table of frames, for these plants. Fails on a frame that is there twice."""
+def stored_frames(fleet: Fleet, plants: Sequence[Plant], since: datetime = _BEGINNING) -> Frames:
+    """The table of frames, for these plants, of measurements from `since` on. Fails on a frame that is there twice."""
     rows = fleet.sql(
         "SELECT s.plant_id::text, s.external_id, f.time, l.metrics, f.vals FROM telemetry_frame f"
         " JOIN telemetry_source s ON s.id = f.source_id JOIN telemetry_layout l ON l.id = f.layout_id"
-        " WHERE s.plant_id = ANY(%s::uuid[])",
-        [[plant.id for plant in plants]],
+        " WHERE s.plant_id = ANY(%s::uuid[]) AND f.time >= %s",
+        [[plant.id for plant in plants], since],
     )
     found: Frames = {}
     for plant_id, device, at, metrics, values in rows:

@@ -17,7 +17,7 @@ from gridfleet.device import Command, Device, Options, Package
 ACTIONS = [
     {"action": "set_power", "params": [{"name": "power_kw", "type": "number", "unit": "kW", "min": -500, "max": 500}]},
     {"action": "stop", "timeoutSeconds": 20},
-    {"action": "hurry", "timeoutSeconds": 2},
+    {"action": "hurry", "timeoutSeconds": 4},
     {"action": "wait", "timeoutSeconds": 3600},
 ]
 HISTORY = (
@@ -70,6 +70,11 @@ class Battery:
         if self.answer is not None:
             await self.answer(command)
 
+    async def seen_online(self) -> None:
+        """Waits until the service has taken the plant's word that it is there."""
+        plant = f"/plants/{self.plant.id}"
+        await asyncio.to_thread(wait_for, lambda: self.fleet.call("GET", plant)["status"] == "ONLINE")
+
     async def order(self, action: str, params: Any = None) -> str:
         """Issues a command; its id."""
         body = {"action": action} | ({} if params is None else {"params": params})
@@ -81,7 +86,7 @@ class Battery:
             return await self.order(action, params)
         return None
 
-    async def in_state(self, command_id: str, *states: str, seconds: float = 15) -> JsonObject:
+    async def in_state(self, command_id: str, *states: str, seconds: float = 30) -> JsonObject:
         """The command once it is in one of the states."""
 
         def look() -> JsonObject | None:

@@ -9,9 +9,11 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from broker_node import BrokerNode
 from fleet_under_test import Fleet
@@ -26,6 +28,33 @@ from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from running_stack import RunningStack
 
 _numbers = itertools.count(1)
+
+
+USE_STACK = {
+    "tests/acceptance/test_accounts.py",
+    "tests/acceptance/test_commands.py",
+    "tests/acceptance/test_main_path.py",
+    "tests/acceptance/test_plant_life.py",
+    "tests/faults/test_revocation.py",
+    "tests/integration/broker_access/test_logins.py",
+    "tests/integration/broker_access/test_topics.py",
+    "tests/integration/ingest/test_end_to_end.py",
+    "tests/integration/test_simulate.py",
+}
+"""Files whose tests share `stack`; one that is missing here makes a worker start a whole service more."""
+
+
+class ByServers(LoadScopeScheduling):  # type: ignore[misc]
+    """Whatever shares servers runs in one worker: a file's tests, and all that use the whole service."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "stack" if path in USE_STACK else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
+    """How tests are spread over the workers of `-n`."""
+    return ByServers(config, log)
 
 
 @pytest.fixture

@@ -193,7 +193,7 @@ class Fleet:
         self._http.close()
 
 
-def wait_for(look: Callable[[], T | None], seconds: float = 15) -> T:
+def wait_for(look: Callable[[], T | None], seconds: float = 30) -> T:
     """The first answer of `look` that is neither None nor False."""
     deadline = time.monotonic() + seconds
     while True:

@@ -1,5 +1,6 @@
 """Settings whose ports are free, so that several test runs and a real service can share a machine."""
 
+import os
 import random
 import socket
 from pathlib import Path
@@ -21,10 +22,19 @@ PORT_SETTINGS = (
 )
 
 
+_MOST_WORKERS = 4
+_PORTS_A_WORKER = 20_000 // _MOST_WORKERS
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _MOST_WORKERS
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on, below the range from which outgoing connections take theirs."""
+    """Ports that nothing listens on, below the range from which outgoing connections take theirs.
+
+    Each worker of a test run has a range of its own: what one has found and not bound yet is not found by another.
+    """
     found: list[int] = []
-    candidates = random.sample(range(12_000, 32_000), 2_000)
+    first = 12_000 + _worker * _PORTS_A_WORKER
+    candidates = random.sample(range(first, first + _PORTS_A_WORKER), 2_000)
     while len(found) < count:
         port = candidates.pop()
         with socket.socket() as probe:

@@ -67,6 +67,7 @@ async def test_a_plant_fails(battery: Battery) -> None:
 
 async def test_commands_are_obeyed_in_their_order(battery: Battery) -> None:
     async with battery.connected() as device:
+        await battery.seen_online()  # commands on their way when a plant comes are sent again, to be sure
         commands = [await battery.order("set_power", {"power_kw": number}) for number in range(25)]
         await battery.in_state(commands[-1], "APPLIED")
     assert [command.command_id for command in battery.obeyed] == commands
@@ -114,13 +115,16 @@ async def test_a_plant_that_connects_for_the_first_time_obeys_what_waits(battery
 
 
 async def test_a_plant_that_obeys_too_late_is_heard_but_nothing_changes(battery: Battery) -> None:
+    too_late = asyncio.Event()
+
     async def dawdle(command: Command) -> None:
-        await asyncio.sleep(3.5)
+        await too_late.wait()
 
     battery.answer = dawdle
     async with battery.connected():
         command = await battery.order("hurry")
         expired = await battery.in_state(command, "EXPIRED")
+        too_late.set()
         assert expired["reason"]["code"] == "NOT_FINISHED"
         async with asyncio.timeout(10):
             while (found := await battery.in_state(command, "EXPIRED"))["reason"]["code"] == "NOT_FINISHED":

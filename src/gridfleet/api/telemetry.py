@@ -8,9 +8,9 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Call, S, Stream, endpoint, org_member
+from gridfleet.api._http import Asset, Call, S, Stream, endpoint, org_member
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
-from gridfleet.domains.telemetry.history.latest import latest_points
+from gridfleet.domains.telemetry.history.latest import latest_json
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint
 from gridfleet.domains.telemetry.history.queries import History, open_history
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -70,10 +70,11 @@ async def history_pages(database: Database, history: History, writer: PointWrite
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
+    answer=list[TelemetryPoint],
 )
-async def get_latest(org: OrgScope, db: Connection, plant_id: UUID) -> list[TelemetryPoint]:
+async def get_latest(org: OrgScope, db: Connection, plant_id: UUID) -> Asset:
     """The newest value of each metric of the plant and its sub-devices, with its own time."""
-    return await latest_points(db, org, plant_id)
+    return Asset("application/json", await latest_json(db, org, plant_id))
 
 
 _FORMATS: Final[dict[str, TextFormat]] = {text_format.value: text_format for text_format in TextFormat}

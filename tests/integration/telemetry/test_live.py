@@ -109,6 +109,17 @@ async def test_a_client_that_leaves_is_noticed(service: ApiService, monkeypatch:
     assert service.state.live.watchers == 0
 
 
+async def test_a_process_that_stops_waits_for_no_watcher(service: ApiService) -> None:
+    plant = await RecordedPlant.create(service.state.database)
+    await plant.write(None, ["a"], {NOW: [1.0]})
+    headers = {**await service.super_admin(), "x-org-id": str(plant.organization_id)}
+    stream = Stream(service, f"/api/v1/plants/{plant.id}/live", headers)
+    assert await stream.event() == [("a", 1.0)]
+    service.state.live.close()
+    assert await stream.event() is None
+    await stream.task
+
+
 async def test_who_may_not_see_the_plant_gets_the_usual_refusals(service: ApiService) -> None:
     plant = await RecordedPlant.create(service.state.database)
     headers = {

@@ -39,6 +39,7 @@ async def serve(state: AppState) -> None:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         raise RuntimeError("an HTTP listener ended by itself")
     finally:
+        state.live.close()  # streams would go on until they are cut off
         for server in servers:
             server.stop()  # type: ignore[no-untyped-call]
         _, late = await asyncio.wait(running, timeout=_STOP_SECONDS)

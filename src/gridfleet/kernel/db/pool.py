@@ -5,6 +5,7 @@ any error. Stores take the connection and run one statement each.
 """
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -68,6 +69,14 @@ class Database:
         return dict(self._pool.get_stats())
 
 
+def _has_news(connection: Connection) -> bool:
+    """Whether the server has sent anything, its farewell included. An idle connection of a living server is silent, and
+    asking it costs as much as a small query."""
+    readable = select.poll()
+    readable.register(connection.fileno(), select.POLLIN)
+    return bool(readable.poll(0))
+
+
 @asynccontextmanager
 async def open_database(
     url: str, *, name: str, size: int = 10, channel: str | None = None, on_notice: Callable[[str], None] = lambda _: None
@@ -92,6 +101,8 @@ async def open_database(
             on_notice(notice.payload)
 
     async def check(connection: Connection) -> None:
+        if not _has_news(connection):
+            return
         try:
             await AsyncConnectionPool.check_connection(connection)
         except OperationalError:

@@ -15,9 +15,9 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.domains.telemetry.history.models import BucketPoint, Page, Place, Point, Series, SeriesValues
+from gridfleet.domains.telemetry.history.models import BucketPoint, Newest, Page, Place, Point, Series, SeriesValues
 
-__all__ = ["PointWriter", "TextFormat"]
+__all__ = ["PointWriter", "TextFormat", "points_json"]
 
 
 class TextFormat(StrEnum):
@@ -54,6 +54,26 @@ def _numbers(values: Sequence[float]) -> list[str]:
 
 def _time_text(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds")[:23] + "Z"
+
+
+def points_json(plant_id: UUID, points: Iterable[Newest]) -> bytes:
+    """The newest values as a JSON array of `TelemetryPoint`s."""
+    written: list[str] = []
+    this_time = this_device = None
+    time_text = dotted = named = ""
+    for device, place, time, value in points:
+        if time != this_time:
+            this_time, time_text = time, _time_text(time)
+        if device != this_device:
+            this_device, dotted, named = device, f"{device}.", f'"subDevice":{_json(device)}'
+        flag = ""
+        if not place.low <= value <= place.high:
+            flag = ',"outOfRange":true' if named else '"outOfRange":true'
+        written.append(
+            f'{{"time":"{time_text}","plant_id":"{plant_id}","metric":{_json(dotted + place.key)},"value":{value!r},'
+            f'"unit":{_json(place.unit)},"metadata":{{{named}{flag}}}}}'
+        )
+    return f"[{','.join(written)}]".encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,12 @@ class LiveValues:
         self.watchers = 0
         """How many there are."""
 
+    def close(self) -> None:
+        """Ends the present watches."""
+        for watched in self._plants.values():
+            watched.gone = True
+        self._next_turn()
+
     async def watch(self, org: OrgScope, plant_id: UUID) -> AsyncGenerator[list[TelemetryPoint], None]:
         """All newest values first, then about every second those that changed, possibly none. Ends when the plant is deleted.
 
@@ -93,5 +99,8 @@ class LiveValues:
                             watched.gone = True
             except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
                 log.warning("live values wait for the database", error=type(error).__name__)
-            self._turn.set()
-            self._turn = asyncio.Event()
+            self._next_turn()
+
+    def _next_turn(self) -> None:
+        self._turn.set()
+        self._turn = asyncio.Event()

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from math import inf, isnan
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -16,8 +17,10 @@ __all__ = [
     "Bucket",
     "BucketPoint",
     "HistoryQuery",
+    "KeyedPlace",
     "KnownLayout",
     "LatestSignal",
+    "Newest",
     "Page",
     "Place",
     "Point",
@@ -63,13 +66,20 @@ class HistoryQuery:
     bucket: Bucket | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownLayout:
     """A layout as it is read: its metrics in the order of their places, and the place (from 0) of each key."""
 
     id: int
     metrics: tuple[Metric, ...]
     positions: Mapping[str, int]
+
+    @cached_property
+    def by_key(self) -> "tuple[KeyedPlace, ...]":
+        """Its places in the order of their keys."""
+        return tuple(
+            KeyedPlace(key, position, *_range(self.metrics[position])) for key, position in sorted(self.positions.items())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +105,22 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, source_id: int, layout: KnownLayout, position: int) -> "Place":
         """The place of a layout's metric."""
-        metric = layout.metrics[position]
-        low, high = metric.minimum, metric.maximum
-        return cls(
-            source_id,
-            layout.id,
-            position,
-            metric.unit or None,
-            -inf if low is None or isnan(low) else low,
-            inf if high is None or isnan(high) else high,
-        )
+        return cls(source_id, layout.id, position, *_range(layout.metrics[position]))
+
+
+class KeyedPlace(NamedTuple):
+    """A metric of a layout with its place in it. Values outside `low`…`high` are flagged."""
+
+    key: str
+    position: int
+    unit: str | None
+    low: float
+    high: float
+
+
+def _range(metric: Metric) -> tuple[str | None, float, float]:
+    low, high = metric.minimum, metric.maximum
+    return metric.unit or None, -inf if low is None or isnan(low) else low, inf if high is None or isnan(high) else high
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +178,15 @@ class TelemetryPoint(msgspec.Struct, frozen=True):
     value: float
     unit: str | None
     metadata: dict[str, Any]
+
+
+class Newest(NamedTuple):
+    """The newest value of a metric of a plant (`sub_device` None) or of a sub-device."""
+
+    sub_device: str | None
+    place: KeyedPlace
+    time: datetime
+    value: float
 
 
 class LatestSignal(msgspec.Struct, frozen=True):

@@ -31,6 +31,15 @@ class SourceRow(NamedTuple):
     digest: bytes
 
 
+class LatestRow(NamedTuple):
+    """The newest values of a live source in one layout; `times` is None while all are of `time`."""
+
+    source: SourceRow
+    time: datetime
+    values: list[float | None]
+    times: list[datetime | None] | None
+
+
 class ValuesPage(NamedTuple):
     """Values as big-endian doubles, their times as microseconds since 2000-01-01, both as bytes.
 
@@ -87,23 +96,53 @@ def _layout(
     )
 
 
-async def latest(
-    db: Connection, org: OrgScope, plant_id: UUID, sub_device_id: UUID | None = None
-) -> list[tuple[SourceRow, datetime, list[float | None], list[datetime | None] | None]]:
-    """The newest values of a plant's live sources, or of one sub-device: (source and layout, time, values, times).
+async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[LatestRow] | None:
+    """The newest values of a plant's live sources; None when there is no such plant.
 
-    `times` is None while all values are of `time`. By layout, the newest first.
+    The plant's own come first, then by external id; by layout, the newest first.
     """
     cursor = db.cursor(binary=True)
     await cursor.execute(
-        "SELECT s.id, s.external_id, true, l.id, l.digest, t.time, t.vals, t.times"
-        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
-        " WHERE s.plant_id = %(plant)s AND s.organization_id = %(org)s"
-        " AND CASE WHEN %(device)s::uuid IS NULL THEN s.external_id IS NULL OR s.sub_device_id IS NOT NULL"
-        " ELSE s.sub_device_id = %(device)s END ORDER BY l.id DESC",
-        {"plant": plant_id, "org": org.organization_id, "device": sub_device_id},
+        f"SELECT {_LATEST} FROM plant p LEFT JOIN (telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id) ON s.plant_id = p.id AND s.organization_id = p.organization_id"
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)"
+        " WHERE p.id = %(plant)s AND p.organization_id = %(org)s AND (%(allowed)s::uuid[] IS NULL OR p.id = ANY(%(allowed)s))"
+        ' ORDER BY s.external_id COLLATE "C" NULLS FIRST, l.id DESC',
+        {
+            "plant": plant_id,
+            "org": org.organization_id,
+            "allowed": None if org.plant_ids is None else list(org.plant_ids),
+        },
     )
-    return [(SourceRow(*row[:5]), row[5], row[6], row[7]) for row in await cursor.fetchall()]
+    rows = await cursor.fetchall()
+    return [_latest(*row) for row in rows if row[0] is not None] if rows else None
+
+
+async def latest_of_device(db: Connection, org: OrgScope, sub_device_id: UUID) -> list[LatestRow]:
+    """The newest values of one sub-device; by layout, the newest first."""
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        f"SELECT {_LATEST} FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id"
+        " WHERE s.sub_device_id = %s AND s.organization_id = %s ORDER BY l.id DESC",
+        (sub_device_id, org.organization_id),
+    )
+    return [_latest(*row) for row in await cursor.fetchall()]
+
+
+_LATEST: Final = "s.id, s.external_id, l.id, l.digest, t.time, t.vals, t.times"
+
+
+def _latest(
+    source_id: int,
+    external_id: str | None,
+    layout_id: int,
+    digest: bytes,
+    time: datetime,
+    values: list[float | None],
+    times: list[datetime | None] | None,
+) -> LatestRow:
+    return LatestRow(SourceRow(source_id, external_id, True, layout_id, digest), time, values, times)
 
 
 def _value(picks: Picks) -> tuple[str, list[int]]:

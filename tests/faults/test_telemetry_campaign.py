@@ -1,0 +1,144 @@
+"""The long campaigns against telemetry: many kills during 100,000 snapshots, and one plant that floods the others."""
+
+import asyncio
+import math
+import random
+import time
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from acknowledged_ledger import DEVICES, Load, compare, under_load
+from fleet_under_test import Fleet, Plant
+from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.broker.topology import PLANTS_VHOST
+from gridfleet.kernel.db.embedded import EmbeddedPostgres
+from gridfleet.kernel.settings import Settings
+from running_stack import RunningStack
+
+pytestmark = [pytest.mark.faults]
+
+KILLS = ["ingest-1"] * 10 + ["ingest-2"] * 10 + ["postgres"] * 10 + ["broker"] * 10
+SNAPSHOTS = 100_000
+STEP_MS = 2_000
+HOUR = timedelta(hours=1)
+
+Hours = dict[tuple[str, datetime], tuple[int, float, float, float]]
+"""Count, lowest, highest and mean by (metric, start of the hour)."""
+
+
+@pytest.mark.timeout(3_000)
+async def test_forty_kills_during_100_000_snapshots_cost_nothing(victim: RunningStack, fleet: Fleet) -> None:
+    """Measurements of hours that are over, so that they are rolled up while everything dies; 1 % poison."""
+    plants = 12
+    hours = math.ceil(2 * SNAPSHOTS / plants * STEP_MS / 3_600_000) + 2
+    begin_ms = (int(time.time()) // 3600 - hours) * 3_600_000
+
+    def past(last_ms: int) -> int:
+        return last_ms + STEP_MS if last_ms else begin_ms
+
+    async with under_load(fleet, plants=plants, pause_seconds=0.02, poison_share=0.01, next_ms=past) as load:
+        for number, name in enumerate(random.sample(KILLS, len(KILLS)), start=1):
+            pid = victim.kill(name)
+            began = time.monotonic()
+            await asyncio.to_thread(victim.wait_for_restart, name, pid)
+            await load.flows(frames=600, seconds=120)
+            await load.is_stored(seconds=120)
+            seconds = time.monotonic() - began
+            print(f"{number} {name}: stored again after {seconds:.1f} s, {load.confirmed // len(DEVICES)} snapshots confirmed")
+        async with asyncio.timeout(1_200):
+            while load.confirmed < SNAPSHOTS * len(DEVICES):
+                await asyncio.sleep(1)
+    await compare(load, seconds=300)
+    assert all(sender.plant.refused() for sender in load.senders)
+    await nothing_waits(victim, fleet)
+    for sender in load.senders:
+        assert hours_answered(fleet, sender.plant) == hours_of_ledger(load, sender.plant)
+
+
+async def nothing_waits(victim: RunningStack, fleet: Fleet) -> None:
+    """Returns once the broker holds no message for the ingest, and every roll-up is made."""
+    settings: dict[str, Any] = {"home": victim.home, **victim.ports}
+    broker = PrivateBroker(Settings(**settings)).management_url
+    queues = f"{broker}/api/queues/{PLANTS_VHOST}?disable_stats=true&enable_queue_totals=true"
+    async with httpx.AsyncClient() as http, asyncio.timeout(400):
+        while True:
+            waiting = {queue["name"]: queue["messages"] for queue in (await http.get(queues)).raise_for_status().json()}
+            ingest = sum(count for name, count in waiting.items() if name.startswith("gridfleet.ingest"))
+            [[dirty]] = await asyncio.to_thread(fleet.sql, "SELECT count(*) FROM telemetry_dirty")
+            if ingest == 0 and dirty == 0:
+                return
+            await asyncio.sleep(1)
+
+
+def hours_of_ledger(load: Load, plant: Plant) -> Hours:
+    values: dict[tuple[str, datetime], list[float]] = defaultdict(list)
+    for (plant_id, device, at), fields in load.ledger.items():
+        if plant_id == plant.id:
+            for field, value in fields.items():
+                values[f"{device}.{field}", at.replace(minute=0, second=0, microsecond=0)].append(value)
+    return {key: (len(one), min(one), max(one), round(sum(one) / len(one), 6)) for key, one in values.items()}
+
+
+def hours_answered(fleet: Fleet, plant: Plant) -> Hours:
+    now = datetime.now(UTC)
+    window = f"from={(now - 48 * HOUR).strftime('%FT%TZ')}&to={now.strftime('%FT%TZ')}"
+    points: list[dict[str, Any]] = fleet.call("GET", f"/telemetry?plantId={plant.id}&{window}&bucket=1 hour")
+    return {
+        (point["metric"], datetime.fromisoformat(point["time"])): (
+            point["metadata"]["count"],
+            point["metadata"]["min"],
+            point["metadata"]["max"],
+            round(point["value"], 6),
+        )
+        for point in points
+    }
+
+
+@pytest.mark.timeout(300)
+async def test_a_plant_that_floods_does_not_hold_up_the_others(victim: RunningStack, fleet: Fleet) -> None:
+    """1,000 messages a second for half a minute; ten others send one each second and are timed until it can be read."""
+    others = [fleet.plant("PASSWORD", DEVICES) for _ in range(10)]
+    lags: list[float] = []
+    async with (
+        under_load(fleet, plants=1, pause_seconds=0.0005) as flood,
+        await psycopg.AsyncConnection.connect(EmbeddedPostgres(victim.home).url, autocommit=True) as db,
+    ):
+        before, began = flood.confirmed, time.monotonic()
+        connections = [await plant.connect() for plant in others]
+        try:
+            for second in range(30):
+                for plant, connection in zip(others, connections, strict=True):
+                    at = int(time.time() * 1000)
+                    sent = time.monotonic()
+                    message = {"time": at, "devices": [{"id": "A", "fields": {"p": float(second)}}]}
+                    await connection.publish(plant.topic(), plant.seal(message))
+                    await readable(db, plant, at)
+                    lags.append(time.monotonic() - sent)
+                    await asyncio.sleep(max(0.0, sent + 0.1 - time.monotonic()))
+        finally:
+            for connection in connections:
+                await connection.close()
+        rate = (flood.confirmed - before) / len(DEVICES) / (time.monotonic() - began)
+    await compare(flood)
+    lags.sort()
+    print(f"flood: {rate:.0f} messages/s; others: p50 {lags[150] * 1000:.0f} ms, p99 {lags[296] * 1000:.0f} ms")
+    assert rate > 500  # else it was no flood
+    assert lags[296] < 2
+
+
+async def readable(db: psycopg.AsyncConnection[Any], plant: Plant, at_ms: int) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            cursor = await db.execute(
+                "SELECT FROM telemetry_frame f JOIN telemetry_source s ON s.id = f.source_id"
+                " WHERE s.plant_id = %s AND f.time = to_timestamp(%s / 1000.0)",
+                (plant.id, at_ms),
+            )
+            if cursor.rowcount:
+                return
+            await asyncio.sleep(0.01)
