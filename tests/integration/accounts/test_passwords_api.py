@@ -103,7 +103,7 @@ async def test_a_forgotten_password_is_replaced_by_mail(people: People) -> None:
     asked = await people.call("POST", "/auth/forgot-password", {"email": " ADA@example.com"})
     assert (asked.status_code, set(asked.json())) == (200, {"message"})
     [mail] = await mails_to(people.service.state, "ada@example.com")
-    assert "/reset-password?token=" in text_of(mail)
+    assert "/account/reset-password#token=" in text_of(mail)
     body = {"token": token_in(mail), "newPassword": NEW}
     assert (await people.call("POST", "/auth/reset-password", body)).status_code == 200
     refused(await people.call("GET", "/auth/me", who=ada), 401, "UNAUTHORIZED")

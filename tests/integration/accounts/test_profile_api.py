@@ -47,7 +47,7 @@ async def test_a_new_address_counts_once_it_is_confirmed(people: People) -> None
     asked = await people.call("PATCH", "/auth/me", body, who=ada)
     assert (asked.status_code, asked.json()["user"]["email"], asked.json()["user"]["name"]) == (200, "ada@example.com", "Ada")
     [proof], [notice] = await mails_to(state, "new@example.com"), await mails_to(state, "ada@example.com")
-    assert "/confirm-email?token=" in text_of(proof)
+    assert "/account/confirm-email#token=" in text_of(proof)
     assert "new@example.com" in text_of(notice)
     assert "token=" not in text_of(notice)
     token = token_in(proof)

@@ -14,7 +14,7 @@ def confirm_address(name: str, token: str) -> Letter:
             "you asked us to use this address for your Gridfleet account. Confirm it within 24 hours, and you log in with it"
             " from then on. Until you do, nothing changes.",
         ),
-        action=Action("Confirm this address", f"/confirm-email?token={token}"),
+        action=Action("Confirm this address", f"/account/confirm-email#token={token}"),
         reason="You got this mail because somebody who is logged in to Gridfleet entered your address. If it was not you,"
         " ignore it: without the link above nothing happens.",
     )
@@ -55,7 +55,7 @@ def reset_password(name: str, token: str) -> Letter:
             "you asked for a new password for your Gridfleet account. The link below lets you set one. It works once, for"
             " one hour; afterwards you are logged out everywhere and log in with the new password.",
         ),
-        action=Action("Set a new password", f"/reset-password?token={token}"),
+        action=Action("Set a new password", f"/account/reset-password#token={token}"),
         reason="You got this mail because somebody asked for it at the login page. If it was not you, ignore it: your"
         " password stays what it is.",
     )

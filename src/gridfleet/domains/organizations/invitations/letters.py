@@ -26,6 +26,6 @@ def invitation(organization: str, inviter: str, role: RoleName, token: str, *, h
             f"{inviter} invites you to join {organization} on Gridfleet {_ROLES[role]}.",
             f"{next_step} The invitation is valid for seven days.",
         ),
-        action=Action("Accept the invitation", f"/api/v1/auth/confirm-accept?token={token}"),
+        action=Action("Accept the invitation", f"/account/invitation#token={token}"),
         reason=f"You got this mail because {inviter} entered your address. If you do not know what it is about, ignore it.",
     )

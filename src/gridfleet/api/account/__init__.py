@@ -1,0 +1,62 @@
+"""`/account/…`: the pages that the links in our mails lead to, for people whose console is elsewhere or not there.
+
+A page does what the mail was about with calls of the public interface. Opening one changes nothing, so that a mail
+scanner which follows links uses no token up; and a token stands in the address's fragment, which is sent to nobody.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from gridfleet.api._http import Asset, Call, endpoint, public
+
+_HERE: Final = Path(__file__).parent
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none';"
+    " frame-ancestors 'none'"
+)
+
+
+@endpoint(
+    "GET", "/account/confirm-email", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True
+)
+async def confirm_email_page(call: Call) -> Asset:
+    """Confirms a new e-mail address."""
+    return _page(call)
+
+
+@endpoint(
+    "GET", "/account/reset-password", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True
+)
+async def reset_password_page(call: Call) -> Asset:
+    """Sets a new password."""
+    return _page(call)
+
+
+@endpoint("GET", "/account/invitation", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True)
+async def invitation_page(call: Call) -> Asset:
+    """Accepts an invitation, and registers whoever has no account yet."""
+    return _page(call)
+
+
+@endpoint(
+    "GET", "/account/page.js", caller=public(), codes=(), answer=str, answer_content_type="text/javascript", addition=True
+)
+async def script(call: Call) -> Asset:
+    """The pages' script."""
+    return _asset(call, "page.js", "text/javascript; charset=utf-8")
+
+
+@endpoint("GET", "/account/page.css", caller=public(), codes=(), answer=str, answer_content_type="text/css", addition=True)
+async def style(call: Call) -> Asset:
+    """The pages' look."""
+    return _asset(call, "page.css", "text/css; charset=utf-8")
+
+
+def _page(call: Call) -> Asset:
+    return _asset(call, "page.html", "text/html; charset=utf-8")
+
+
+def _asset(call: Call, name: str, content_type: str) -> Asset:
+    call.set_header("content-security-policy", _POLICY)
+    call.set_header("cache-control", "no-cache")
+    return Asset(content_type, (_HERE / name).read_bytes())

@@ -1,0 +1,91 @@
+// One step: what it says, what it asks for, the call it makes, and the step or words that follow.
+const name = { name: "name", label: "Your name", autocomplete: "name" };
+const password = { name: "password", label: "Password", type: "password", autocomplete: "new-password" };
+const registration = {
+  text: "Choose a name and a password: at least 8 characters, with a lower-case and a capital letter, a digit and a special character.",
+  button: "Register",
+  fields: [name, password],
+  call: (token, values) => ask("POST", "/register/invite", { ...values, token }),
+  then: () => "You are registered. Log in with your e-mail address and your password.",
+};
+const steps = {
+  "/account/confirm-email": {
+    text: "Confirm that this is the new e-mail address of your account.",
+    button: "Confirm",
+    fields: [],
+    call: (token) => ask("POST", "/email/confirm", { token }),
+    then: (answer) => answer.message,
+  },
+  "/account/reset-password": {
+    text: "Choose a new password of at least 12 characters.",
+    button: "Set the password",
+    fields: [{ ...password, name: "newPassword", label: "New password" }],
+    call: (token, values) => ask("POST", "/reset-password", { ...values, token }),
+    then: (answer) => answer.message,
+  },
+  "/account/invitation": {
+    text: "Join the organisation that invited you.",
+    button: "Accept the invitation",
+    fields: [],
+    call: (token) => ask("GET", `/confirm-accept?token=${encodeURIComponent(token)}`),
+    then: (answer) => (answer.redirectPath === "/login" ? "You are a member now. Log in as usual." : registration),
+    // Whoever accepted and left before he registered comes back by the same link.
+    otherwise: (error) => (error.code === "INVITATION_ALREADY_ACCEPTED" ? registration : null),
+  },
+};
+
+const text = document.getElementById("text");
+const form = document.getElementById("form");
+const outcome = document.getElementById("outcome");
+const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+const first = steps[location.pathname.replace(/\/$/, "")];
+history.replaceState(null, "", location.pathname);
+
+async function ask(method, path, body) {
+  const answer = await fetch(`/api/v1/auth${path}`, {
+    method,
+    credentials: "omit",
+    headers: body ? { "content-type": "application/json" } : {},
+    body: body && JSON.stringify(body),
+  });
+  const content = await answer.json();
+  if (!answer.ok) throw content;
+  return content;
+}
+
+function element(tag, properties, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+function show(step) {
+  outcome.replaceChildren();
+  form.hidden = typeof step === "string";
+  text.textContent = step.text ?? step;
+  if (form.hidden) return;
+  const inputs = step.fields.map(({ label, ...field }) => element("label", {}, label, element("input", { required: true, ...field })));
+  const button = element("button", { textContent: step.button });
+  form.replaceChildren(...inputs, button);
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      show(step.then(await step.call(token, Object.fromEntries(new FormData(form)))));
+    } catch (error) {
+      const next = step.otherwise?.(error);
+      if (next) return show(next);
+      complain(error);
+    } finally {
+      button.disabled = false;
+    }
+  };
+}
+
+function complain(error) {
+  const lines = [error.code ? error.message : "The service does not answer. Try again in a moment."];
+  if (Array.isArray(error.details)) lines.push(...error.details);
+  outcome.replaceChildren(element("div", { className: "wrong" }, ...lines.map((line) => element("p", { textContent: line }))));
+}
+
+show(token ? first : "The link is not complete. Open it from the mail once more.");
