@@ -13,7 +13,8 @@ async def test_connections_that_broke_while_idle_delay_nobody(database_url: str)
             async with database.transaction() as db:
                 await db.execute("SELECT pg_sleep(0.2)")
 
-        await asyncio.gather(*(use() for _ in range(8)))
+        while database.statistics()["pool_available"] < 8:
+            await asyncio.gather(*(use() for _ in range(8)))
         async with open_database(database_url, name="other", size=1) as other, other.transaction() as db:
             cursor = await db.execute(
                 "SELECT count(pg_terminate_backend(pid, 1000)) FROM pg_stat_activity"

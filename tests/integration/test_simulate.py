@@ -101,11 +101,14 @@ def test_ctrl_c_ends_with_a_summary_and_nothing_lost(stack: RunningStack, tmp_pa
         text=True,
         start_new_session=True,
     )
-    time.sleep(7)
+    assert running.stdout is not None
+    started = next(line for line in running.stdout if line.startswith("organisation "))
+    time.sleep(6)
     running.send_signal(signal.SIGINT)
     printed, _ = running.communicate(timeout=40)
 
     assert running.returncode == 0
+    assert "stopped: " in started
     assert "What was sent" in printed
     ledger = Ledger.read(path)
     [end] = ledger.lines["end"]
@@ -117,9 +120,11 @@ def test_ctrl_c_ends_with_a_summary_and_nothing_lost(stack: RunningStack, tmp_pa
 def test_a_second_simulation_on_the_same_state_says_so(stack: RunningStack, tmp_path: Path) -> None:
     arguments = ("--organization", "twice", "--plants", "2", "--state", str(tmp_path / "state"))
     simulate(stack, tmp_path / "ledger", *arguments, "--duration", "1")
-    first = subprocess.Popen(command(*arguments, "--duration", "20"), env=stack.environment, stdout=subprocess.DEVNULL)
+    first = subprocess.Popen(command(*arguments, "--duration", "30"), env=stack.environment, stdout=subprocess.PIPE, text=True)
     try:
-        time.sleep(4)
+        assert first.stdout is not None
+        next(line for line in first.stdout if line.startswith("organisation "))
+        time.sleep(2)
         second = subprocess.run(
             command(*arguments, "--duration", "1"),
             env=stack.environment,
@@ -130,7 +135,7 @@ def test_a_second_simulation_on_the_same_state_says_so(stack: RunningStack, tmp_
         )
     finally:
         first.terminate()
-        first.wait(40)
+        first.communicate(timeout=40)
     assert second.returncode == 1
     assert "locked" in second.stderr
 
