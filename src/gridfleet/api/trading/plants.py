@@ -47,7 +47,7 @@ class MeterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
     since: datetime | None = msgspec.field(name="from", default=None)
     until: datetime | None = msgspec.field(name="to", default=None)
-    bucket_minutes: Annotated[float, msgspec.Meta(ge=1, le=60)] = 5
+    bucket_minutes: Annotated[float, msgspec.Meta(ge=1, le=60)] = 5.0
 
 
 _CODES = ("BAD_REQUEST", "PLANT_NOT_FOUND", *S)

@@ -78,4 +78,4 @@ async def own_meters(
 
 
 def _plain(minutes: float) -> float:
-    return int(minutes) if minutes.is_integer() else minutes
+    return int(minutes) if minutes == int(minutes) else minutes

@@ -33,7 +33,7 @@ def rises(readings: Sequence[float]) -> Iterator[float]:
         return
     yield 0.0
     last = readings[0]
-    for reading, following in zip(readings[1:], [*readings[2:], None], strict=True):
+    for reading, following in zip(readings[1:], [*readings[2:], None], strict=False):
         rise = 0.0
         if following is None or not (reading < last <= following or last <= following < reading):
             if reading >= last:

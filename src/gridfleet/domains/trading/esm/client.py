@@ -230,4 +230,4 @@ def _reason(answer: Answer) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     message = said.get("message") if isinstance(said, dict) else None
-    return f": {re.sub(r'[^ -~]+', ' ', message)[:500].rstrip('.')}" if isinstance(message, str) else ""
+    return f": {re.sub(r'[^!-~]+', ' ', message)[:500].rstrip('.')}" if isinstance(message, str) else ""
