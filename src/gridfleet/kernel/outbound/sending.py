@@ -48,11 +48,11 @@ class Outbound:
         allow_private: bool = False,
     ) -> None:
         """`seconds` is the time for one request, resolving and connecting included. With `allow_private` every address is
-        gone to."""
+        gone to. Certificates are checked against the usual authorities, or those that `SSL_CERT_FILE` names."""
         self._seconds = seconds
         self._resolve = resolve
         self._is_public = (lambda _: True) if allow_private else is_public
-        self._tls = httpx.create_ssl_context(trust_env=False)
+        self._tls = httpx.create_ssl_context()
 
     async def check(self, url: httpx.URL) -> None:
         """Raises AddressRefused when the host leads somewhere private, NameUnknown when nowhere."""
