@@ -8,10 +8,11 @@ import pytest_asyncio
 
 from esm_stand_in import CLIENT_ID, SECRET, StandIn, hangs, hangs_up, says
 from gridfleet.domains.trading.esm.client import EsmClient
-from gridfleet.domains.trading.plant_sync import sync_enabled
+from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.sending import Outbound
 from plants_over_http import Fleet
+from postbox import work_off
 
 BLOCK = {"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 10, "socMax": 90}
 PLAN = {"timeConfigs": [BLOCK]}
@@ -72,6 +73,20 @@ async def test_a_sync_brings_linked_plants_up_to_date(fleet: Fleet, stand_in: St
     assert await sync(fleet) == (1, 0, None)
     detail = (await fleet.call("GET", f"/plants/{plant}"))[1]
     assert (detail["esiState"], detail["tag"], detail["capacityKwh"]) == ("PLC_OFFLINE", None, None)
+
+
+async def test_what_the_esm_told_goes_with_the_link(fleet: Fleet, stand_in: StandIn) -> None:
+    plant = await linked(fleet)
+    stand_in.plants = [TOLD]
+    await sync(fleet)
+    path = f"/plants/{plant}"
+    await fleet.call("PATCH", path, {"externalPlantId": "P1", "name": "Other"})
+    assert (await fleet.call("GET", path))[1]["tag"] == "north"
+    for external_id in ("P2", None):
+        await fleet.call("PATCH", path, {"externalPlantId": external_id})
+        detail = (await fleet.call("GET", path))[1]
+        assert {detail[name] for name in SHOWN} == {None}
+    assert await sync(fleet) == (0, 0, None)
 
 
 async def test_what_is_wrong_is_counted_and_spoils_nothing_else(fleet: Fleet, stand_in: StandIn) -> None:
@@ -140,15 +155,25 @@ async def test_another_organizations_plant_of_the_same_name_is_left_alone(fleet:
 async def test_enabled_organizations_are_synced_by_themselves(fleet: Fleet, stand_in: StandIn) -> None:
     plant, state = await linked(fleet), fleet.service.state
     stand_in.plants = [TOLD]
-    esm = EsmClient(Outbound(allow_private=True), "http://sandbox")
-    await sync_enabled(state.database, esm, state.keyring)
+
+    async def turn() -> None:
+        async with state.database.transaction() as db:
+            await defer(db, "trading.sync_plants", {"timestamp": 0})
+        await work_off(state)
+
+    await turn()
     assert stand_in.seen == []
     await fleet.call("POST", "/trading/config/enable")
-    await sync_enabled(state.database, esm, state.keyring)
+    await turn()
     assert (await fleet.call("GET", f"/plants/{plant}"))[1]["tag"] == "north"
-    # A secret that no key opens is somebody's trouble, and nobody else's.
-    await fleet.sql("UPDATE trading_config SET key_version = 99")
-    await sync_enabled(state.database, esm, state.keyring)
+    # A secret that no key opens is one organisation's trouble, and no other's.
+    settings = {"esmApiUrl": stand_in.url, "esmClientId": CLIENT_ID, "esmClientSecret": SECRET}
+    await fleet.call("POST", "/trading/config", settings, fleet.stranger)
+    await fleet.call("POST", "/trading/config/enable", headers=fleet.stranger)
+    await fleet.sql("UPDATE trading_config SET key_version = 99 WHERE organization_id = %s", fleet.admin["x-org-id"])
+    theirs = await linked(fleet, headers=fleet.stranger)
+    await turn()
+    assert (await fleet.call("GET", f"/plants/{theirs}", headers=fleet.stranger))[1]["tag"] == "north"
 
 
 async def test_a_plan_is_sent_and_recorded(fleet: Fleet, stand_in: StandIn) -> None:

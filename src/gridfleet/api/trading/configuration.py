@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -128,7 +127,7 @@ async def connection_details(call: Call, org: OrgScope, db: Connection) -> Conne
     settings = call.state.settings
     prefix, queues = await configuration.queues(db, org)
     return ConnectionDetails(
-        host=urlsplit(settings.base_url).hostname or "localhost",
+        host=settings.mqtt_host,
         port=settings.amqps_port,
         tls=True,
         vhost=VHOST_PATTERN,

@@ -1,5 +1,6 @@
 """Bringing linked plants up to date with what the ESM tells of them."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import UUID
@@ -14,6 +15,7 @@ from gridfleet.domains.trading.configuration import access_of
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmPlant, EsmPlantName
 from gridfleet.domains.trading.models import SyncResult
+from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
@@ -21,6 +23,8 @@ from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, Unknown
 __all__ = ["sync_enabled", "sync_plants"]
 
 _SYSTEM: Final = SystemScope("every organisation's ESM is asked about its plants")
+_AT_ONCE: Final = 8
+"""An ESM that hangs must not keep many others waiting."""
 _MOST_NAMED: Final = 5
 """How many complaints `lastSyncError` spells out."""
 
@@ -56,15 +60,22 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
     """Syncs every organisation whose trading is enabled, the one that has waited longest first."""
     async with database.transaction() as db:
         rows = await store.enabled_configs(db, _SYSTEM)
-    for row in rows:
-        try:
-            access = access_of(row, keyring)
-        except (DecryptionFailed, UnknownKeyVersion) as error:
-            log.error("an ESM's secret cannot be read", organization_id=str(row.organization_id), error=str(error))
-            continue
-        if access is not None:
-            result = await sync_plants(database, esm, access, row.organization_id, None)
-            log.info("plants synced", organization_id=str(row.organization_id), **result._asdict())
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def sync(row: ConfigRow) -> None:
+        async with places:
+            try:
+                access = access_of(row, keyring)
+            except (DecryptionFailed, UnknownKeyVersion) as error:
+                log.error("an ESM's secret cannot be read", organization_id=str(row.organization_id), error=str(error))
+                return
+            if access is not None:
+                result = await sync_plants(database, esm, access, row.organization_id, None)
+                log.info("plants synced", organization_id=str(row.organization_id), **result._asdict())
+
+    async with asyncio.TaskGroup() as tasks:
+        for row in rows:
+            tasks.create_task(sync(row))
 
 
 def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[str, EsmFacts], list[str]]:

@@ -116,13 +116,11 @@ class EsmClient:
 
     async def _call(self, access: EsmAccess, call: str, method: str, path: str, kind: type[T], **more: Any) -> T:
         try:
-            async with asyncio.timeout(_MOST_SECONDS):
-                found = await self._with_token(access, method, path, kind, **more)
-        except (EsmFailed, TimeoutError) as failure:
-            error = failure if isinstance(failure, EsmFailed) else EsmFailed("TIMEOUT", "The ESM did not answer in time.")
+            found = await self._with_token(access, method, path, kind, **more)
+        except EsmFailed as error:
             metrics.ESM_REQUESTS.labels(call, error.result_code.lower()).inc()
             log.info("ESM call failed", call=call, result=error.result_code, status=error.status, reason=error.text)
-            raise error from failure
+            raise
         metrics.ESM_REQUESTS.labels(call, "ok").inc()
         return found
 
@@ -140,7 +138,7 @@ class EsmClient:
         try:
             is_own = access.url == self._own_url
             base = httpx.URL(access.url) if is_own else parse_base_url(access.url)
-            async with self._outbound.open(base, private=is_own) as wire:
+            async with asyncio.timeout(_MOST_SECONDS), self._outbound.open(base, private=is_own) as wire:
                 token, is_fresh = await self._token(access, wire)
                 headers = {"content-type": "application/json"} if content is not None else {}
                 while True:
@@ -158,7 +156,7 @@ class EsmClient:
             raise EsmFailed("ESM_UNAVAILABLE", "The ESM cannot be reached.") from error
         except AnswerTooLarge as error:
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's answer was not read: {error}.") from error
-        except TimedOut as error:
+        except (TimedOut, TimeoutError) as error:
             raise EsmFailed("TIMEOUT", "The ESM did not answer in time.") from error
 
     async def _token(self, access: EsmAccess, wire: Wire) -> tuple[str, bool]:
@@ -173,8 +171,12 @@ class EsmClient:
             wire, _READ_TRIES, "POST", "/oauth/token", content=b"grant_type=client_credentials", headers=headers
         )
         if answer.status in (400, 401, 403):
-            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refuses our credentials ({answer.status}).", answer.status)
-        token = _decoded(answer, EsmToken)
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refuses our credentials ({answer.status}).")
+        try:
+            token = _decoded(answer, EsmToken)
+        except EsmFailed as error:
+            # Its status says nothing about what is asked for, so it does not travel along.
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM gives no token. {error.text}") from error
         if len(self._tokens) >= _MOST_TOKENS:
             self._tokens.pop(next(iter(self._tokens)))  # whoever has been here longest gets a new one soon enough
         self._tokens[access] = (token.access_token, time.monotonic() + token.expires_in - _SPARE_SECONDS)
