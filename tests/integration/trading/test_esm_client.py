@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -39,7 +39,7 @@ def stand_in() -> Iterator[StandIn]:
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[EsmClient]:
+def client() -> EsmClient:
     return EsmClient(Outbound(allow_private=True, seconds=5), "http://sandbox", backoff_seconds=0.001)
 
 

@@ -154,7 +154,7 @@ async def test_plants_that_are_refused(fleet: Fleet) -> None:
     credentials = await enabled(fleet)
     plant = await added(fleet, credentials)
     good = {"clientId": credentials["clientId"], "externalPlantId": "P2", "name": "Roof"}
-    for changes, complaint in [
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"clientId": "unbound"}, "clientId: is no client of the sandbox"),
         ({"externalPlantId": "P1"}, "externalPlantId: the client has a plant of this id"),
         ({"externalPlantId": "a/b"}, "externalPlantId: must be able to stand in a URL: no slashes, and not only dots"),
@@ -162,7 +162,8 @@ async def test_plants_that_are_refused(fleet: Fleet) -> None:
         ({"name": ""}, "name: must have 1 to 255 characters"),
         ({"capacityKwh": -1}, "capacityKwh: must be a number >= 0"),
         ({"timeConfigs": [BLOCK, BLOCK]}, "timeConfigs.1: overlaps timeConfigs.0"),
-    ]:
+    ]
+    for changes, complaint in refused:
         status, answer = await admin(fleet, "POST", "/plants", {**good, **changes})
         assert (status, answer["code"], answer["details"]) == (400, "VALIDATION_ERROR", [complaint])
     for changes in (

@@ -1,7 +1,9 @@
 """Energy between moments, from the readings of a counter."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,7 +19,7 @@ from gridfleet.domains.trading.metering import in_buckets
 MINUTE = 60_000_000
 
 
-def energies(readings: dict[float, float], boundaries: list[float], width: float) -> list[float | None]:
+def energies(readings: Mapping[Any, float], boundaries: Sequence[float], width: float) -> list[float | None]:
     """With times in minutes."""
     values = Values([int(time * MINUTE) for time in readings], list(readings.values()))
     return energy_between(values, [int(moment * MINUTE) for moment in boundaries], int(width * MINUTE))
