@@ -52,9 +52,9 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet_over_http(database_url: str, home: Path) -> AsyncIterator[Fleet]:
+async def fleet_over_http(database_url: str, home: Path, **settings: Any) -> AsyncIterator[Fleet]:
     """The application with two organisations and the system templates."""
-    async with api_service(database_url, home) as service:
+    async with api_service(database_url, home, **settings) as service:
         database, tokens = service.state.database, service.state.access_tokens
 
         async def member(organization: Any, role: OrgRole) -> dict[str, str]:

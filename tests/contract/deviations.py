@@ -18,6 +18,22 @@ _REVOKE: Final[Row] = ("POST", "/api/v1/plants/{id}/revoke")
 _ALERTS: Final[Row] = ("GET", "/api/v1/alerts")
 _NEW_RULE: Final[Row] = ("POST", "/api/v1/alert-rules")
 _CHANGED_RULE: Final[Row] = ("PATCH", "/api/v1/alert-rules/{id}")
+_METERS: Final[Row] = ("GET", "/api/v1/trading/plants/{id}/meters")
+_TRADING_CONFIG: Final[Row] = ("POST", "/api/v1/trading/config")
+_NEW_SANDBOX_PLANT: Final[Row] = ("POST", "/api/v1/svc-esm/admin/plants")
+_SANDBOX_PLANT: Final[Row] = ("PATCH", "/api/v1/svc-esm/admin/plants/{id}")
+_SANDBOX_OF_ORGANIZATION: Final[tuple[Row, ...]] = (
+    ("POST", "/api/v1/svc-esm/admin/enable"),
+    ("POST", "/api/v1/svc-esm/admin/disable"),
+    ("GET", "/api/v1/svc-esm/admin/status"),
+)
+_SANDBOX_PLANTS: Final[tuple[Row, ...]] = (
+    ("GET", "/api/v1/svc-esm/admin/plants"),
+    _NEW_SANDBOX_PLANT,
+    ("GET", "/api/v1/svc-esm/admin/plants/{id}"),
+    _SANDBOX_PLANT,
+    ("DELETE", "/api/v1/svc-esm/admin/plants/{id}"),
+)
 _PUSH_TOKENS: Final[Row] = ("POST", "/api/v1/notifications/push-tokens")
 
 _RULE_FIELDS: Final = {"forSeconds", "clearThreshold", "autoResolve"}
@@ -32,6 +48,15 @@ MORE_CODES: Final[dict[Row, tuple[set[str], str]]] = {
     ("PATCH", "/api/v1/plants/{id}"): ({"PLANT_ALREADY_EXISTS"}, "the row has no code for a taken serial number"),
     ("PATCH", "/api/v1/device-templates/{id}"): ({"FORBIDDEN"}, "the section gives FORBIDDEN to whoever is no SuperAdmin"),
     ("DELETE", "/api/v1/device-templates/{id}"): ({"FORBIDDEN"}, "the section gives FORBIDDEN to whoever is no SuperAdmin"),
+    _METERS: (
+        {"PLANT_NOT_FOUND", "UNAUTHORIZED", "FORBIDDEN", "INTERNAL_SERVER_ERROR"},
+        "the row says that further answers are not shown",
+    ),
+    **dict.fromkeys(
+        _SANDBOX_OF_ORGANIZATION,
+        ({"UNAUTHORIZED", "SUPER_ADMIN_REQUIRED", "ORGANIZATION_NOT_FOUND"}, "decided: the section lists no refusals"),
+    ),
+    **dict.fromkeys(_SANDBOX_PLANTS, ({"UNAUTHORIZED", "SUPER_ADMIN_REQUIRED"}, "decided: the section lists no refusals")),
     ("POST", "/api/v1/auth/register/invite"): (
         {"INVITATION_NOT_FOUND", "INVITATION_EXPIRED", "INVITATION_ALREADY_ACCEPTED", "EMAIL_ALREADY_REGISTERED"},
         "the row shows VALIDATION_ERROR only, but invitations end in known ways",
@@ -52,12 +77,15 @@ MORE_QUERY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
 
 MORE_BODY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
     **dict.fromkeys((_NEW_RULE, _CHANGED_RULE), (_RULE_FIELDS, "rules that look further than one value")),
+    _SANDBOX_PLANT: ({"esiState"}, "lets a plant be tried that is not ready"),
     ("PATCH", "/api/v1/auth/me"): ({"phone"}, "where text messages about critical alerts go"),
 }
 """Body fields beyond the row's."""
 
 MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
     "AlertRule": (_RULE_FIELDS, "rules that look further than one value"),
+    "SandboxEsmPlant": ({"version"}, "tells whether a plan has arrived"),
+    "ConnectionDetails": ({"tls"}, "whether the port speaks TLS"),
 }
 """Fields of a record beyond the contract's, wherever it is answered."""
 
@@ -76,6 +104,18 @@ FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
     },
     (_PUSH_TOKENS, "token"): ({"pattern": EXPO_PATTERN}, "the form of Expo's tokens"),
     (_PUSH_TOKENS, "platform"): ({"maxLength": 50}, "the name of a platform, not a text"),
+    (_TRADING_CONFIG, "esmApiUrl"): ({"minLength": 1, "maxLength": 2048}, "no URL that is called is longer"),
+    (_TRADING_CONFIG, "esmClientId"): ({"minLength": 1, "maxLength": 255}, "length not shown"),
+    (_TRADING_CONFIG, "esmClientSecret"): ({"minLength": 1, "maxLength": 1024}, "length not shown"),
+    (_NEW_SANDBOX_PLANT, "externalPlantId"): (
+        {"pattern": r"^(?!\.{1,2}$)[^/\\]*$"},
+        "the sandbox is asked for its plants by path",
+    ),
+    **{
+        (row, field): ({"minimum": 0}, "an amount")
+        for row in (_NEW_SANDBOX_PLANT, _SANDBOX_PLANT)
+        for field in ("capacityKwh", "fvePeakPowerKwp")
+    },
     (_LIST_SUB_DEVICES, "search"): ({"maxLength": 255}, "no name or number is longer"),
 }
 """Rules of query and body fields beyond the row's, as JSON Schema keywords; None removes one."""

@@ -32,6 +32,8 @@ def expected_refusal(rule: CallerRule, identity: str) -> str | None:
     """The code that keeps an identity out; None lets it in."""
     if rule.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL):
         return None
+    if rule.kind is CallerKind.ESM_CLIENT:
+        return rule.refusal  # no person is one
     if identity in ("anonymous", "garbage"):
         return "UNAUTHORIZED"
     if rule.kind is CallerKind.SESSION or identity == "super_admin":
@@ -116,6 +118,8 @@ def test_a_wrong_answer_would_be_found() -> None:
     kinds = {endpoint.caller.kind for endpoint in BUILT.values()}
     assert {CallerKind.PUBLIC, CallerKind.SESSION, CallerKind.ORG_MEMBER, CallerKind.SUPER_ADMIN} <= kinds
     for endpoint in BUILT.values():
-        if endpoint.caller.kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL):
+        if endpoint.caller.kind is CallerKind.ESM_CLIENT:
+            assert {expected_refusal(endpoint.caller, identity) for identity in IDENTITIES} == {"UNAUTHORIZED"}
+        elif endpoint.caller.kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL):
             assert expected_refusal(endpoint.caller, "anonymous") == "UNAUTHORIZED"
             assert expected_refusal(endpoint.caller, "super_admin") is None

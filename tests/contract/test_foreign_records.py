@@ -35,10 +35,12 @@ KINDS: Final = {
     "/api/v1/alerts/{": "alert",
     "/api/v1/alert-rules/{": "rule",
     "/api/v1/invitations/{": "invitation",
+    "/api/v1/trading/plants/{": "plant",
 }
 """What the first id of a path names."""
 
 RULE: Final = {"name": "High", "metric": "p", "condition": "GT", "threshold": 1, "plantId": "{plant}"}
+BLOCK: Final = {"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 10, "socMax": 90}
 SPAN: Final = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
 BODIES: Final[dict[Row, Any]] = {
     ("POST", "/api/v1/plants"): {"name": "P", "serialNumber": "S", "type": "GATEWAY"},
@@ -55,6 +57,9 @@ BODIES: Final[dict[Row, Any]] = {
     ("PATCH", "/api/v1/alert-rules/{id}"): {"plantId": "{plant}"},
     ("POST", "/api/v1/invitations"): {"email": "new@example.com"},
     ("PATCH", "/api/v1/organizations/{orgId}/members/{memberId}"): {"role": "VIEWER"},
+    ("POST", "/api/v1/trading/config"): {"queuePrefix": "ours"},
+    ("POST", "/api/v1/trading/plants/{id}/config"): {"timeConfigs": [BLOCK]},
+    ("POST", "/api/v1/trading/plants/{id}/config/validate"): {"timeConfigs": [BLOCK]},
 }
 """A body that would be accepted, with records in braces."""
 
@@ -97,6 +102,8 @@ class World:
             "alert_rule",
             "invitation",
             "membership",
+            "trading_config",
+            "trading_config_change",
         ):
             [(exists, column)] = await self.people.execute(
                 "SELECT to_regclass(%s) IS NOT NULL, EXISTS (SELECT FROM information_schema.columns"
@@ -170,6 +177,12 @@ async def fill(world: World) -> None:
         "member": str((await people.execute("SELECT id FROM membership WHERE organization_id = %s", theirs))[0][0]),
     }
     await people.call("POST", f"/plant-groups/{world.records['group']}/plants", {"plantIds": [plant]}, who=admin, org=theirs)
+    await people.call("PATCH", f"/plants/{plant}", {"externalPlantId": "theirs"}, who=admin, org=theirs)
+    settings = {"esmApiUrl": "http://192.0.2.1", "esmClientId": "theirs", "esmClientSecret": "s3cret"}
+    answer = await people.call("POST", "/trading/config", settings, who=admin, org=theirs)
+    assert answer.status_code == 400, "nobody goes there"
+    del settings["esmApiUrl"]
+    assert (await people.call("POST", "/trading/config", settings, who=admin, org=theirs)).status_code == 200
     await people.execute(
         "INSERT INTO alert (id, organization_id, plant_id, rule_id, severity, message, metric, value, measured_at)"
         " VALUES (%s, %s, %s, %s, 'WARNING', 'High', 'p', 2, now())",

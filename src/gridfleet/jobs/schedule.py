@@ -10,6 +10,7 @@ from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.erasing import erase_deleted
 from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.jobs.telemetry import add_telemetry_jobs
+from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.settings import Settings
@@ -24,6 +25,7 @@ def build_app(settings: Settings, database: Database) -> App:
     app = App(connector=PsycopgConnector(conninfo=database.url, min_size=1, max_size=2))
     add_account_jobs(app, database, settings)
     add_telemetry_jobs(app, database, settings)
+    add_trading_jobs(app, database, settings)
 
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="sweep_silent", name="plants.sweep_silent")

@@ -6,6 +6,7 @@ __all__ = [
     "ALERTS_RAISED",
     "BROKER_LOGINS",
     "COMMANDS",
+    "ESM_REQUESTS",
     "INGEST_BATCH_SECONDS",
     "INGEST_LAG_SECONDS",
     "INGEST_MESSAGES",
@@ -44,4 +45,5 @@ COMMANDS = Counter(
     ["state"],
 )
 ALERTS_RAISED = Counter("gridfleet_alerts_raised_total", "Alerts raised by rules.", ["severity"])
+ESM_REQUESTS = Counter("gridfleet_esm_requests_total", "Calls of organisations' ESMs by call and result.", ["call", "result"])
 NOTIFICATIONS = Counter("gridfleet_notifications_total", "Tries to deliver notifications.", ["channel", "result"])

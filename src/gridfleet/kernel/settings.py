@@ -88,6 +88,9 @@ class Settings(BaseSettings):
         description="SMS gateway as an Apprise URL with `{phone}` in the receiver's place, such as"
         " `twilio://sid:token@from/{phone}`.",
     )
+    esm_allow_private: bool = Field(
+        False, description="Whether an ESM may have a private address: for closed networks whose members are all trusted."
+    )
     audit_days: int = Field(730, ge=1, description="How long audit events are kept.")
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (),
@@ -137,6 +140,11 @@ class Settings(BaseSettings):
     def base_url(self) -> str:
         """`public_url`, or the address of a laptop."""
         return self.public_url.rstrip("/") or f"http://localhost:{self.http_port}"
+
+    @property
+    def sandbox_esm_url(self) -> str:
+        """Where the sandbox ESM is reached, by us as by others."""
+        return f"{self.base_url}/api/v1/svc-esm"
 
     def secret(self, name: str) -> SecretStr:
         """A secret that may not have been set: the setting, else the file `gridfleet up` keeps in `home/secrets`."""

@@ -5,15 +5,16 @@
     async def get_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
         "One plant with its alerts and groups."
 
-Handlers name what they need: `call`, `caller` (UserCaller), `org` (OrgScope), `db` (Connection of the request's
-transaction), `query`, `body` (msgspec structs; `bytes` for a body that is no JSON), and their path parameters in
-snake_case (UUID or str).
+Handlers name what they need: `call`, `caller` (UserCaller), `org` (OrgScope), `client` (id of a client of the sandbox
+ESM), `db` (Connection of the request's transaction), `query`, `body` (msgspec structs; `bytes` for a body that is no JSON),
+and their path parameters in snake_case (UUID or str).
 """
 
 from gridfleet.api._http.answers import Asset, FileDownload, Stream
 from gridfleet.api._http.call import Call
-from gridfleet.api._http.callers import internal, org_member, public, session, super_admin
+from gridfleet.api._http.callers import esm_client, internal, org_member, public, session, super_admin
 from gridfleet.api._http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
+from gridfleet.api._http.idempotency import key_of
 from gridfleet.api._http.records import NOT_NULL, Email, Message, PageQuery
 from gridfleet.api._http.state import AppState, open_state
 
@@ -31,8 +32,10 @@ __all__ = [
     "S",
     "Stream",
     "endpoint",
+    "esm_client",
     "internal",
     "internal_endpoint",
+    "key_of",
     "open_state",
     "org_member",
     "public",

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from gridfleet.kernel.caller import OrgRole
 
-__all__ = ["CallerKind", "CallerRule", "internal", "org_member", "public", "session", "super_admin"]
+__all__ = ["CallerKind", "CallerRule", "esm_client", "internal", "org_member", "public", "session", "super_admin"]
 
 
 class CallerKind(StrEnum):
@@ -16,6 +16,7 @@ class CallerKind(StrEnum):
     ORG_MEMBER = "org_member"
     SUPER_ADMIN = "super_admin"
     INTERNAL = "internal"
+    ESM_CLIENT = "esm_client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ def org_member(
     the handler's `org` is then a `PlatformScope`.
     """
     return CallerRule(CallerKind.ORG_MEMBER, min_role=min_role, scope=scope, organization=organization, everywhere=everywhere)
+
+
+def esm_client() -> CallerRule:
+    """A client of the sandbox ESM with a token of the sandbox's; nobody else's counts."""
+    return CallerRule(CallerKind.ESM_CLIENT, refusal="UNAUTHORIZED")
 
 
 def internal() -> CallerRule:

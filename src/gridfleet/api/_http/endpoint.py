@@ -32,7 +32,7 @@ ENDPOINTS: Final[dict[tuple[str, str], "Endpoint"]] = {}
 INTERNAL_ENDPOINTS: Final[dict[tuple[str, str], Callable[..., Awaitable[str]]]] = {}
 """Handlers of the internal listener by method and path below the secret."""
 
-_INJECTED: Final = {"call", "caller", "org", "db", "query", "body"}
+_INJECTED: Final = {"call", "caller", "client", "org", "db", "query", "body"}
 _PATH_PARAMETER: Final = re.compile(r"\{([A-Za-z]+)\}")
 
 
@@ -181,13 +181,15 @@ def _path_parameter(name: str, hints: Mapping[str, Any], where: str) -> PathPara
 
 def _check_injected(hints: Mapping[str, Any], arguments: frozenset[str], caller: CallerRule, where: str) -> None:
     org = OrgScope | PlatformScope if caller.everywhere else OrgScope
-    expected = {"call": Call, "caller": UserCaller, "org": org, "db": Connection}
+    expected = {"call": Call, "caller": UserCaller, "client": str, "org": org, "db": Connection}
     for name, kind in expected.items():
         if name in arguments and hints.get(name) != kind:
             raise TypeError(f"{where}: {name} must be annotated {kind}")
     if "org" in arguments and caller.kind is not CallerKind.ORG_MEMBER:
         raise TypeError(f"{where}: only org_member endpoints have an organisation")
-    if "caller" in arguments and caller.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL):
+    if "client" in arguments and caller.kind is not CallerKind.ESM_CLIENT:
+        raise TypeError(f"{where}: only esm_client endpoints have a client")
+    if "caller" in arguments and caller.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL, CallerKind.ESM_CLIENT):
         raise TypeError(f"{where}: nobody is logged in here")
     if caller.organization is not None and f"{{{caller.organization}}}" not in where.split(" (")[0]:
         raise TypeError(f"{where}: the path does not name the organisation as {caller.organization}")
@@ -199,7 +201,7 @@ def _caller_codes(caller: CallerRule) -> set[str]:
             return set()
         case CallerKind.SESSION:
             return {"UNAUTHORIZED"}
-        case CallerKind.INTERNAL:
+        case CallerKind.INTERNAL | CallerKind.ESM_CLIENT:
             return {caller.refusal}
     return {"UNAUTHORIZED", caller.refusal}
 

@@ -14,9 +14,17 @@ from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection, idempotency
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["FirstAnswer"]
+__all__ = ["FirstAnswer", "key_of"]
 
 _KEY: Final = re.compile(r"[!-~]{1,255}")
+
+
+def key_of(call: Call) -> str | None:
+    """The caller's key, if he sent one. Raises InvalidInput for a key that is empty, long or not plain text."""
+    key = call.headers.get("idempotency-key")
+    if key is not None and not _KEY.fullmatch(key):
+        raise InvalidInput(["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])
+    return key
 
 
 class FirstAnswer:
@@ -39,11 +47,9 @@ class FirstAnswer:
         cls, call: Call, query: bytes, caller: UserCaller, org: OrgScope | PlatformScope | None, body: bytes
     ) -> "FirstAnswer | None":
         """The request's place; None without the header. Raises InvalidInput for a key that is empty, long or not plain text."""
-        key = call.headers.get("idempotency-key")
+        key = key_of(call)
         if key is None:
             return None
-        if not _KEY.fullmatch(key):
-            raise InvalidInput(["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])
         place = org.organization_id if isinstance(org, OrgScope) else "-"
         scope = f"{place} {call.method} {storable(call.path)}"
         return cls(call.state.keyring, caller, scope, key, hashlib.sha256(query + b"\0" + body).digest())

@@ -27,6 +27,7 @@ _CALLERS = {
     CallerKind.SESSION: "Any logged-in user.",
     CallerKind.SUPER_ADMIN: "SuperAdmins only.",
     CallerKind.INTERNAL: "In production only with the internal secret in `x-internal-auth`.",
+    CallerKind.ESM_CLIENT: "Clients of the sandbox ESM, with a token that it gave them.",
 }
 
 Document = dict[str, Any]
@@ -60,6 +61,10 @@ def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str
                 },
                 "cookie": {"type": "apiKey", "in": "cookie", "name": "gridfleet_session", "description": "Set by a login."},
                 "internal": {"type": "apiKey", "in": "header", "name": "x-internal-auth"},
+                "sandbox": {
+                    "type": "oauth2",
+                    "flows": {"clientCredentials": {"tokenUrl": f"{base_url}/api/v1/svc-esm/oauth/token", "scopes": {}}},
+                },
             },
         },
     }
@@ -80,6 +85,8 @@ def _operation(endpoint: Endpoint, book: SchemaBook) -> Document:
         operation["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in endpoint.content_types}}
     if endpoint.caller.kind is CallerKind.INTERNAL:
         operation["security"] = [{}, {"internal": []}]
+    elif endpoint.caller.kind is CallerKind.ESM_CLIENT:
+        operation["security"] = [{"sandbox": []}]
     elif endpoint.caller.kind is not CallerKind.PUBLIC:
         operation["security"] = [{"bearer": []}, {"cookie": []}]
     return operation

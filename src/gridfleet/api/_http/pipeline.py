@@ -26,6 +26,7 @@ from gridfleet.api._http.json_out import build_writer
 from gridfleet.api._http.state import AppState
 from gridfleet.api._http.validation import InvalidInput, build_checker, parse_uuid, storable, text_reader
 from gridfleet.domains.organizations.membership import everywhere, scope_of
+from gridfleet.domains.sandbox_esm import access as sandbox_esm
 from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized, ValidationFailed
@@ -73,7 +74,7 @@ class Pipeline:
         self._endpoint = endpoint
         self._state = state
         self._kind = endpoint.caller.kind
-        self._known = self._kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL)
+        self._known = self._kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL, CallerKind.ESM_CLIENT)
         self._in_transaction = "db" in endpoint.arguments
         self._read_query = text_reader(endpoint.query_type) if endpoint.query_type is not None else None
         self._check_body = build_checker(endpoint.body_type) if endpoint.body_type is not None else None
@@ -123,12 +124,14 @@ class Pipeline:
             if self._check_body is not None or announced > endpoint.max_body_bytes:
                 # Before the transaction: a slow sender must not hold a connection of the pool.
                 body = await read_body(receive, announced, endpoint.max_body_bytes)
-        caller = org = None
+        caller = org = client = None
+        if self._kind is CallerKind.ESM_CLIENT:
+            client = await self._esm_client(call)
         if self._known:
             caller, org = await self._admit(call, token, scope["path_params"])
             call.authorize_again = partial(self._admit, call, token, scope["path_params"])
         arguments = self._arguments(call, scope, body)
-        for name, value in (("caller", caller), ("org", org)):
+        for name, value in (("caller", caller), ("org", org), ("client", client)):
             if name in endpoint.arguments:
                 arguments[name] = value
         if not self._in_transaction:
@@ -186,13 +189,17 @@ class Pipeline:
             raise Forbidden
         return org
 
+    async def _esm_client(self, call: Call) -> str:
+        token = _bearer(call)
+        if token is None:
+            raise Unauthorized
+        async with self._state.database.transaction() as db:
+            return await sandbox_esm.client_of(db, token)
+
     def _access_token(self, call: Call) -> str:
-        authorization = call.headers.get("authorization")
-        if authorization is not None:
-            scheme, _, token = authorization.partition(" ")
-            if scheme.lower() != "bearer" or not token.strip():
-                raise Unauthorized
-            return token.strip()
+        bearer = _bearer(call)
+        if bearer is not None:
+            return bearer
         token = call.cookies.get(SESSION_COOKIE, "")
         if not token:
             raise Unauthorized
@@ -291,6 +298,17 @@ class _BadPathId(CodedError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(details=[detail])
         self.code = code  # type: ignore[misc]
+
+
+def _bearer(call: Call) -> str | None:
+    """The token of the authorization header; None without the header. Raises Unauthorized for any other scheme."""
+    authorization = call.headers.get("authorization")
+    if authorization is None:
+        return None
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Unauthorized
+    return token.strip()
 
 
 def _content_length(call: Call) -> int:

@@ -8,8 +8,10 @@ from datetime import timedelta
 from gridfleet.api._http.access_book import ACCESS_CHANNEL, AccessBook
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.telemetry.history.live import LiveValues
+from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.mail.queue import MailQueue
+from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.passwords import Passwords
@@ -36,6 +38,7 @@ class AppState:
     rate_limiter: RateLimiter
     mail: MailQueue
     live: LiveValues
+    esm: EsmClient
     strict: bool = False
 
 
@@ -68,6 +71,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on"),
                 mail=MailQueue(keyring, settings.base_url),
                 live=LiveValues(database),
+                esm=EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url),
                 strict=strict,
             )
     finally:

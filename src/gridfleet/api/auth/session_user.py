@@ -1,4 +1,5 @@
-"""The session user, put together from account (identity) and organisations, as login, refresh and me answer it."""
+"""The session user, put together from account (identity), organisations and the sandbox ESM, as login, refresh and me
+answer it."""
 
 from uuid import UUID
 
@@ -7,6 +8,7 @@ import msgspec
 from gridfleet.domains.identity.models import Account, UserRole
 from gridfleet.domains.organizations import membership
 from gridfleet.domains.organizations.models import OwnOrganization
+from gridfleet.domains.sandbox_esm import access as sandbox
 from gridfleet.kernel.db import Connection
 
 __all__ = ["SessionUser", "SessionUserAnswer", "session_user"]
@@ -22,7 +24,7 @@ class SessionOrganization(msgspec.Struct, frozen=True):
 
 
 class FeatureFlags(msgspec.Struct, frozen=True, rename="camel"):
-    """What is switched on for the current organisation."""
+    """What is switched on for the current organisation: `svcEsmEnabled`, the sandbox ESM."""
 
     svc_esm_enabled: bool
 
@@ -61,13 +63,8 @@ async def session_user(db: Connection, account: Account) -> SessionUser:
         default_organization_id=default_id,
         current_organization=_shown(current) if current else None,
         organizations=[_shown(organization) for organization in own],
-        feature_flags=feature_flags(current),
+        feature_flags=FeatureFlags(svc_esm_enabled=current is not None and await sandbox.is_enabled(db, current.id)),
     )
-
-
-def feature_flags(current: OwnOrganization | None) -> FeatureFlags:
-    """The flags of an organisation. None can have a sandbox ESM as long as the service has no sandbox."""
-    return FeatureFlags(svc_esm_enabled=False)
 
 
 def _shown(organization: OwnOrganization) -> SessionOrganization:

@@ -8,6 +8,7 @@ import msgspec
 from gridfleet.api._http import NOT_NULL, SA, Message, PageQuery, endpoint, super_admin
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
+from gridfleet.domains.trading.configuration import forget_unsaved
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
@@ -91,6 +92,7 @@ async def change_organization(caller: UserCaller, db: Connection, id: UUID, body
     bad_path_id="INVALID_UUID",
 )
 async def delete_organization(caller: UserCaller, db: Connection, id: UUID) -> Message:
-    """Deletes an organisation that has neither members nor plants, with its invitations."""
+    """Deletes an organisation that has no members, no plants and no trading configuration, with its invitations."""
+    await forget_unsaved(db, id)
     await registry.delete(db, caller.as_actor, id)
     return Message("The organisation was deleted.")

@@ -37,6 +37,11 @@ class Event(StrEnum):
     INVITATION_CREATED = "invitation.created"
     INVITATION_REVOKED = "invitation.revoked"
     INVITATION_ACCEPTED = "invitation.accepted"
+    TRADING_CONFIGURED = "trading.configured"
+    TRADING_ENABLED = "trading.enabled"
+    TRADING_DISABLED = "trading.disabled"
+    SANDBOX_ESM_ENABLED = "sandbox.enabled"
+    SANDBOX_ESM_DISABLED = "sandbox.disabled"
 
 
 class SubjectType(StrEnum):

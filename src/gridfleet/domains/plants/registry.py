@@ -12,6 +12,7 @@ from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import TemplateLevel
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
+from gridfleet.domains.plants.esm_link.models import EsmFacts
 from gridfleet.domains.plants.groups import store as groups
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantChanges, PlantType
 from gridfleet.kernel.caller import OrgScope
@@ -80,6 +81,8 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
     columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     if not columns:
         return plant
+    if columns.get("external_plant_id", plant.external_plant_id) != plant.external_plant_id:
+        columns |= dict.fromkeys(EsmFacts._fields)  # they are of the plant that it was linked to
     try:
         updated = await store.update(db, org, plant_id, columns)
         if updated.organization_id != plant.organization_id:

@@ -3,12 +3,12 @@
 Neither a counter that was reset or misread nor a gap ever makes energy out of nothing, and no energy is negative.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import le
 from typing import Final, NamedTuple
 
-__all__ = ["MAX_GAP_SECONDS", "Energies", "counter_increase", "integrate_power", "self_consumption_percent"]
+__all__ = ["MAX_GAP_SECONDS", "Energies", "counter_increase", "integrate_power", "rises", "self_consumption_percent"]
 
 MAX_GAP_SECONDS: Final = 15 * 60
 """Between powers further apart than this nothing is known."""
@@ -24,17 +24,23 @@ def counter_increase(readings: Sequence[float]) -> float:
         return 0.0
     if all(map(le, readings, readings[1:])):
         return readings[-1] - readings[0]
-    total = 0.0
+    return sum(rises(readings))
+
+
+def rises(readings: Sequence[float]) -> Iterator[float]:
+    """By how much each reading says that the counter rose, by the rules of `counter_increase`; the first says nothing: 0."""
+    if not readings:
+        return
+    yield 0.0
     last = readings[0]
-    for reading, following in zip(readings[1:], [*readings[2:], None], strict=True):
-        if following is not None and (reading < last <= following or last <= following < reading):
-            continue
-        if reading >= last:
-            total += reading - last
-            last = reading
-        elif reading < last / 2:
-            last = reading
-    return total
+    for reading, following in zip(readings[1:], [*readings[2:], None], strict=False):
+        rise = 0.0
+        if following is None or not (reading < last <= following or last <= following < reading):
+            if reading >= last:
+                rise, last = reading - last, reading
+            elif reading < last / 2:
+                last = reading
+        yield rise
 
 
 class Energies(NamedTuple):

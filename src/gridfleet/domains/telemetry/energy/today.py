@@ -20,7 +20,7 @@ from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["energy_of_day"]
+__all__ = ["energy_of_day", "read_in_kilo"]
 
 _PV_PREFIX: Final = "PV"
 _GRID: Final = "GRID"
@@ -77,13 +77,18 @@ class _Device:
 
     async def _read(self, key: str) -> tuple[Values, float]:
         """The metric's values of the day and of the hour before, and what makes kW or kWh of them."""
-        layouts = [layout for layout in self._source.layouts if key in layout.positions]
-        if not layouts:
-            return Values([], []), 1.0
-        picks = [(layout.id, layout.positions[key]) for layout in layouts]
-        unit = layouts[0].metrics[layouts[0].positions[key]].unit
         start, end = self._midnight - _BEFORE_MIDNIGHT, self._midnight + timedelta(days=1)
-        return await read_values(self._db, self._source.id, picks, start, end), _FACTORS.get(unit, 1.0)
+        return await read_in_kilo(self._db, self._source, key, start, end)
+
+
+async def read_in_kilo(db: Connection, source: Source, key: str, start: datetime, end: datetime) -> tuple[Values, float]:
+    """A source's values of one metric with `start` <= time < `end`, and what makes kW or kWh of them."""
+    layouts = [layout for layout in source.layouts if key in layout.positions]
+    if not layouts:
+        return Values([], []), 1.0
+    picks = [(layout.id, layout.positions[key]) for layout in layouts]
+    unit = layouts[0].metrics[layouts[0].positions[key]].unit
+    return await read_values(db, source.id, picks, start, end), _FACTORS.get(unit, 1.0)
 
 
 def _of_day(readings: Values, midnight: int) -> Sequence[float]:

@@ -1,0 +1,192 @@
+"""The HTTP API of an ESM, as the sandbox serves it to its clients."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+from urllib.parse import parse_qs, unquote_plus
+
+import msgspec
+
+from gridfleet.api._http import Call, endpoint, esm_client, public
+from gridfleet.domains.sandbox_esm import access, behaviour
+from gridfleet.domains.sandbox_esm.errors import ClientRefused
+from gridfleet.domains.sandbox_esm.models import PlanAnswer, Reading, SandboxPlant
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.protocol.time_blocks import TimeBlock, TimeBlocks, complaints_about_blocks
+
+_MOST_SPAN: Final = timedelta(days=31)
+_CODES: Final = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A bearer token; `expires_in` in seconds."""
+
+    access_token: str
+    token_type: str
+    expires_in: int
+
+
+class EsmPlant(msgspec.Struct, frozen=True, rename="camel"):
+    """A plant as an ESM describes it. Capacity in kWh, peak power in kWp; the sandbox's plants stand nowhere."""
+
+    external_plant_id: str
+    name: str
+    description: str | None
+    capacity_kwh: float
+    fve_peak_power_kwp: float
+    config_enabled: bool
+    plant_with_load: bool
+    esi_state: str
+    latitude: float | None
+    longitude: float | None
+    tag: str | None
+
+    @classmethod
+    def of(cls, plant: SandboxPlant) -> "EsmPlant":
+        """The plant as it is told."""
+        known = {name: getattr(plant, name) for name in cls.__struct_fields__ if name not in ("latitude", "longitude", "tag")}
+        return cls(**known, latitude=None, longitude=None, tag="sandbox")
+
+
+class EsmPlants(msgspec.Struct, frozen=True):
+    """All plants of a client."""
+
+    plants: list[EsmPlant]
+
+
+class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """The plan that a plant works by."""
+
+    config_enabled: bool
+    esi_state: str
+    version: int
+    time_configs: list[TimeBlock]
+
+
+class EsmPlan(msgspec.Struct, frozen=True, rename="camel"):
+    """A plan, and what to know it by when it is sent again."""
+
+    request_code: Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+    time_configs: TimeBlocks
+
+    def complaints(self) -> Iterator[str]:
+        """Blocks that overlap."""
+        return complaints_about_blocks(self.time_configs, "timeConfigs")
+
+
+class MeterRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which readings."""
+
+    since: datetime = msgspec.field(name="from")
+    until: datetime = msgspec.field(name="to")
+
+
+class Readings(msgspec.Struct, frozen=True):
+    """Readings of a plant's meter, oldest first."""
+
+    readings: list[Reading]
+
+
+@endpoint(
+    "POST",
+    "/api/v1/svc-esm/oauth/token",
+    caller=public(),
+    codes=_CODES,
+    content_types=("application/x-www-form-urlencoded",),
+    max_body_bytes=4 * 1024,
+    addition=True,
+)
+async def issue_token(call: Call, db: Connection, body: bytes) -> Token:
+    """A token for a client, by the client credentials grant of OAuth 2.0.
+
+    Id and secret come as HTTP Basic, each form-encoded first. The token lives for an hour.
+    """
+    call.no_store()
+    client_id, secret = _basic(call)
+    form = parse_qs(body.decode("ascii", "replace"), max_num_fields=20)
+    if form.get("grant_type") != ["client_credentials"]:
+        raise ValidationFailed(details=["grant_type: must be client_credentials"])
+    token = await access.issue_token(db, client_id, secret)
+    return Token(token, "Bearer", int(access.TOKEN_LIFETIME.total_seconds()))
+
+
+@endpoint("GET", "/api/v1/svc-esm/plants", caller=esm_client(), codes=_CODES, addition=True)
+async def list_plants(client: str, db: Connection) -> EsmPlants:
+    """The client's plants."""
+    return EsmPlants([EsmPlant.of(plant) for plant in await behaviour.plants_of(db, client)])
+
+
+@endpoint("GET", "/api/v1/svc-esm/plants/{externalPlantId}", caller=esm_client(), codes=("NOT_FOUND", *_CODES), addition=True)
+async def get_plant(client: str, db: Connection, external_plant_id: str) -> EsmPlant:
+    """One of the client's plants."""
+    return EsmPlant.of(await behaviour.plant_of(db, client, external_plant_id))
+
+
+@endpoint(
+    "GET",
+    "/api/v1/svc-esm/plants/{externalPlantId}/config",
+    caller=esm_client(),
+    codes=("NOT_FOUND", *_CODES),
+    addition=True,
+)
+async def get_config(client: str, db: Connection, external_plant_id: str) -> EsmConfig:
+    """The plan that the plant works by."""
+    plant = await behaviour.plant_of(db, client, external_plant_id)
+    return EsmConfig(plant.config_enabled, plant.esi_state, plant.version, plant.time_configs)
+
+
+@endpoint(
+    "PUT",
+    "/api/v1/svc-esm/plants/{externalPlantId}/config",
+    caller=esm_client(),
+    codes=("NOT_FOUND", *_CODES),
+    addition=True,
+)
+async def put_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
+    """Gives the plant another plan. The same `requestCode` within a day gives the first answer again."""
+    return await behaviour.carry_out(db, client, external_plant_id, body.request_code, body.time_configs)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/svc-esm/plants/{externalPlantId}/config/validate",
+    caller=esm_client(),
+    codes=("NOT_FOUND", *_CODES),
+    addition=True,
+)
+async def validate_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
+    """What the plant would say to a plan; changes nothing."""
+    return await behaviour.validate(db, client, external_plant_id, body.request_code)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/svc-esm/plants/{externalPlantId}/meters",
+    caller=esm_client(),
+    codes=("NOT_FOUND", *_CODES),
+    addition=True,
+)
+async def meters(client: str, db: Connection, external_plant_id: str, query: MeterRange) -> Readings:
+    """What the plant's grid meter counted, every five minutes, in at most 31 days."""
+    plant = await behaviour.plant_of(db, client, external_plant_id)
+    try:
+        start, end = query.since.astimezone(UTC), query.until.astimezone(UTC)
+    except OverflowError:
+        raise ValidationFailed(details=["from: is outside the calendar"]) from None
+    if start >= end or end - start > _MOST_SPAN:
+        raise ValidationFailed(details=[f"from: must be before to, by at most {_MOST_SPAN.days} days"])
+    return Readings(list(behaviour.readings(plant, start, end)))
+
+
+def _basic(call: Call) -> tuple[str, str]:
+    scheme, _, sealed = call.headers.get("authorization", "").partition(" ")
+    try:
+        client_id, colon, secret = base64.b64decode(sealed.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise ClientRefused from None
+    if scheme.lower() != "basic" or not colon or "\0" in unquote_plus(client_id):
+        raise ClientRefused
+    return unquote_plus(client_id), unquote_plus(secret)

@@ -1,0 +1,159 @@
+"""The trading configuration, what partners need to connect, and the sync of plants."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from gridfleet.api._http import NOT_NULL, Call, S, endpoint, org_member
+from gridfleet.domains.trading import configuration, plant_sync
+from gridfleet.domains.trading.configuration import EsmSettings
+from gridfleet.domains.trading.models import TradingConfig
+from gridfleet.domains.trading.partner_queues import EXCHANGE, RESERVED_PREFIX
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+
+EsmUrl = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, extra_json_schema={"format": "uri"})]
+ClientId = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+ClientSecret = Annotated[str, msgspec.Meta(min_length=1, max_length=1024, extra={"trim": False})]
+QueuePrefix = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=2,
+        max_length=50,
+        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+        extra={"rule": "must be lowercase letters, digits and hyphens, beginning and ending with a letter or digit"},
+    ),
+]
+
+
+class NewSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """What to set; what is left out stays."""
+
+    esm_api_url: Annotated[EsmUrl | None, NOT_NULL] = None
+    esm_client_id: Annotated[ClientId | None, NOT_NULL] = None
+    esm_client_secret: Annotated[ClientSecret | None, NOT_NULL] = None
+    queue_prefix: Annotated[QueuePrefix | None, NOT_NULL] = None
+
+    def complaints(self) -> Iterator[str]:
+        """The prefix of outbound queues belongs to nobody."""
+        if self.queue_prefix == RESERVED_PREFIX:
+            yield f"queuePrefix: must not be {RESERVED_PREFIX}, which is reserved"
+
+
+class Queue(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue, and a routing key that leads into it."""
+
+    name: str
+    routing_key: str
+    direction: str
+    description: str
+
+
+class ConnectionDetails(msgspec.Struct, frozen=True, rename="camel"):
+    """What a partner needs to connect by AMQP."""
+
+    host: str
+    port: int
+    tls: bool
+    vhost: str
+    exchange: str
+    queue_prefix: str
+    auth_method: str
+    auth_instructions: str
+    queues: list[Queue]
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """How many plants were brought up to date, and how many things went wrong; `lastSyncError` says what."""
+
+    synced: int
+    errors: int
+
+
+VHOST_PATTERN = "partner-{keyId}"
+
+
+@endpoint("GET", "/api/v1/trading/config", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
+async def get_config(org: OrgScope, db: Connection) -> TradingConfig:
+    """The organisation's way to its ESM, without the secret; DISABLED until somebody sets it up."""
+    return await configuration.get_config(db, org)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/trading/config",
+    caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
+    codes=("VALIDATION_ERROR", *S),
+)
+async def change_config(call: Call, org: OrgScope, body: NewSettings) -> TradingConfig:
+    """Sets address and credentials of the ESM and the prefix of queues.
+
+    The address must be public: it is refused when its name leads to a private address, now or at any later call.
+    """
+    state, url = call.state, body.esm_api_url
+    if url is not None:
+        url = await configuration.check_esm_url(state.esm, url)
+    settings = EsmSettings(url, body.esm_client_id, body.esm_client_secret, body.queue_prefix)
+    async with state.database.transaction() as db:
+        return await configuration.change_config(db, org, state.keyring, settings)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/trading/config/enable",
+    caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
+    codes=("TRADING_CONFIG_INCOMPLETE", *S),
+)
+async def enable(org: OrgScope, db: Connection) -> TradingConfig:
+    """Switches trading on: the queues of every partner key are made, and plants are synced every quarter of an hour."""
+    return await configuration.enable(db, org)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/trading/config/disable",
+    caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
+    codes=S,
+)
+async def disable(org: OrgScope, db: Connection) -> TradingConfig:
+    """Switches trading off: the queues are removed, with what waits in them."""
+    return await configuration.disable(db, org)
+
+
+@endpoint("GET", "/api/v1/trading/connection-details", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
+async def connection_details(call: Call, org: OrgScope, db: Connection) -> ConnectionDetails:
+    """Where partners connect by AMQP, and the queues that they find there while trading is enabled."""
+    settings = call.state.settings
+    prefix, queues = await configuration.queues(db, org)
+    return ConnectionDetails(
+        host=settings.mqtt_host,
+        port=settings.amqps_port,
+        tls=True,
+        vhost=VHOST_PATTERN,
+        exchange=EXCHANGE,
+        queue_prefix=prefix,
+        auth_method="PLAIN",
+        auth_instructions="Log in over TLS with the organisation's slug as user name and an API key as password,"
+        " to the vhost of that key. Declare queues of your own under the queue prefix.",
+        queues=[Queue(*queue) for queue in queues],
+    )
+
+
+@endpoint(
+    "POST",
+    "/api/v1/trading/plants/sync",
+    caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
+    codes=("ESM_NOT_CONFIGURED", *S),
+)
+async def sync_plants(call: Call, org: OrgScope) -> Synced:
+    """Asks the ESM about the organisation's linked plants and brings them up to date.
+
+    Plants are linked by `externalPlantId`. An ESM that does not answer is no failure of this call: everything counts as an
+    error then.
+    """
+    state = call.state
+    async with state.database.transaction() as db:
+        access = await configuration.esm_access(db, org, state.keyring)
+    result = await plant_sync.sync_plants(state.database, state.esm, access, org.organization_id, org.plant_ids)
+    return Synced(*result)

@@ -1,0 +1,152 @@
+"""Plants at their ESM: plans, what became of them, and metered energy.
+
+The ESM may take its time, so no transaction is held open while it is asked.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import Call, PageQuery, S, endpoint, key_of, org_member
+from gridfleet.domains.trading import metering, plans
+from gridfleet.domains.trading.errors import PlantNotLinked
+from gridfleet.domains.trading.models import ConfigChange, MeterRow
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
+from gridfleet.protocol.time_blocks import TimeBlock, TimeBlocks, complaints_about_blocks
+
+
+class Plan(msgspec.Struct, frozen=True, rename="camel"):
+    """What the battery may do at which times of the day, in UTC."""
+
+    time_configs: TimeBlocks
+    validate_only: bool = False
+
+    def complaints(self) -> Iterator[str]:
+        """Blocks that overlap."""
+        return complaints_about_blocks(self.time_configs, "timeConfigs")
+
+
+class PlantConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """The plan that a plant works by; `version` rises with every plan."""
+
+    plant_id: UUID
+    config_enabled: bool
+    esi_state: str
+    version: int
+    time_configs: list[TimeBlock]
+
+
+class MeterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """From when, until when, and how wide the buckets are."""
+
+    since: datetime | None = msgspec.field(name="from", default=None)
+    until: datetime | None = msgspec.field(name="to", default=None)
+    bucket_minutes: Annotated[float, msgspec.Meta(ge=1, le=60)] = 5.0
+
+
+_CODES = ("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/trading/plants/{id}/config",
+    caller=org_member(OrgRole.VIEWER, scope="config:read"),
+    codes=_CODES,
+    bad_path_id="BAD_REQUEST",
+)
+async def get_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
+    """The plan that the plant works by, as its ESM tells it now."""
+    state = call.state
+    async with state.database.transaction() as db:
+        plant = await plans.linked_plant(db, org, state.keyring, id)
+    found = await plans.read_config(state.esm, plant)
+    return PlantConfig(id, found.config_enabled, found.esi_state, found.version, found.time_configs)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/trading/plants/{id}/config",
+    caller=org_member(OrgRole.OPERATOR, scope="config:write"),
+    codes=_CODES,
+    success=201,
+    bad_path_id="BAD_REQUEST",
+)
+async def send_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> ConfigChange:
+    """Sends a plan to the plant's ESM.
+
+    The record tells what came of it, also when the ESM refused or did not answer: look at `isError` and `resultCode`.
+    """
+    return await _send(call, org, id, body, validate_only=body.validate_only)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/trading/plants/{id}/config/validate",
+    caller=org_member(OrgRole.OPERATOR, scope="config:write"),
+    codes=_CODES,
+    success=201,
+    bad_path_id="BAD_REQUEST",
+)
+async def validate_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> ConfigChange:
+    """Asks the plant's ESM what it would say to a plan; nothing changes but the log."""
+    return await _send(call, org, id, body, validate_only=True)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/trading/plants/{id}/config-log",
+    caller=org_member(OrgRole.VIEWER, scope="config:read"),
+    codes=_CODES,
+    bad_path_id="BAD_REQUEST",
+)
+async def config_log(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[ConfigChange]:
+    """What was sent to the ESM for the plant, newest first."""
+    return await plans.list_changes(db, org, id, query.paging)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/trading/plants/{id}/meters",
+    caller=org_member(OrgRole.VIEWER, scope="trading:read"),
+    codes=_CODES,
+    bad_path_id="BAD_REQUEST",
+)
+async def meters(call: Call, org: OrgScope, id: UUID, query: MeterQuery) -> list[MeterRow]:
+    """Metered energy of the last 24 hours, or of up to 31 days: by the ESM of a linked plant, else by its METER sub-devices.
+
+    Only buckets that lie whole in the range, and are not finer than the readings, are answered.
+    """
+    state = call.state
+    start, end = metering.checked_range(query.since, query.until, utc_now())
+    async with state.database.transaction() as db:
+        try:
+            plant = await plans.linked_plant(db, org, state.keyring, id)
+        except PlantNotLinked:
+            return await metering.own_meters(db, org, id, start, end, query.bucket_minutes)
+    return await metering.esm_meters(state.esm, plant, start, end, query.bucket_minutes)
+
+
+async def _send(call: Call, org: OrgScope, id: UUID, body: Plan, *, validate_only: bool) -> ConfigChange:
+    state, key = call.state, key_of(call)
+    async with state.database.transaction() as db:
+        relay = await plans.begin(
+            db,
+            org,
+            state.keyring,
+            id,
+            body.time_configs,
+            validate_only=validate_only,
+            key=key and f"{call.path} {key}",
+        )
+    if relay.is_done:
+        call.set_header("idempotency-replayed", "true")
+        return relay.change
+    outcome = await plans.deliver(state.esm, relay)
+    async with state.database.transaction() as db:
+        return await plans.finish(db, org, relay, *outcome)

@@ -1,0 +1,38 @@
+"""SQL of plants' counterparts at an ESM."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from psycopg import sql
+
+from gridfleet.domains.plants.esm_link.models import EsmFacts
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+
+async def linked(
+    db: Connection, system: SystemScope, organization_id: UUID, plant_ids: Collection[UUID] | None
+) -> dict[str, UUID]:
+    """The organisation's linked plants by external id; only those of `plant_ids`, if given."""
+    cursor = await db.execute(
+        "SELECT external_plant_id, id FROM plant WHERE organization_id = %(org)s AND external_plant_id IS NOT NULL"
+        " AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))",
+        {"org": organization_id, "plants": None if plant_ids is None else list(plant_ids)},
+    )
+    return {str(external_id): plant_id for external_id, plant_id in await cursor.fetchall()}
+
+
+_COLUMNS = sql.SQL(", ").join(map(sql.Identifier, EsmFacts._fields))
+_VALUES = sql.SQL(", ").join(map(sql.Placeholder, EsmFacts._fields))
+_WRITE = sql.SQL(
+    "UPDATE plant SET ({columns}) = ROW ({values}), updated_at = now()"
+    " WHERE id = %(id)s AND organization_id = %(org)s AND external_plant_id = %(external)s"
+    " AND ({columns}) IS DISTINCT FROM ROW ({values})"
+).format(columns=_COLUMNS, values=_VALUES)
+
+
+async def write(
+    db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID, external_id: str, facts: EsmFacts
+) -> None:
+    """Writes what has changed, if the plant is still linked so."""
+    await db.execute(_WRITE, {**facts._asdict(), "id": plant_id, "org": organization_id, "external": external_id})

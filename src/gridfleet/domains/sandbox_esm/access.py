@@ -1,0 +1,81 @@
+"""Who may use the sandbox: one client an organisation, with a secret that is shown once and tokens of an hour."""
+
+import hmac
+import secrets
+from datetime import timedelta
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.organizations import registry as organizations
+from gridfleet.domains.sandbox_esm import store
+from gridfleet.domains.sandbox_esm.errors import ClientRefused
+from gridfleet.domains.sandbox_esm.models import Credentials
+from gridfleet.kernel.caller import Actor, SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+
+__all__ = ["TOKEN_LIFETIME", "client_of", "disable", "enable", "is_enabled", "issue_token"]
+
+TOKEN_LIFETIME: Final = timedelta(hours=1)
+_SYSTEM: Final = SystemScope("the sandbox serves every organisation, and SuperAdmins decide about it")
+_NOBODYS_HASH: Final = sha256(b"").digest()
+
+
+async def enable(db: Connection, actor: Actor, organization_id: UUID) -> Credentials:
+    """Fresh credentials for an organisation: the same client, a new secret. The old secret and its tokens end at once.
+
+    Raises OrganizationNotFound.
+    """
+    await organizations.get(db, organization_id)
+    secret = secrets.token_urlsafe(32)
+    client_id = await store.enable_client(db, _SYSTEM, organization_id, f"sandbox-{secrets.token_hex(8)}", _hash(secret))
+    await store.delete_tokens(db, client_id)
+    await _record(db, Event.SANDBOX_ESM_ENABLED, actor, organization_id, client_id)
+    return Credentials(client_id, secret)
+
+
+async def disable(db: Connection, actor: Actor, organization_id: UUID) -> None:
+    """Ends an organisation's access; its plants wait for it to come back. Raises OrganizationNotFound."""
+    await organizations.get(db, organization_id)
+    client_id = await store.disable_client(db, _SYSTEM, organization_id)
+    if client_id is not None:
+        await store.delete_tokens(db, client_id)
+        await _record(db, Event.SANDBOX_ESM_DISABLED, actor, organization_id, client_id)
+
+
+async def is_enabled(db: Connection, organization_id: UUID) -> bool:
+    """Whether the organisation has a sandbox."""
+    client = await store.client_of_organization(db, _SYSTEM, organization_id)
+    return client is not None and client.enabled
+
+
+async def issue_token(db: Connection, client_id: str, client_secret: str) -> str:
+    """A token for the client. Raises ClientRefused."""
+    client = await store.find_client(db, _SYSTEM, client_id)
+    is_right = hmac.compare_digest(_hash(client_secret), client.secret_hash if client else _NOBODYS_HASH)
+    if client is None or not is_right or not client.enabled:
+        raise ClientRefused
+    token = secrets.token_urlsafe(32)
+    await store.insert_token(db, client_id, _hash(token), utc_now() + TOKEN_LIFETIME)
+    return token
+
+
+async def client_of(db: Connection, token: str) -> str:
+    """The id of the client that holds the token. Raises ClientRefused."""
+    client_id = await store.client_of_token(db, _hash(token))
+    if client_id is None:
+        raise ClientRefused
+    return client_id
+
+
+def _hash(secret: str) -> bytes:
+    # Both secrets are 256 random bits: one fast hash is as good as a slow one.
+    return sha256(secret.encode()).digest()
+
+
+async def _record(db: Connection, event: Event, actor: Actor, organization_id: UUID, client_id: str) -> None:
+    subject = Subject(SubjectType.ORGANIZATION, organization_id)
+    await record(db, event, actor, subject, organization_id=organization_id, details={"clientId": client_id})

@@ -1,0 +1,93 @@
+"""How the sandbox's plants behave towards the client that they belong to."""
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from gridfleet.domains.sandbox_esm import store
+from gridfleet.domains.sandbox_esm.errors import SandboxPlantNotFound
+from gridfleet.domains.sandbox_esm.models import EsiState, PlanAnswer, Reading, SandboxPlant
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.protocol.time_blocks import TimeBlock
+
+__all__ = ["READING_MINUTES", "carry_out", "judge", "plant_of", "plants_of", "readings", "validate"]
+
+READING_MINUTES: Final = 5
+_WIDTH: Final = timedelta(minutes=READING_MINUTES)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def plants_of(db: Connection, client_id: str) -> list[SandboxPlant]:
+    """The client's plants."""
+    return await store.plants_of(db, client_id)
+
+
+async def plant_of(db: Connection, client_id: str, external_plant_id: str) -> SandboxPlant:
+    """One of the client's plants. Raises SandboxPlantNotFound."""
+    plant = await store.find_plant_of(db, client_id, external_plant_id)
+    if plant is None:
+        raise SandboxPlantNotFound
+    return plant
+
+
+async def validate(db: Connection, client_id: str, external_plant_id: str, request_code: str) -> PlanAnswer:
+    """What a plan would be answered now; changes nothing. Raises SandboxPlantNotFound."""
+    return judge(await plant_of(db, client_id, external_plant_id), request_code)
+
+
+async def carry_out(
+    db: Connection, client_id: str, external_plant_id: str, request_code: str, blocks: Sequence[TimeBlock]
+) -> PlanAnswer:
+    """The plan is the plant's from now on, if it can be. The same request code again gets the first answer again.
+
+    Raises SandboxPlantNotFound.
+    """
+    plant = await plant_of(db, client_id, external_plant_id)
+    earlier = await store.find_answer(db, plant.id, request_code)
+    if earlier is not None:
+        return earlier
+    answer = judge(plant, request_code)
+    if not answer.is_error:
+        changed = await store.update_plant(db, plant.id, {"time_configs": blocks})
+        assert changed is not None
+        answer = judge(changed, request_code)
+    await store.keep_answer(db, plant.id, answer)
+    return answer
+
+
+def judge(plant: SandboxPlant, request_code: str) -> PlanAnswer:
+    """What a plant says to a plan, by its state. A plant that is not ready may be so later: that answer is not the last."""
+    if not plant.config_enabled:
+        return PlanAnswer(request_code, "CONFIG_DISABLED", "The plant takes no plans.", True, True, plant.version)
+    if plant.esi_state is not EsiState.PLC_READY:
+        return PlanAnswer(request_code, "PLANT_NOT_READY", f"The plant is {plant.esi_state}.", True, False, plant.version)
+    return PlanAnswer(request_code, "OK", "The plant takes the plan.", False, True, plant.version)
+
+
+def readings(plant: SandboxPlant, start: datetime, end: datetime) -> Iterator[Reading]:
+    """The grid meter's whole intervals between two moments, up to now: sun by day, loads in the morning and the evening.
+
+    The same plant has the same curve whenever it is asked.
+    """
+    start += (_EPOCH - start) % _WIDTH
+    end = min(end, utc_now())
+    while start + _WIDTH <= end:
+        power = _load_kw(plant, start) - _sun_kw(plant, start)
+        yield Reading(start, f"{plant.external_plant_id}-M1", READING_MINUTES, round(power * READING_MINUTES / 60, 4))
+        start += _WIDTH
+
+
+def _sun_kw(plant: SandboxPlant, time: datetime) -> float:
+    hour = time.hour + time.minute / 60
+    clouds = 0.7 + 0.3 * math.sin(plant.id.int % 1_000 + (time - _EPOCH).days * 2.4)
+    return plant.fve_peak_power_kwp * clouds * max(0.0, math.sin(math.pi * (hour - 6) / 12))
+
+
+def _load_kw(plant: SandboxPlant, time: datetime) -> float:
+    if not plant.plant_with_load:
+        return 0.0
+    hour = time.hour + time.minute / 60
+    peaks = sum(math.exp(-((hour - peak) ** 2) / 3) for peak in (7.5, 19.0))
+    return (0.5 + peaks) * max(1.0, plant.fve_peak_power_kwp / 5)

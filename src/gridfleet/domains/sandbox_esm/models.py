@@ -1,0 +1,98 @@
+"""Records of the sandbox ESM."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gridfleet.protocol.time_blocks import TimeBlock
+
+__all__ = ["Credentials", "EsiState", "NewSandboxPlant", "PlanAnswer", "Reading", "SandboxPlant", "SandboxPlantChanges"]
+
+
+class EsiState(StrEnum):
+    """What the ESM knows of a plant's controller."""
+
+    PLC_READY = "PLC_READY"
+    PLC_OFFLINE = "PLC_OFFLINE"
+    MAINTENANCE = "MAINTENANCE"
+    UNKNOWN = "UNKNOWN"
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What a client proves itself with; the secret exists nowhere else in clear."""
+
+    client_id: str
+    client_secret: str
+
+
+class SandboxPlant(msgspec.Struct, frozen=True, rename="camel"):
+    """A plant that the sandbox pretends to run. Capacity in kWh, peak power in kWp; `version` rises with every plan."""
+
+    id: UUID
+    client_id: str
+    external_plant_id: str
+    name: str
+    description: str | None
+    capacity_kwh: float
+    fve_peak_power_kwp: float
+    config_enabled: bool
+    plant_with_load: bool
+    esi_state: EsiState
+    time_configs: list[TimeBlock]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class NewSandboxPlant(msgspec.Struct, frozen=True):
+    """A plant to pretend."""
+
+    client_id: str
+    external_plant_id: str
+    name: str
+    description: str | None
+    capacity_kwh: float
+    fve_peak_power_kwp: float
+    config_enabled: bool
+    time_configs: tuple[TimeBlock, ...]
+
+
+class SandboxPlantChanges(msgspec.Struct, frozen=True):
+    """What to change; members left out stay as they are."""
+
+    name: str | UnsetType = UNSET
+    description: str | UnsetType | None = UNSET
+    capacity_kwh: float | UnsetType = UNSET
+    fve_peak_power_kwp: float | UnsetType = UNSET
+    config_enabled: bool | UnsetType = UNSET
+    esi_state: EsiState | UnsetType = UNSET
+    time_configs: tuple[TimeBlock, ...] | UnsetType = UNSET
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Those that are to be written, by column."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
+
+
+class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of a plan."""
+
+    request_code: str
+    result_code: str
+    message: str
+    is_error: bool
+    is_terminal: bool
+    version: int
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Energy in kWh that a meter counted in `interval` minutes from `time` on; negative = fed into the grid."""
+
+    time: datetime
+    meter_id: str
+    interval: int
+    energy: float

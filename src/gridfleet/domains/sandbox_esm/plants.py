@@ -1,0 +1,54 @@
+"""The sandbox's plants, as SuperAdmins keep them."""
+
+from uuid import UUID
+
+from psycopg.errors import ForeignKeyViolation
+
+from gridfleet.domains.sandbox_esm import store
+from gridfleet.domains.sandbox_esm.errors import SandboxPlantNotFound
+from gridfleet.domains.sandbox_esm.models import NewSandboxPlant, SandboxPlant, SandboxPlantChanges
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.ids import new_id
+
+__all__ = ["change_plant", "create_plant", "delete_plant", "get_plant", "list_plants"]
+
+
+async def create_plant(db: Connection, new: NewSandboxPlant) -> SandboxPlant:
+    """A new plant, ready at once. Raises ValidationFailed for a client that enabling never made, and for a taken id."""
+    try:
+        plant = await store.insert_plant(db, new_id(), new)
+    except ForeignKeyViolation:
+        raise ValidationFailed(details=["clientId: is no client of the sandbox"]) from None
+    if plant is None:
+        raise ValidationFailed(details=["externalPlantId: the client has a plant of this id"])
+    return plant
+
+
+async def list_plants(db: Connection) -> list[SandboxPlant]:
+    """The plants of all clients, newest first."""
+    return await store.all_plants(db)
+
+
+async def get_plant(db: Connection, plant_id: UUID) -> SandboxPlant:
+    """One plant. Raises SandboxPlantNotFound."""
+    plant = await store.find_plant(db, plant_id)
+    if plant is None:
+        raise SandboxPlantNotFound
+    return plant
+
+
+async def change_plant(db: Connection, plant_id: UUID, changes: SandboxPlantChanges) -> SandboxPlant:
+    """The changed plant; an empty change answers it as it is. Raises SandboxPlantNotFound."""
+    if not changes.columns:
+        return await get_plant(db, plant_id)
+    plant = await store.update_plant(db, plant_id, changes.columns)
+    if plant is None:
+        raise SandboxPlantNotFound
+    return plant
+
+
+async def delete_plant(db: Connection, plant_id: UUID) -> None:
+    """Deletes a plant. Raises SandboxPlantNotFound."""
+    if not await store.delete_plant(db, plant_id):
+        raise SandboxPlantNotFound

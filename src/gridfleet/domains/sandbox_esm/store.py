@@ -1,0 +1,199 @@
+"""SQL of the sandbox ESM."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+from psycopg import sql
+from psycopg.rows import class_row, kwargs_row
+from psycopg.types.json import Jsonb
+
+from gridfleet.domains.sandbox_esm.models import EsiState, NewSandboxPlant, PlanAnswer, SandboxPlant
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.protocol.time_blocks import TimeBlock
+
+__all__ = ["Client"]
+
+_COLUMNS = ", ".join(SandboxPlant.__struct_fields__)
+
+
+class Client(NamedTuple):
+    """An organisation's client."""
+
+    client_id: str
+    secret_hash: bytes
+    enabled: bool
+
+
+def _plant(**row: Any) -> SandboxPlant:
+    row["esi_state"] = EsiState(row["esi_state"])
+    row["time_configs"] = msgspec.convert(row["time_configs"], list[TimeBlock])
+    return SandboxPlant(**row)
+
+
+def _blocks(blocks: Sequence[TimeBlock]) -> Jsonb:
+    return Jsonb(msgspec.to_builtins(list(blocks)))
+
+
+async def enable_client(db: Connection, system: SystemScope, organization_id: UUID, client_id: str, secret_hash: bytes) -> str:
+    """Gives the organisation's client a secret; answers its id, which is `client_id` for a new one."""
+    cursor = await db.execute(
+        "INSERT INTO sandbox_esm_client (client_id, organization_id, secret_hash, enabled) VALUES (%s, %s, %s, true)"
+        " ON CONFLICT ON CONSTRAINT sandbox_esm_client_organization_key DO UPDATE"
+        " SET secret_hash = excluded.secret_hash, enabled = true, updated_at = now() RETURNING client_id",
+        (client_id, organization_id, secret_hash),
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+async def disable_client(db: Connection, system: SystemScope, organization_id: UUID) -> str | None:
+    """Switches the organisation's client off; its id, or None when there is none that is on."""
+    cursor = await db.execute(
+        "UPDATE sandbox_esm_client SET enabled = false, updated_at = now() WHERE organization_id = %s AND enabled"
+        " RETURNING client_id",
+        (organization_id,),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+async def client_of_organization(db: Connection, system: SystemScope, organization_id: UUID) -> Client | None:
+    """The organisation's client."""
+    cursor = db.cursor(row_factory=class_row(Client))
+    await cursor.execute(
+        "SELECT client_id, secret_hash, enabled FROM sandbox_esm_client WHERE organization_id = %s", (organization_id,)
+    )
+    return await cursor.fetchone()
+
+
+async def find_client(db: Connection, system: SystemScope, client_id: str) -> Client | None:
+    """The client with this id, not rotated until the transaction ends."""
+    cursor = db.cursor(row_factory=class_row(Client))
+    await cursor.execute(
+        "SELECT client_id, secret_hash, enabled FROM sandbox_esm_client WHERE client_id = %s FOR SHARE", (client_id,)
+    )
+    return await cursor.fetchone()
+
+
+async def insert_token(db: Connection, client_id: str, token_hash: bytes, expires_at: datetime) -> None:
+    """A new token of the client, whose expired ones are forgotten."""
+    await db.execute(
+        "WITH expired AS (DELETE FROM sandbox_esm_token WHERE client_id = %(client)s AND expires_at < now())"
+        " INSERT INTO sandbox_esm_token (token_hash, client_id, expires_at) VALUES (%(hash)s, %(client)s, %(expires)s)",
+        {"client": client_id, "hash": token_hash, "expires": expires_at},
+    )
+
+
+async def delete_tokens(db: Connection, client_id: str) -> None:
+    """Ends every token of the client."""
+    await db.execute("DELETE FROM sandbox_esm_token WHERE client_id = %s", (client_id,))
+
+
+async def client_of_token(db: Connection, token_hash: bytes) -> str | None:
+    """The id of the client that holds the token, while it is valid."""
+    cursor = await db.execute(
+        "SELECT client_id FROM sandbox_esm_token WHERE token_hash = %s AND expires_at > now()", (token_hash,)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+async def insert_plant(db: Connection, plant_id: UUID, new: NewSandboxPlant) -> SandboxPlant | None:
+    """The new plant; None when the client has one of this external id. An unknown client is a foreign key violation."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(
+        "INSERT INTO sandbox_esm_plant (id, client_id, external_plant_id, name, description, capacity_kwh,"
+        " fve_peak_power_kwp, config_enabled, time_configs) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        f" ON CONFLICT ON CONSTRAINT sandbox_esm_plant_key DO NOTHING RETURNING {_COLUMNS}",
+        (
+            plant_id,
+            new.client_id,
+            new.external_plant_id,
+            new.name,
+            new.description,
+            new.capacity_kwh,
+            new.fve_peak_power_kwp,
+            new.config_enabled,
+            _blocks(new.time_configs),
+        ),
+    )
+    return await cursor.fetchone()
+
+
+async def all_plants(db: Connection) -> list[SandboxPlant]:
+    """Every client's plants, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(f"SELECT {_COLUMNS} FROM sandbox_esm_plant ORDER BY created_at DESC, id DESC")
+    return await cursor.fetchall()
+
+
+async def plants_of(db: Connection, client_id: str) -> list[SandboxPlant]:
+    """The client's plants, by external id."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM sandbox_esm_plant WHERE client_id = %s ORDER BY external_plant_id", (client_id,)
+    )
+    return await cursor.fetchall()
+
+
+async def find_plant(db: Connection, plant_id: UUID) -> SandboxPlant | None:
+    """The plant."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(f"SELECT {_COLUMNS} FROM sandbox_esm_plant WHERE id = %s", (plant_id,))
+    return await cursor.fetchone()
+
+
+async def find_plant_of(db: Connection, client_id: str, external_plant_id: str) -> SandboxPlant | None:
+    """The client's plant with this external id, held against changes until the transaction ends."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM sandbox_esm_plant WHERE client_id = %s AND external_plant_id = %s FOR UPDATE",
+        (client_id, external_plant_id),
+    )
+    return await cursor.fetchone()
+
+
+async def update_plant(db: Connection, plant_id: UUID, columns: Mapping[str, Any]) -> SandboxPlant | None:
+    """The plant with these columns (at least one) changed; a new plan raises the version."""
+    values = {name: _blocks(value) if name == "time_configs" else value for name, value in columns.items()}
+    assignments: list[sql.Composable] = [
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in values
+    ]
+    if "time_configs" in values:
+        assignments.append(sql.SQL("version = version + 1"))
+    query = sql.SQL("UPDATE sandbox_esm_plant SET {}, updated_at = now() WHERE id = %(plant)s RETURNING {}").format(
+        sql.SQL(", ").join(assignments), sql.SQL(_COLUMNS)
+    )
+    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    await cursor.execute(query, {**values, "plant": plant_id})
+    return await cursor.fetchone()
+
+
+async def delete_plant(db: Connection, plant_id: UUID) -> bool:
+    """Deletes the plant; whether there was one."""
+    cursor = await db.execute("DELETE FROM sandbox_esm_plant WHERE id = %s", (plant_id,))
+    return cursor.rowcount == 1
+
+
+async def find_answer(db: Connection, plant_id: UUID, request_code: str) -> PlanAnswer | None:
+    """What a plan with this request code was answered."""
+    cursor = await db.execute(
+        "SELECT answer FROM sandbox_esm_answer WHERE sandbox_plant_id = %s AND request_code = %s", (plant_id, request_code)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else msgspec.convert(row[0], PlanAnswer)
+
+
+async def keep_answer(db: Connection, plant_id: UUID, answer: PlanAnswer) -> None:
+    """Keeps an answer, and forgets the plant's that are older than a day."""
+    await db.execute(
+        "WITH old AS (DELETE FROM sandbox_esm_answer WHERE sandbox_plant_id = %(plant)s"
+        " AND created_at < now() - interval '1 day')"
+        " INSERT INTO sandbox_esm_answer (sandbox_plant_id, request_code, answer) VALUES (%(plant)s, %(code)s, %(answer)s)",
+        {"plant": plant_id, "code": answer.request_code, "answer": Jsonb(msgspec.to_builtins(answer))},
+    )

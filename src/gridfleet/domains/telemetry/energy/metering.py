@@ -1,0 +1,102 @@
+"""Energy that a plant's METER sub-devices counted, in buckets of any width."""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.device_templates.models import DeviceType
+from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
+from gridfleet.domains.telemetry.energy.arithmetic import rises
+from gridfleet.domains.telemetry.energy.today import read_in_kilo
+from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.history.models import Source
+from gridfleet.domains.telemetry.history.raw import Values
+from gridfleet.domains.telemetry.history.series import plant_sources
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+__all__ = ["MeteredEnergy", "energy_between", "metered_energy"]
+
+_COUNTERS: Final = (("energy_imported", 1), ("energy_exported", -1))
+_MOST_METERS: Final = 1_000
+_PART: Final = timedelta(days=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_SLACK: Final = 1.25
+"""Readings may be this much of a bucket's width apart: those of a minute never come exactly every minute."""
+
+
+class MeteredEnergy(NamedTuple):
+    """What one meter counted in the bucket that begins at `start`, in kWh: imported less exported."""
+
+    start: datetime
+    external_id: str
+    energy: float
+
+
+async def metered_energy(
+    db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, width: timedelta
+) -> AsyncIterator[MeteredEnergy]:
+    """Every meter's whole buckets between `start` and `end`, aligned to the epoch, by meter and time. Buckets that are finer
+    than the readings around them are left out. Raises `PlantNotFound`."""
+    meters = await list_sub_devices(
+        db, org, plant_id, type=DeviceType.METER, status=None, search=None, paging=Paging(1, _MOST_METERS)
+    )
+    wanted = {meter.external_id for meter in meters.data}
+    sources = [source for source in await plant_sources(db, org, plant_id) if source.live and source.external_id in wanted]
+    for source in sorted(sources, key=lambda one: one.external_id or ""):
+        part = _whole_buckets(start, end, width)
+        while part[0] < part[1]:
+            part_end = min(part[1], part[0] + max(width, _PART // width * width))
+            for moment, energy in await _read(db, source, part[0], part_end, width):
+                yield MeteredEnergy(moment, source.external_id or "", energy)
+            part = part_end, part[1]
+
+
+def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[datetime, datetime]:
+    """Where the first bucket begins that lies in the range, and where the last one ends."""
+    return start + (_EPOCH - start) % width, end - (end - _EPOCH) % width
+
+
+async def _read(
+    db: Connection, source: Source, start: datetime, end: datetime, width: timedelta
+) -> Iterator[tuple[datetime, float]]:
+    boundaries = [start + number * width for number in range((end - start) // width + 1)]
+    total: list[float | None] = [None] * (len(boundaries) - 1)
+    for counter, sign in _COUNTERS:
+        if not any(counter in layout.positions for layout in source.layouts):
+            continue
+        readings, factor = await read_in_kilo(db, source, counter, start - 2 * width, end + 2 * width)
+        energies = energy_between(readings, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
+        total = [
+            None if energy is None else (known or 0.0) + sign * factor * energy
+            for known, energy in zip(total, energies, strict=True)
+        ]
+    return ((moment, round(energy, 6)) for moment, energy in zip(boundaries[:-1], total, strict=True) if energy is not None)
+
+
+def energy_between(readings: Values, boundaries: Sequence[int], width: int) -> list[float | None]:
+    """How far a counter rose from each boundary to the next, both times in microseconds; None where its readings are too far
+    apart to tell.
+
+    Between two readings it is taken to rise evenly, so that the buckets of a range add up to what was counted in it.
+    """
+    totals = list(accumulate(rises(readings.values)))
+    counts = [_count_at(readings.times, totals, boundary, width) for boundary in boundaries]
+    return [None if before is None or after is None else after - before for before, after in pairwise(counts)]
+
+
+def _count_at(times: Sequence[int], totals: Sequence[float], moment: int, width: int) -> float | None:
+    after = bisect_right(times, moment)
+    if after == 0:
+        return None
+    if times[after - 1] == moment:
+        return totals[after - 1]
+    if after == len(times) or times[after] - times[after - 1] > _SLACK * width:
+        return None
+    share = (moment - times[after - 1]) / (times[after] - times[after - 1])
+    return totals[after - 1] + share * (totals[after] - totals[after - 1])

@@ -1,0 +1,156 @@
+"""The trading configuration of an organisation."""
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.trading import store
+from gridfleet.domains.trading.errors import EsmNotConfigured, TradingConfigIncomplete
+from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient
+from gridfleet.domains.trading.models import TradingConfig, TradingStatus
+from gridfleet.domains.trading.partner_queues import RESERVED_PREFIX, PartnerQueue, partner_queues, queue_change
+from gridfleet.domains.trading.store import ConfigRow
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.outbound.addresses import AddressRefused
+from gridfleet.kernel.security.keyring import Keyring
+
+__all__ = [
+    "EsmSettings",
+    "access_of",
+    "change_config",
+    "check_esm_url",
+    "disable",
+    "enable",
+    "esm_access",
+    "forget_unsaved",
+    "get_config",
+    "queues",
+]
+
+_SYSTEM: Final = SystemScope("an organisation that is deleted takes along what nobody ever saved")
+_PLACE: Final = {"table": "trading_config", "column": "esm_client_secret"}
+
+
+class EsmSettings(NamedTuple):
+    """What to change; None leaves it as it is. The address has been checked."""
+
+    esm_api_url: str | None
+    esm_client_id: str | None
+    esm_client_secret: str | None
+    queue_prefix: str | None
+
+
+async def check_esm_url(esm: EsmClient, url: str) -> str:
+    """The ESM's address as it is kept. Raises ValidationFailed for one that we do not go to."""
+    try:
+        return await esm.check_url(url)
+    except AddressRefused as error:
+        raise ValidationFailed(details=[f"esmApiUrl: {error}"]) from None
+
+
+async def get_config(db: Connection, org: OrgScope) -> TradingConfig:
+    """The configuration, which exists from the first time that somebody asks."""
+    return _shown(await _row(db, org))
+
+
+async def change_config(db: Connection, org: OrgScope, keyring: Keyring, settings: EsmSettings) -> TradingConfig:
+    """The configuration with the new settings. Raises ValidationFailed: the prefix names queues that stand while trading is
+    enabled."""
+    row = await _lock(db, org)
+    prefix = settings.queue_prefix
+    if prefix is not None and prefix != row.queue_prefix and row.status is TradingStatus.ENABLED:
+        raise ValidationFailed(details=["queuePrefix: cannot be changed while trading is enabled"])
+    columns = {name: value for name, value in settings._asdict().items() if value is not None}
+    if settings.esm_client_secret is not None:
+        sealed = keyring.encrypt(settings.esm_client_secret.encode(), row_id=row.id, **_PLACE)
+        columns |= {"esm_client_secret": sealed, "key_version": keyring.current_version}
+    await store.save_config(db, org, columns)
+    await _record(db, Event.TRADING_CONFIGURED, org, {"changed": sorted(columns.keys() - {"key_version"})})
+    return await get_config(db, org)
+
+
+async def enable(db: Connection, org: OrgScope) -> TradingConfig:
+    """Trading is on: partners get their queues, plants are synced by themselves. Enabling again mends queues.
+
+    Raises TradingConfigIncomplete.
+    """
+    row = await _lock(db, org)
+    required = {"esmApiUrl": row.esm_api_url, "esmClientId": row.esm_client_id, "esmClientSecret": row.esm_client_secret}
+    missing = [f"{name}: is not set" for name, value in required.items() if value is None]
+    if row.queue_prefix == RESERVED_PREFIX:
+        missing.append(f"queuePrefix: {RESERVED_PREFIX} is reserved, so the organisation's slug cannot stand in for it")
+    if missing:
+        raise TradingConfigIncomplete(details=missing)
+    return await _turn(db, org, row, TradingStatus.ENABLED)
+
+
+async def disable(db: Connection, org: OrgScope) -> TradingConfig:
+    """Trading is off: partners' queues go, and nothing is synced but by hand."""
+    return await _turn(db, org, await _lock(db, org), TradingStatus.DISABLED)
+
+
+async def queues(db: Connection, org: OrgScope) -> tuple[str, list[PartnerQueue]]:
+    """The queue prefix, and the queues that the organisation's keys have while trading is enabled."""
+    row = await _row(db, org)
+    return row.queue_prefix, partner_queues(row.slug, row.queue_prefix)
+
+
+async def esm_access(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAccess:
+    """How to reach the organisation's ESM. Raises EsmNotConfigured."""
+    row = await store.find_config(db, org)
+    access = None if row is None else access_of(row, keyring)
+    if access is None:
+        raise EsmNotConfigured
+    return access
+
+
+def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
+    """How to reach the ESM of a configuration; None while something is missing. Raises what `Keyring.decrypt` raises."""
+    if row.esm_api_url is None or row.esm_client_id is None or row.esm_client_secret is None or row.key_version is None:
+        return None
+    secret = keyring.decrypt(row.esm_client_secret, row.key_version, row_id=row.id, **_PLACE)
+    return EsmAccess(row.esm_api_url, row.esm_client_id, secret.decode())
+
+
+async def forget_unsaved(db: Connection, organization_id: UUID) -> None:
+    """Removes a configuration that was only ever read, before its organisation is deleted."""
+    await store.delete_unsaved(db, _SYSTEM, organization_id)
+
+
+async def _row(db: Connection, org: OrgScope) -> ConfigRow:
+    row = await store.find_config(db, org)
+    if row is None:
+        await store.ensure_config(db, org, new_id())
+        row = await store.find_config(db, org)
+    assert row is not None
+    return row
+
+
+async def _lock(db: Connection, org: OrgScope) -> ConfigRow:
+    await store.ensure_config(db, org, new_id())
+    row = await store.lock_config(db, org)
+    assert row is not None
+    return row
+
+
+async def _turn(db: Connection, org: OrgScope, row: ConfigRow, status: TradingStatus) -> TradingConfig:
+    if row.status is not status:
+        await store.set_status(db, org, status)
+        event = Event.TRADING_ENABLED if status is TradingStatus.ENABLED else Event.TRADING_DISABLED
+        await _record(db, event, org, {"queuePrefix": row.queue_prefix})
+    await queue_change(db, org.organization_id, enabled=status is TradingStatus.ENABLED)
+    return await get_config(db, org)
+
+
+def _shown(row: ConfigRow) -> TradingConfig:
+    shown = {name: value for name, value in row._asdict().items() if name in TradingConfig.__struct_fields__}
+    return TradingConfig(has_esm_credentials=row.esm_client_id is not None and row.esm_client_secret is not None, **shown)
+
+
+async def _record(db: Connection, event: Event, org: OrgScope, details: dict[str, object]) -> None:
+    subject = Subject(SubjectType.ORGANIZATION, org.organization_id)
+    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)

@@ -1,0 +1,235 @@
+"""Calls of an ESM's HTTP API: logged in by client credentials, tried again where that does no harm, never waited for long."""
+
+import asyncio
+import re
+import time
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, quote_plus
+
+import httpx
+import msgspec
+import structlog
+
+from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlants, EsmReading, EsmReadings, EsmToken, PlanAnswer
+from gridfleet.kernel import metrics
+from gridfleet.kernel.outbound.addresses import AddressRefused, NameUnknown, parse_base_url
+from gridfleet.kernel.outbound.sending import Answer, AnswerTooLarge, Outbound, TimedOut, Unreachable, Wire
+from gridfleet.protocol.envelope import format_time
+from gridfleet.protocol.time_blocks import TimeBlock
+
+__all__ = ["EsmAccess", "EsmClient", "EsmFailed"]
+
+T = TypeVar("T")
+
+_READ_TRIES: Final = 3
+_MOST_SECONDS: Final = 30.0
+"""For one call with every try, token included."""
+_MOST_TOKENS: Final = 1_000
+_SPARE_SECONDS: Final = 30.0
+"""A token is not used any more so shortly before its end."""
+_FORM: Final = "application/x-www-form-urlencoded"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EsmAccess:
+    """Where an organisation's ESM is, and what proves that we may use it."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+
+
+class EsmFailed(Exception):
+    """The ESM gave no answer that counts. `result_code` says how, in the words of change records; `status` is that of its
+    HTTP answer, if there was one."""
+
+    def __init__(self, result_code: str, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.result_code = result_code
+        self.text = text
+        self.status = status
+
+
+class EsmClient:
+    """Every organisation's ESM, for one process. Raises `EsmFailed` and nothing else."""
+
+    def __init__(self, outbound: Outbound, own_url: str, *, backoff_seconds: float = 0.25) -> None:
+        """`own_url` is the sandbox's, which may be reached wherever it is. Tries are `backoff_seconds` apart, then twice
+        that."""
+        self._outbound = outbound
+        self._own_url = own_url
+        self._backoff_seconds = backoff_seconds
+        self._tokens: dict[EsmAccess, tuple[str, float]] = {}
+
+    async def check_url(self, text: str) -> str:
+        """The address as it is kept. Raises AddressRefused for one that is never called; a name that has no address yet may
+        get one, and is looked at again before each call."""
+        if text.rstrip("/") == self._own_url:
+            return self._own_url
+        url = parse_base_url(text)
+        try:
+            await self._outbound.check(url)
+        except (NameUnknown, TimedOut) as error:
+            log.info("an ESM's name has no address yet", reason=type(error).__name__)
+        return str(url)
+
+    async def plants(self, access: EsmAccess) -> list[msgspec.Raw]:
+        """The ESM's plants, each as it was sent."""
+        return (await self._read(access, "plants", "/plants", EsmPlants)).plants
+
+    async def config(self, access: EsmAccess, external_plant_id: str) -> EsmConfig:
+        """The plan that a plant works by."""
+        return await self._read(access, "config", f"{_path(external_plant_id)}/config", EsmConfig)
+
+    async def readings(self, access: EsmAccess, external_plant_id: str, start: datetime, end: datetime) -> list[EsmReading]:
+        """What a plant's meters counted between two moments."""
+        query = {"from": format_time(start), "to": format_time(end)}
+        path = f"{_path(external_plant_id)}/meters"
+        return (await self._read(access, "meters", path, EsmReadings, query)).readings
+
+    async def send_plan(
+        self,
+        access: EsmAccess,
+        external_plant_id: str,
+        request_code: str,
+        blocks: Sequence[TimeBlock],
+        *,
+        validate_only: bool,
+    ) -> PlanAnswer:
+        """What the ESM says to a plan, sent once."""
+        content = msgspec.json.encode({"requestCode": request_code, "timeConfigs": list(blocks)})
+        path = f"{_path(external_plant_id)}/config"
+        call, method, path = ("validate", "POST", f"{path}/validate") if validate_only else ("plan", "PUT", path)
+        answer = await self._call(access, call, method, path, PlanAnswer, content=content)
+        if answer.request_code != request_code:
+            raise EsmFailed("ESM_UNAVAILABLE", "The ESM answered for another request.")
+        return answer
+
+    async def _read(self, access: EsmAccess, call: str, path: str, kind: type[T], query: dict[str, str] | None = None) -> T:
+        return await self._call(access, call, "GET", path, kind, tries=_READ_TRIES, query=query)
+
+    async def _call(self, access: EsmAccess, call: str, method: str, path: str, kind: type[T], **more: Any) -> T:
+        try:
+            found = await self._with_token(access, method, path, kind, **more)
+        except EsmFailed as error:
+            metrics.ESM_REQUESTS.labels(call, error.result_code.lower()).inc()
+            log.info("ESM call failed", call=call, result=error.result_code, status=error.status, reason=error.text)
+            raise
+        metrics.ESM_REQUESTS.labels(call, "ok").inc()
+        return found
+
+    async def _with_token(
+        self,
+        access: EsmAccess,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        tries: int = 1,
+        query: dict[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> T:
+        try:
+            is_own = access.url == self._own_url
+            base = httpx.URL(access.url) if is_own else parse_base_url(access.url)
+            async with asyncio.timeout(_MOST_SECONDS), self._outbound.open(base, private=is_own) as wire:
+                token, is_fresh = await self._token(access, wire)
+                headers = {"content-type": "application/json"} if content is not None else {}
+                while True:
+                    bearer = {**headers, "authorization": f"Bearer {token}"}
+                    answer = await self._send(wire, tries, method, path, query=query, content=content, headers=bearer)
+                    if answer.status != 401 or is_fresh:
+                        return _decoded(answer, kind)
+                    self._tokens.pop(access, None)
+                    token, is_fresh = await self._token(access, wire)
+        except AddressRefused as error:
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's address {error}.") from error
+        except NameUnknown as error:
+            raise EsmFailed("ESM_UNAVAILABLE", "The ESM's name has no address.") from error
+        except Unreachable as error:
+            raise EsmFailed("ESM_UNAVAILABLE", "The ESM cannot be reached.") from error
+        except AnswerTooLarge as error:
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's answer was not read: {error}.") from error
+        except (TimedOut, TimeoutError) as error:
+            raise EsmFailed("TIMEOUT", "The ESM did not answer in time.") from error
+
+    async def _token(self, access: EsmAccess, wire: Wire) -> tuple[str, bool]:
+        """A token, and whether it was got just now."""
+        known = self._tokens.get(access)
+        if known is not None and time.monotonic() < known[1]:
+            return known[0], False
+        # RFC 6749, 2.3.1: both are form-encoded before they become a Basic header.
+        pair = f"{quote_plus(access.client_id)}:{quote_plus(access.client_secret)}"
+        headers = {"authorization": f"Basic {b64encode(pair.encode()).decode()}", "content-type": _FORM}
+        answer = await self._send(
+            wire, _READ_TRIES, "POST", "/oauth/token", content=b"grant_type=client_credentials", headers=headers
+        )
+        if answer.status in (400, 401, 403):
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refuses our credentials ({answer.status}).")
+        try:
+            token = _decoded(answer, EsmToken)
+        except EsmFailed as error:
+            # Its status says nothing about what is asked for, so it does not travel along.
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM gives no token. {error.text}") from error
+        if len(self._tokens) >= _MOST_TOKENS:
+            self._tokens.pop(next(iter(self._tokens)))  # whoever has been here longest gets a new one soon enough
+        self._tokens[access] = (token.access_token, time.monotonic() + token.expires_in - _SPARE_SECONDS)
+        return token.access_token, True
+
+    async def _send(self, wire: Wire, tries: int, method: str, path: str, **more: Any) -> Answer:
+        """One request, up to `tries` times while there is no connection or the ESM is in trouble."""
+        for number in range(1, tries + 1):
+            try:
+                answer = await wire.send(method, path, **more)
+            except Unreachable:
+                if number == tries:
+                    raise
+            else:
+                if answer.status < 500 or number == tries:
+                    return answer
+            await asyncio.sleep(self._backoff_seconds * 2 ** (number - 1))
+        raise AssertionError("a request is tried at least once")
+
+
+def _path(external_plant_id: str) -> str:
+    segment = quote(external_plant_id, safe="")
+    if segment in (".", ".."):
+        # No encoding keeps these from being read as a way through the path.
+        raise EsmFailed("ESM_UNAVAILABLE", "The plant's external id cannot stand in an address.")
+    return f"/plants/{segment}"
+
+
+def _decoded(answer: Answer, kind: type[T]) -> T:
+    """The record that an answer holds. Raises EsmFailed for every other answer."""
+    if not 200 <= answer.status < 300:
+        code = "VALIDATION_FAILED" if answer.status in (400, 422) else "ESM_UNAVAILABLE"
+        raise EsmFailed(code, f"The ESM answered {answer.status}{_reason(answer)}.", answer.status)
+    if not _is_json(answer):
+        raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not answer with JSON.", answer.status)
+    try:
+        return msgspec.json.decode(answer.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's answer is not what it should be: {error}.", answer.status) from error
+
+
+def _is_json(answer: Answer) -> bool:
+    kind = answer.content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _reason(answer: Answer) -> str:
+    """What the ESM says about its refusal, if it says so in a member `message`."""
+    if not _is_json(answer):
+        return ""
+    try:
+        said = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    message = said.get("message") if isinstance(said, dict) else None
+    return f": {re.sub(r'[^!-~]+', ' ', message)[:500].rstrip('.')}" if isinstance(message, str) else ""

@@ -1,0 +1,83 @@
+"""What an ESM answers. Unknown members are ignored, missing and mistyped ones refuse the record."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from gridfleet.protocol.time_blocks import TimeBlock
+
+__all__ = ["EsmConfig", "EsmPlant", "EsmPlantName", "EsmPlants", "EsmReading", "EsmReadings", "EsmToken", "PlanAnswer"]
+
+_STORABLE = "^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+
+Text = Annotated[str, msgspec.Meta(max_length=2_000, pattern=_STORABLE)]
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=_STORABLE)]
+
+
+class EsmToken(msgspec.Struct, frozen=True):
+    """A bearer token; `expires_in` in seconds."""
+
+    access_token: Annotated[str, msgspec.Meta(min_length=1, max_length=8_192, pattern="^[!-~]+$")]
+    expires_in: float = 3600.0
+
+
+class EsmPlants(msgspec.Struct, frozen=True):
+    """The ESM's plants, each still to be read: one bad record spoils no other."""
+
+    plants: list[msgspec.Raw]
+
+
+class EsmPlantName(msgspec.Struct, frozen=True, rename="camel"):
+    """Which plant a record is about, whatever else is wrong with it."""
+
+    external_plant_id: Word
+
+
+class EsmPlant(EsmPlantName, frozen=True, rename="camel"):
+    """A plant as the ESM describes it. Capacity in kWh, peak power in kWp, coordinates in degrees."""
+
+    capacity_kwh: float | None = None
+    fve_peak_power_kwp: float | None = None
+    config_enabled: bool | None = None
+    description: Text | None = None
+    esi_state: Word | None = None
+    latitude: Annotated[float, msgspec.Meta(ge=-90, le=90)] | None = None
+    longitude: Annotated[float, msgspec.Meta(ge=-180, le=180)] | None = None
+    plant_with_load: bool | None = None
+    tag: Text | None = None
+
+
+class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """The plan that a plant works by."""
+
+    config_enabled: bool
+    esi_state: str
+    version: int
+    time_configs: list[TimeBlock]
+
+
+class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of a plan."""
+
+    request_code: str
+    result_code: Word
+    is_error: bool
+    is_terminal: bool = True
+    message: Text = ""
+    version: int | None = None
+
+
+class EsmReading(msgspec.Struct, frozen=True):
+    """Energy in kWh of `interval` minutes from `time` on."""
+
+    time: Annotated[datetime, msgspec.Meta(tz=True)]
+    meter_id: Word
+    interval: Annotated[float, msgspec.Meta(gt=0)]
+    energy: float
+
+
+class EsmReadings(msgspec.Struct, frozen=True):
+    """Readings of a plant's meters."""
+
+    readings: list[EsmReading]

@@ -1,0 +1,81 @@
+"""A plant's metered energy: by its ESM when it is linked to one, else by its own meters."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.telemetry.energy.metering import metered_energy
+from gridfleet.domains.trading.esm.client import EsmClient, EsmFailed
+from gridfleet.domains.trading.esm.messages import EsmReading
+from gridfleet.domains.trading.models import MeterRow
+from gridfleet.domains.trading.plans import LinkedPlant, refusal
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+
+__all__ = ["MOST_SPAN", "checked_range", "esm_meters", "in_buckets", "own_meters"]
+
+MOST_SPAN: Final = timedelta(days=31)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_USUAL_SPAN: Final = timedelta(hours=24)
+
+
+def checked_range(start: datetime | None, end: datetime | None, now: datetime) -> tuple[datetime, datetime]:
+    """The range in UTC that is asked for: up to `now` and of 24 hours where it is left open. Raises ValidationFailed."""
+    try:
+        until = (end or now).astimezone(UTC)
+        since = start.astimezone(UTC) if start else until - _USUAL_SPAN
+    except OverflowError:
+        raise ValidationFailed(details=["from: is outside the calendar"]) from None
+    if since >= until:
+        raise ValidationFailed(details=["from: must be before to"])
+    if until - since > MOST_SPAN:
+        raise ValidationFailed(details=[f"from: must not lie more than {MOST_SPAN.days} days before to"])
+    return since, until
+
+
+async def esm_meters(
+    esm: EsmClient, plant: LinkedPlant, start: datetime, end: datetime, bucket_minutes: float
+) -> list[MeterRow]:
+    """What the ESM's meters counted. Raises PlantNotLinked when it does not know the plant, EsmSilent."""
+    try:
+        readings = await esm.readings(plant.access, plant.external_id, start, end)
+    except EsmFailed as error:
+        raise refusal(error) from error
+    wanted = [reading for reading in readings if start <= reading.time < end]
+    return sorted(in_buckets(plant.id, wanted, bucket_minutes), key=lambda row: (row.time, row.meter_id))
+
+
+def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: float) -> Iterator[MeterRow]:
+    """Readings put together to buckets that are aligned to the epoch, those that are covered whole; readings that are not
+    finer than the buckets stay as they are."""
+    width = timedelta(minutes=bucket_minutes)
+    sums: dict[tuple[str, datetime], tuple[float, float]] = {}
+    for reading in readings:
+        time = reading.time.astimezone(UTC)
+        if reading.interval >= bucket_minutes:
+            yield MeterRow(time, plant_id, reading.meter_id, _plain(reading.interval), reading.energy)
+            continue
+        place = reading.meter_id, time - (time - _EPOCH) % width
+        minutes, energy = sums.get(place, (0.0, 0.0))
+        sums[place] = minutes + reading.interval, energy + reading.energy
+    for (meter_id, start), (minutes, energy) in sums.items():
+        if abs(minutes - bucket_minutes) < 1e-6:
+            yield MeterRow(start, plant_id, meter_id, _plain(bucket_minutes), round(energy, 6))
+
+
+async def own_meters(
+    db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, bucket_minutes: float
+) -> list[MeterRow]:
+    """What the plant's METER sub-devices counted, by their external ids. Raises PlantNotFound."""
+    width, interval = timedelta(minutes=bucket_minutes), _plain(bucket_minutes)
+    rows = [
+        MeterRow(one.start, plant_id, one.external_id, interval, one.energy)
+        async for one in metered_energy(db, org, plant_id, start, end, width)
+    ]
+    return sorted(rows, key=lambda row: (row.time, row.meter_id))
+
+
+def _plain(minutes: float) -> float:
+    return int(minutes) if minutes == int(minutes) else minutes

@@ -1,0 +1,71 @@
+"""Records of trading."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+__all__ = ["ConfigChange", "MeterRow", "SyncResult", "TradingConfig", "TradingStatus"]
+
+
+class TradingStatus(StrEnum):
+    """Whether partners have queues and plants are synced by themselves."""
+
+    DISABLED = "DISABLED"
+    ENABLED = "ENABLED"
+
+
+class TradingConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """An organisation's way to its ESM. The secret is never shown."""
+
+    id: UUID
+    organization_id: UUID
+    esm_api_url: str | None
+    esm_client_id: str | None
+    has_esm_credentials: bool
+    queue_prefix: str
+    status: TradingStatus
+    last_sync_at: datetime | None
+    last_sync_error: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class ConfigChange(msgspec.Struct, frozen=True, rename="camel"):
+    """A plan that was sent to the ESM, and what it said. `resultCode` and what follows it are empty until it has answered.
+
+    `isTerminal`: nothing more will come of it, so sending it again would end the same.
+    """
+
+    id: int
+    plant_id: UUID
+    request_code: UUID
+    result_code: str | None
+    message: str | None
+    is_error: bool
+    is_terminal: bool
+    validate_only: bool
+    config_snapshot: dict[str, Any]
+    requested_by: UUID
+    sent_at: datetime
+    responded_at: datetime | None
+    created_at: datetime
+
+
+class SyncResult(NamedTuple):
+    """Plants that were brought up to date, and what went wrong."""
+
+    synced: int
+    errors: int
+
+
+class MeterRow(msgspec.Struct, frozen=True):
+    """Energy in kWh of `interval` minutes from `time` on: taken from the grid, negative when fed into it."""
+
+    time: datetime
+    plant_id: UUID
+    meter_id: str
+    interval: float
+    energy: float

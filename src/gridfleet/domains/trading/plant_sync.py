@@ -1,0 +1,110 @@
+"""Bringing linked plants up to date with what the ESM tells of them."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from gridfleet.domains.plants.esm_link.facts import linked_plants, write_facts
+from gridfleet.domains.plants.esm_link.models import EsmFacts
+from gridfleet.domains.trading import store
+from gridfleet.domains.trading.configuration import access_of
+from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
+from gridfleet.domains.trading.esm.messages import EsmPlant, EsmPlantName
+from gridfleet.domains.trading.models import SyncResult
+from gridfleet.domains.trading.store import ConfigRow
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
+
+__all__ = ["sync_enabled", "sync_plants"]
+
+_SYSTEM: Final = SystemScope("every organisation's ESM is asked about its plants")
+_AT_ONCE: Final = 8
+"""An ESM that hangs must not keep many others waiting."""
+_MOST_NAMED: Final = 5
+"""How many complaints `lastSyncError` spells out."""
+
+log = structlog.get_logger(__name__)
+
+
+async def sync_plants(
+    database: Database, esm: EsmClient, access: EsmAccess, organization_id: UUID, plant_ids: Collection[UUID] | None
+) -> SyncResult:
+    """Asks the ESM and writes what it tells of the organisation's linked plants, or of those among `plant_ids`.
+
+    A plant of the ESM that is not linked counts as neither synced nor wrong; a linked one that the ESM does not know, or
+    describes badly, as wrong. When the ESM gives no answer, every linked plant is wrong, and at least one thing is.
+    """
+    async with database.transaction() as db:
+        linked = await linked_plants(db, organization_id, plant_ids)
+    try:
+        told = await esm.plants(access)
+    except EsmFailed as error:
+        result, complaints = SyncResult(0, max(1, len(linked))), [error.text]
+    else:
+        facts, complaints = _read(told, linked)
+        async with database.autocommit() as db:
+            for external_id, known in facts.items():
+                await write_facts(db, organization_id, linked[external_id], external_id, known)
+        result = SyncResult(len(facts), len(complaints))
+    async with database.transaction() as db:
+        await store.record_sync(db, _SYSTEM, organization_id, _summary(complaints))
+    return result
+
+
+async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> None:
+    """Syncs every organisation whose trading is enabled, the one that has waited longest first."""
+    async with database.transaction() as db:
+        rows = await store.enabled_configs(db, _SYSTEM)
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def sync(row: ConfigRow) -> None:
+        async with places:
+            try:
+                access = access_of(row, keyring)
+            except (DecryptionFailed, UnknownKeyVersion) as error:
+                log.error("an ESM's secret cannot be read", organization_id=str(row.organization_id), error=str(error))
+                return
+            if access is not None:
+                result = await sync_plants(database, esm, access, row.organization_id, None)
+                log.info("plants synced", organization_id=str(row.organization_id), **result._asdict())
+
+    async with asyncio.TaskGroup() as tasks:
+        for row in rows:
+            tasks.create_task(sync(row))
+
+
+def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[str, EsmFacts], list[str]]:
+    """What is told of linked plants, and everything that is wrong with it."""
+    facts: dict[str, EsmFacts] = {}
+    wrong: dict[str, str] = {}
+    complaints: list[str] = []
+    for number, record in enumerate(told):
+        try:
+            external_id = msgspec.json.decode(record, type=EsmPlantName).external_plant_id
+        except msgspec.DecodeError as error:
+            complaints.append(f"plants.{number}: {error}")
+            continue
+        if external_id not in linked or external_id in wrong:
+            continue
+        try:
+            if external_id in facts:
+                raise msgspec.ValidationError("is told twice")
+            plant = msgspec.json.decode(record, type=EsmPlant)
+            facts[external_id] = EsmFacts(*(getattr(plant, name) for name in EsmFacts._fields))
+        except msgspec.DecodeError as error:
+            wrong[external_id] = f"{external_id}: {error}"
+            facts.pop(external_id, None)
+    missing = [f"{external_id}: is not known to the ESM" for external_id in linked if external_id not in facts.keys() | wrong]
+    return facts, [*complaints, *wrong.values(), *missing]
+
+
+def _summary(complaints: Sequence[str]) -> str | None:
+    if not complaints:
+        return None
+    more = len(complaints) - _MOST_NAMED
+    return "; ".join(complaint[:300] for complaint in complaints[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")

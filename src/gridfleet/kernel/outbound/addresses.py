@@ -1,0 +1,132 @@
+"""Which URLs and addresses a customer may send us to.
+
+A name proves nothing: what it resolves to is checked, every address of it, and connected to without asking again
+(`sending.py`). Spellings of addresses that resolvers and browsers read differently are refused as such.
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+import httpx
+
+__all__ = ["AddressRefused", "NameUnknown", "Resolve", "is_public", "parse_base_url", "port_of", "public_addresses", "resolve"]
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Gives the addresses of a host name and port; raises NameUnknown."""
+
+_MOST_CHARACTERS: Final = 2048
+_URL: Final = re.compile(r"(?i:https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?((?:/[A-Za-z0-9._~-]+)*)/?")
+"""Host, port, path: no user name, no percent signs, no backslashes, no zones, no query, no fragment."""
+_NAME: Final = re.compile(
+    r"(?=.{1,253}$)(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+)
+"""The last label begins with a letter, so this is a name and no address in decimal, octal or hex."""
+_WEB_PORTS: Final = {80, 443}
+_FIRST_FREE_PORT: Final = 1024
+
+_PRIVATE_V4: Final = tuple(
+    IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",  # this host (RFC 791)
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # shared by a carrier's customers (RFC 6598); metadata of some clouds
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # a cloud's wire server, reachable from its machines alone
+        "169.254.0.0/16",  # link-local, metadata of most clouds
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # protocol assignments; metadata of a cloud
+        "192.0.2.0/24",  # documentation (RFC 5737)
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",
+        "198.18.0.0/15",  # benchmarks (RFC 2544)
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, broadcast
+    )
+)
+_PUBLIC_V6: Final = IPv6Network("2000::/3")
+"""All that was ever handed out; loopback, ULA, link-local, multicast, IPv4-mapped and NAT64 lie elsewhere."""
+_PRIVATE_V6: Final = tuple(
+    IPv6Network(network)
+    for network in (
+        "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4: an IPv4 address in disguise
+        "3fff::/20",  # documentation (RFC 9637)
+    )
+)
+
+
+class AddressRefused(ValueError):
+    """The URL, or what it resolves to, is none that we go to. The text says why, for people."""
+
+
+class NameUnknown(OSError):
+    """The name has no address, or its server did not say."""
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the internet at large."""
+    found = ip_address(address)
+    if isinstance(found, IPv6Address):
+        return found.scope_id is None and found in _PUBLIC_V6 and not any(found in network for network in _PRIVATE_V6)
+    return not any(found in network for network in _PRIVATE_V4)
+
+
+def parse_base_url(text: str) -> httpx.URL:
+    """The URL below which a service is reached: http or https, a host, perhaps a port and a path, nothing else; without a
+    slash at its end.
+
+    Raises AddressRefused. What a name resolves to is not looked at.
+    """
+    match = _URL.fullmatch(text)
+    if match is None or len(text) > _MOST_CHARACTERS:
+        raise AddressRefused("must be http:// or https://, a host, perhaps a port and a plain path, all in ASCII")
+    host, port, path = match.groups()
+    if not _is_literal(host) and not _NAME.fullmatch(host):
+        raise AddressRefused("must name its host by a name, or by an IP address in its usual spelling")
+    if port is not None and not (int(port) in _WEB_PORTS or _FIRST_FREE_PORT <= int(port) <= 65535):
+        # Below 1024 others listen: mail servers and the like, which a request could be made to mean something to.
+        raise AddressRefused("must have port 80, 443, or one from 1024 on")
+    if {".", ".."} & set(path.split("/")):
+        raise AddressRefused("must have a path without dot segments")
+    return httpx.URL(text.rstrip("/"))
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return host.startswith("[") == (":" in host)
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """The addresses of a host, as the system's resolver gives them; an address is its own."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    except (OSError, UnicodeError):
+        raise NameUnknown(f"{host} has no address") from None
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+async def public_addresses(url: httpx.URL, resolve: Resolve, *, is_allowed: Callable[[str], bool]) -> Sequence[str]:
+    """The addresses of a URL's host, asked for once. Raises AddressRefused when one of them is not allowed, and NameUnknown."""
+    addresses = await resolve(url.host, port_of(url))
+    if not addresses:
+        raise NameUnknown(f"{url.host} has no address")
+    if not all(is_allowed(address) for address in addresses):
+        # Which one is nobody's business: a name's private address tells about the network that we stand in.
+        raise AddressRefused("must lead to public addresses alone")
+    return addresses
+
+
+def port_of(url: httpx.URL) -> int:
+    """The port that a URL means."""
+    return url.port or (443 if url.scheme == "https" else 80)

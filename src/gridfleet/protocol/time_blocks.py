@@ -1,0 +1,66 @@
+"""Time blocks: what a battery may do at which times of the day, as partners, the ESM and its sandbox exchange it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Annotated, Final
+
+import msgspec
+
+__all__ = ["DAY_MINUTES", "MAX_BLOCKS", "TimeBlock", "TimeBlocks", "complaints_about_blocks"]
+
+MAX_BLOCKS: Final = 96
+"""A day has so many quarter-hours."""
+
+DAY_MINUTES: Final = 24 * 60
+
+_START: Final = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
+_END: Final = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
+
+Start = Annotated[str, msgspec.Meta(pattern=_START, extra={"rule": "must be a time of day, 00:00 to 23:59"})]
+End = Annotated[str, msgspec.Meta(pattern=_END, extra={"rule": "must be a time of day, 00:01 to 24:00"})]
+
+
+class TimeBlock(msgspec.Struct, frozen=True, rename="camel"):
+    """Limits between two times of day in UTC: battery power in kW (positive = charging), state of charge in %."""
+
+    start: Start = msgspec.field(name="from")
+    end: End = msgspec.field(name="to")
+    p_bat_min: float
+    p_bat_max: float
+    soc_min: Annotated[float, msgspec.Meta(ge=0, le=100)]
+    soc_max: Annotated[float, msgspec.Meta(ge=0, le=100)]
+
+    @property
+    def minutes(self) -> tuple[int, int]:
+        """First minute of the day that belongs to the block, and the first after it."""
+        return _minute(self.start), _minute(self.end)
+
+    def complaints(self) -> Iterator[str]:
+        """What is wrong with the block taken by itself."""
+        start, end = self.minutes
+        if start >= end:
+            yield "to: must be after from"
+        if self.p_bat_min > self.p_bat_max:
+            yield "pBatMax: must not be below pBatMin"
+        if self.soc_min > self.soc_max:
+            yield "socMax: must not be below socMin"
+
+
+TimeBlocks = Annotated[tuple[TimeBlock, ...], msgspec.Meta(max_length=MAX_BLOCKS)]
+"""The blocks of a day, in any order."""
+
+
+def complaints_about_blocks(blocks: Sequence[TimeBlock], path: str) -> Iterator[str]:
+    """Which blocks, each right by itself, overlap; `path` is the name of the list. Blocks may touch."""
+    furthest: tuple[int, int] | None = None
+    order = sorted(range(len(blocks)), key=lambda number: blocks[number].minutes)
+    for earlier, later in pairwise(order):
+        end = blocks[earlier].minutes[1]
+        if furthest is None or end > furthest[0]:
+            furthest = (end, earlier)
+        if blocks[later].minutes[0] < furthest[0]:
+            yield f"{path}.{later}: overlaps {path}.{furthest[1]}"
+
+
+def _minute(time: str) -> int:
+    return int(time[:2]) * 60 + int(time[3:])

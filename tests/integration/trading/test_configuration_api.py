@@ -1,0 +1,203 @@
+"""The trading configuration over HTTP."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esm_stand_in import CLIENT_ID, SECRET, StandIn
+from gridfleet.domains.trading.configuration import access_of
+from gridfleet.domains.trading.store import enabled_configs
+from gridfleet.kernel.caller import SystemScope
+from plants_over_http import Fleet, fleet_over_http
+
+CONFIG = "/trading/config"
+COMPLETE = {"esmApiUrl": "https://esm.example.com/api/", "esmClientId": "us", "esmClientSecret": " s3cret "}
+
+
+@pytest.fixture
+async def strict(database_url: str, home: Path) -> AsyncIterator[Fleet]:
+    """A service that goes to public addresses alone."""
+    async with fleet_over_http(database_url, home) as running:
+        yield running
+
+
+async def slug_of(fleet: Fleet) -> str:
+    [(slug,)] = await fleet.sql("SELECT slug FROM organization WHERE id = %s", fleet.admin["x-org-id"])
+    return str(slug)
+
+
+async def queued(fleet: Fleet) -> list[dict[str, Any]]:
+    rows = await fleet.sql("SELECT payload FROM outbox WHERE kind = 'partner_queues' ORDER BY id")
+    return [payload for (payload,) in rows]
+
+
+async def test_it_exists_from_the_first_look(strict: Fleet) -> None:
+    status, first = await strict.call("GET", CONFIG, headers=strict.viewer)
+    assert status == 200
+    assert first == {
+        "id": first["id"],
+        "organizationId": strict.admin["x-org-id"],
+        "esmApiUrl": None,
+        "esmClientId": None,
+        "hasEsmCredentials": False,
+        "queuePrefix": await slug_of(strict),
+        "status": "DISABLED",
+        "lastSyncAt": None,
+        "lastSyncError": None,
+        "createdAt": first["createdAt"],
+        "updatedAt": first["updatedAt"],
+    }
+    assert await strict.call("GET", CONFIG) == (200, first)
+
+
+async def test_settings_are_kept_and_the_secret_is_not_shown(strict: Fleet) -> None:
+    status, saved = await strict.call("POST", CONFIG, COMPLETE)
+    assert status == 200
+    assert (saved["esmApiUrl"], saved["esmClientId"], saved["hasEsmCredentials"]) == ("https://esm.example.com/api", "us", True)
+    status, changed = await strict.call("POST", CONFIG, {"queuePrefix": "our-queues"})
+    assert (changed["esmClientId"], changed["queuePrefix"]) == ("us", "our-queues")
+    assert "s3cret" not in str(changed)
+    [(sealed, version)] = await strict.sql("SELECT esm_client_secret, key_version FROM trading_config")
+    assert b"s3cret" not in sealed
+    keyring = strict.service.state.keyring
+    place = {"table": "trading_config", "column": "esm_client_secret"}
+    assert keyring.decrypt(sealed, version, row_id=saved["id"], **place) == b" s3cret ", "as typed"
+    events = (await strict.call("GET", "/audit-events?event=trading.configured"))[1]["data"]
+    assert [event["details"]["changed"] for event in events] == [
+        ["queue_prefix"],
+        ["esm_api_url", "esm_client_id", "esm_client_secret"],
+    ]
+
+
+async def test_half_of_the_credentials_is_none(strict: Fleet) -> None:
+    assert (await strict.call("POST", CONFIG, {"esmClientId": "us"}))[1]["hasEsmCredentials"] is False
+    headers = strict.stranger
+    assert (await strict.call("POST", CONFIG, {"esmClientSecret": "s3cret"}, headers))[1]["hasEsmCredentials"] is False
+    assert (await strict.call("POST", CONFIG, {"esmClientId": "us"}, headers))[1]["hasEsmCredentials"] is True
+
+
+REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"queuePrefix": "vcp"}, ["queuePrefix: must not be vcp, which is reserved"]),
+    ({"queuePrefix": "a"}, ["queuePrefix: must have 2 to 50 characters"]),
+    (
+        {"queuePrefix": "-a-"},
+        ["queuePrefix: must be lowercase letters, digits and hyphens, beginning and ending with a letter or digit"],
+    ),
+    ({"esmApiUrl": None, "esmClientId": ""}, ["esmApiUrl: must not be null", "esmClientId: must have 1 to 255 characters"]),
+    ({"esmSecret": "x"}, ["esmSecret: is not a known field (did you mean esmApiUrl?)"]),
+    ({"esmApiUrl": "http://127.0.0.1:8080"}, ["esmApiUrl: must lead to public addresses alone"]),
+    ({"esmApiUrl": "http://localhost"}, ["esmApiUrl: must lead to public addresses alone"]),
+    ({"esmApiUrl": "http://[::ffff:a00:1]"}, ["esmApiUrl: must lead to public addresses alone"]),
+    ({"esmApiUrl": "http://169.254.169.254/latest"}, ["esmApiUrl: must lead to public addresses alone"]),
+    (
+        {"esmApiUrl": "http://0x7f.1"},
+        ["esmApiUrl: must name its host by a name, or by an IP address in its usual spelling"],
+    ),
+    ({"esmApiUrl": "http://localhost:8080/api/v1/svc-esm/../admin"}, ["esmApiUrl: must have a path without dot segments"]),
+]
+
+
+async def test_what_is_refused(strict: Fleet) -> None:
+    for body, details in REFUSED:
+        status, answer = await strict.call("POST", CONFIG, body)
+        assert (status, answer["code"]) == (400, "VALIDATION_ERROR")
+        found = [detail.split(" (did")[0] for detail in answer["details"]]
+        assert found == [detail.split(" (did")[0] for detail in details]
+    assert (await strict.call("GET", CONFIG))[1]["esmApiUrl"] is None
+
+
+async def test_the_sandbox_of_the_service_is_welcome(strict: Fleet) -> None:
+    url = "http://localhost:8080/api/v1/svc-esm"
+    for spelled in (url, f"{url}/"):
+        assert (await strict.call("POST", CONFIG, {"esmApiUrl": spelled}))[1]["esmApiUrl"] == url
+    assert (await strict.call("POST", CONFIG, {"esmApiUrl": f"{url}/admin"}))[0] == 400
+
+
+async def test_trading_is_switched_on_and_off(strict: Fleet) -> None:
+    status, answer = await strict.call("POST", f"{CONFIG}/enable")
+    assert (status, answer["code"]) == (400, "TRADING_CONFIG_INCOMPLETE")
+    assert answer["details"] == ["esmApiUrl: is not set", "esmClientId: is not set", "esmClientSecret: is not set"]
+    await strict.call("POST", CONFIG, {"esmApiUrl": "https://esm.example.com", "esmClientId": "us"})
+    assert (await strict.call("POST", f"{CONFIG}/enable"))[1]["details"] == ["esmClientSecret: is not set"]
+    assert await queued(strict) == []
+
+    await strict.call("POST", CONFIG, COMPLETE)
+    status, enabled = await strict.call("POST", f"{CONFIG}/enable")
+    assert (status, enabled["status"]) == (200, "ENABLED")
+    status, answer = await strict.call("POST", CONFIG, {"queuePrefix": "other"})
+    assert (status, answer["details"]) == (400, ["queuePrefix: cannot be changed while trading is enabled"])
+    assert (await strict.call("POST", CONFIG, {"queuePrefix": enabled["queuePrefix"]}))[0] == 200
+    status, disabled = await strict.call("POST", f"{CONFIG}/disable")
+    assert (status, disabled["status"]) == (200, "DISABLED")
+    organization = strict.admin["x-org-id"]
+    assert await queued(strict) == [
+        {"organizationId": organization, "enabled": True},
+        {"organizationId": organization, "enabled": False},
+    ]
+    events = (await strict.call("GET", "/audit-events"))[1]["data"]
+    assert [event["event"] for event in events if event["event"].startswith("trading.") and "conf" not in event["event"]] == [
+        "trading.disabled",
+        "trading.enabled",
+    ]
+
+
+async def test_a_slug_that_is_reserved_cannot_name_queues(strict: Fleet) -> None:
+    await strict.sql("UPDATE organization SET slug = 'vcp' WHERE id = %s", strict.admin["x-org-id"])
+    await strict.call("POST", CONFIG, COMPLETE)
+    status, answer = await strict.call("POST", f"{CONFIG}/enable")
+    assert (status, answer["code"], len(answer["details"])) == (400, "TRADING_CONFIG_INCOMPLETE", 1)
+    await strict.call("POST", CONFIG, {"queuePrefix": "our"})
+    assert (await strict.call("POST", f"{CONFIG}/enable"))[0] == 200
+
+
+async def test_connection_details(strict: Fleet) -> None:
+    slug = await slug_of(strict)
+    await strict.call("POST", CONFIG, {"queuePrefix": "our"})
+    status, details = await strict.call("GET", "/trading/connection-details", headers=strict.viewer)
+    assert status == 200
+    assert (details["host"], details["port"], details["tls"]) == ("localhost", strict.service.state.settings.amqps_port, True)
+    assert (details["vhost"], details["exchange"], details["queuePrefix"]) == ("partner-{keyId}", "vcp", "our")
+    outbound = [queue for queue in details["queues"] if queue["direction"] == "outbound"]
+    assert [(queue["name"], queue["routingKey"]) for queue in outbound] == [
+        (f"vcp.{slug}.event.{event}", f"{slug}.event.{event}") for event in ("telemetry", "status", "command-ack", "alert")
+    ]
+    inbound = [queue for queue in details["queues"] if queue["direction"] == "inbound"]
+    assert {queue["name"] for queue in inbound} == {"our.inbound"}
+    assert [queue["routingKey"] for queue in inbound] == [
+        f"{slug}.{family}" for family in ("command.site-setpoint", "command.device.#", "command.mode", "schedule.*", "config.*")
+    ]
+
+
+async def test_an_organization_with_a_saved_configuration_stays(strict: Fleet) -> None:
+    async def organization() -> tuple[str, dict[str, str]]:
+        slug = f"o-{len(await strict.sql('SELECT 1 FROM organization'))}"
+        made = (await strict.call("POST", "/organizations", {"name": "New", "slug": slug}, strict.super_admin))[1]
+        return f"/organizations/{made['id']}", {**strict.super_admin, "x-org-id": made["id"]}
+
+    path, in_it = await organization()
+    await strict.call("GET", CONFIG, headers=in_it)
+    assert (await strict.call("DELETE", path, headers=strict.super_admin))[0] == 200, "it was only read"
+    path, in_it = await organization()
+    await strict.call("POST", CONFIG, {}, in_it)
+    status, answer = await strict.call("DELETE", path, headers=strict.super_admin)
+    assert (status, answer["code"]) == (409, "CONFLICT")
+    assert (await strict.call("GET", path, headers=strict.super_admin))[0] == 200
+    path, in_it = await organization()
+    await strict.call("POST", f"/svc-esm/admin/enable?orgId={in_it['x-org-id']}", headers=strict.super_admin)
+    assert (await strict.call("DELETE", path, headers=strict.super_admin))[0] == 200, "a sandbox goes with it"
+
+
+async def test_what_the_periodic_sync_reads(fleet: Fleet, stand_in: StandIn) -> None:
+    settings = {"esmApiUrl": stand_in.url, "esmClientId": CLIENT_ID, "esmClientSecret": SECRET}
+    await fleet.call("POST", CONFIG, settings)
+    state, system = fleet.service.state, SystemScope("a test")
+    async with state.database.transaction() as db:
+        assert await enabled_configs(db, system) == []
+    await fleet.call("POST", f"{CONFIG}/enable")
+    async with state.database.transaction() as db:
+        [row] = await enabled_configs(db, system)
+    access = access_of(row, state.keyring)
+    assert access is not None
+    assert (access.url, access.client_id, access.client_secret) == (stand_in.url, CLIENT_ID, SECRET)

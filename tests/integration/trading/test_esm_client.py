@@ -1,0 +1,232 @@
+"""The client against an ESM that was written without it, and that misbehaves."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from esm_stand_in import (
+    CLIENT_ID,
+    SECRET,
+    Fault,
+    StandIn,
+    breaks_off,
+    drips,
+    esm_stand_in,
+    hangs,
+    hangs_up,
+    never_ends,
+    packed,
+    says,
+)
+from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
+from gridfleet.kernel.outbound.sending import Outbound
+from gridfleet.protocol.time_blocks import TimeBlock
+
+CONFIG = {"configEnabled": True, "esiState": "PLC_READY", "version": 7, "timeConfigs": [], "more": {"than": "we know"}}
+BLOCK = msgspec.convert({"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 0, "socMax": 100}, TimeBlock)
+ODD_NAME = "DE/Süd 1?x=#&"
+
+
+@pytest.fixture
+def stand_in() -> Iterator[StandIn]:
+    with esm_stand_in() as running:
+        running.configs = {"P1": dict(CONFIG), ODD_NAME: dict(CONFIG)}
+        yield running
+
+
+@pytest.fixture
+def client() -> EsmClient:
+    return EsmClient(Outbound(allow_private=True, seconds=5), "http://sandbox", backoff_seconds=0.001)
+
+
+def access_to(stand_in: StandIn) -> EsmAccess:
+    return EsmAccess(stand_in.url, CLIENT_ID, SECRET)
+
+
+async def failure(call: Awaitable[object]) -> EsmFailed:
+    with pytest.raises(EsmFailed) as caught:
+        await call
+    return caught.value
+
+
+async def test_everything_that_an_esm_is_asked(client: EsmClient, stand_in: StandIn) -> None:
+    access = access_to(stand_in)
+    stand_in.plants = [{"externalPlantId": "P1"}, {"odd": True}]
+    stand_in.readings["P1"] = [{"time": "2026-11-20T12:00:00+02:00", "meter_id": "M", "interval": 15, "energy": -1, "x": 1}]
+
+    assert [msgspec.json.decode(plant) for plant in await client.plants(access)] == stand_in.plants
+    config = await client.config(access, ODD_NAME)
+    assert (config.version, config.time_configs) == (7, [])
+    answer = await client.send_plan(access, "P1", "code-1", [BLOCK], validate_only=False)
+    assert (answer.result_code, answer.is_error, answer.version) == ("OK", False, 8)
+    dry = await client.send_plan(access, "P1", "code-2", [BLOCK], validate_only=True)
+    assert dry.version == 8
+    start, end = datetime(2026, 11, 20, 10, tzinfo=UTC), datetime(2026, 11, 20, 11, tzinfo=UTC)
+    [reading] = await client.readings(access, "P1", start, end)
+    assert (reading.time, reading.interval, reading.energy) == (start, 15, -1)
+
+    assert stand_in.tokens_given == 1, "one token serves them all"
+    sent = stand_in.calls("PUT", "/plants/P1/config")[0].json
+    assert sent == {
+        "requestCode": "code-1",
+        "timeConfigs": [{"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 0, "socMax": 100}],
+    }
+    assert stand_in.calls("GET", "/plants/P1/meters")[0].query == {
+        "from": ["2026-11-20T10:00:00.000Z"],
+        "to": ["2026-11-20T11:00:00.000Z"],
+    }
+    assert {request.headers["accept-encoding"] for request in stand_in.seen} == {"identity"}
+    assert "authorization" in stand_in.seen[0].headers
+
+
+async def test_a_token_is_renewed_when_it_ends_or_counts_no_more(client: EsmClient, stand_in: StandIn) -> None:
+    access = access_to(stand_in)
+    await client.config(access, "P1")
+    stand_in.forget_tokens()
+    await client.config(access, "P1")
+    assert stand_in.tokens_given == 2
+    stand_in.forget_tokens()
+    stand_in.token_seconds = 1  # too short to be used twice
+    await client.send_plan(access, "P1", "code", [BLOCK], validate_only=False)
+    assert stand_in.configs["P1"]["version"] == 8, "a plan that met an old token is sent once more, and counts once"
+    await client.config(access, "P1")
+    assert stand_in.tokens_given == 4
+
+
+async def test_credentials_that_are_refused(client: EsmClient, stand_in: StandIn) -> None:
+    stand_in.is_closed_to_us = True
+    error = await failure(client.plants(access_to(stand_in)))
+    assert (error.result_code, error.status) == ("ESM_UNAVAILABLE", None)
+    assert error.text == "The ESM refuses our credentials (401)."
+    assert len(stand_in.seen) == 1
+    assert SECRET not in repr(access_to(stand_in))
+
+
+async def test_a_token_that_is_never_believed_is_not_asked_for_for_ever(client: EsmClient, stand_in: StandIn) -> None:
+    stand_in.faults.extend([says(401, b"{}")] * 5)
+    assert (await failure(client.plants(access_to(stand_in)))).status == 401
+    assert stand_in.tokens_given == 1
+
+
+@pytest.mark.parametrize("fault", [hangs_up, says(500, b"{}"), says(503, b"<html>", "text/html"), breaks_off])
+async def test_reads_are_tried_three_times(client: EsmClient, stand_in: StandIn, fault: Fault) -> None:
+    access = access_to(stand_in)
+    stand_in.faults.extend([fault] * 2)
+    assert (await client.config(access, "P1")).version == 7
+    stand_in.faults.extend([fault] * 3)
+    assert (await failure(client.config(access, "P1"))).result_code == "ESM_UNAVAILABLE"
+    assert not stand_in.faults
+    assert len(stand_in.calls("GET", "/plants/P1/config")) == 6
+
+
+@pytest.mark.parametrize("fault", [hangs_up, says(500, b"{}")])
+async def test_plans_are_sent_once(client: EsmClient, stand_in: StandIn, fault: Fault) -> None:
+    stand_in.faults.extend([fault] * 2)
+    for number in (1, 2):
+        call = client.send_plan(access_to(stand_in), "P1", f"code-{number}", [BLOCK], validate_only=False)
+        assert (await failure(call)).result_code == "ESM_UNAVAILABLE"
+        assert len(stand_in.calls("PUT", "/plants/P1/config")) == number
+
+
+@pytest.mark.parametrize(
+    ("fault", "says_so"),
+    [
+        (says(200, b"<html>hello</html>", "text/html"), "did not answer with JSON"),
+        (says(200, b'{"version": 1}', "text/plain"), "did not answer with JSON"),
+        (says(200, b""), "not what it should be"),
+        (says(200, b"{"), "not what it should be"),
+        (says(200, b"[]"), "not what it should be"),
+        (says(200, b"\xff\xfe"), "not what it should be"),
+        (says(200, b"[" * 100_000), "not what it should be"),
+        (says(200, b'{"configEnabled": true, "esiState": "X", "version": "7", "timeConfigs": []}'), "version"),
+        (says(200, b'{"configEnabled": true, "esiState": "X", "version": 1e400, "timeConfigs": []}'), "not what it should be"),
+        (says(200, b'{"configEnabled": true, "esiState": "X", "version": 7, "timeConfigs": [{"from": "25:00"}]}'), "from"),
+        (says(204, b""), "did not answer with JSON|not what"),
+        (never_ends, "was not read"),
+        (packed, "was not read"),
+        (says(418, b'{"message": "short\\u0000 and\\nstout."}'), "answered 418: short and stout"),
+        (says(418, b'{"message": ["no text"]}'), "answered 418\\."),
+        (says(418, b"{", "application/json"), "answered 418\\."),
+        (says(418, b"teapot", "text/plain"), "answered 418\\."),
+    ],
+)
+async def test_answers_that_are_none(client: EsmClient, stand_in: StandIn, fault: Fault, says_so: str) -> None:
+    stand_in.faults.append(fault)
+    error = await failure(client.config(access_to(stand_in), "P1"))
+    assert error.result_code == "ESM_UNAVAILABLE"
+    assert re.search(says_so, error.text)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        says(200, b"[]"),
+        says(200, b'{"access_token": "a b"}'),
+        says(200, b"x", "text/plain"),
+        says(404, b"{}"),
+        says(422, b"{}"),
+    ],
+)
+async def test_tokens_that_are_none(client: EsmClient, stand_in: StandIn, fault: Fault) -> None:
+    stand_in.token_faults.append(fault)
+    error = await failure(client.config(access_to(stand_in), "P1"))
+    assert (error.result_code, error.status) == ("ESM_UNAVAILABLE", None), "not the plant's fault"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_are_not_followed(client: EsmClient, stand_in: StandIn, status: int) -> None:
+    with esm_stand_in() as elsewhere:
+        stand_in.faults.append(says(status, b"{}", location=f"{elsewhere.url}/plants"))
+        stand_in.token_faults.append(says(status, b"{}", location=f"{elsewhere.url}/oauth/token"))
+        for _ in (1, 2):
+            assert f"answered {status}." in (await failure(client.plants(access_to(stand_in)))).text
+        assert elsewhere.seen == []
+
+
+@pytest.mark.parametrize("fault", [hangs, drips])
+@pytest.mark.parametrize("of_token", [False, True])
+async def test_nobody_is_waited_for_long(stand_in: StandIn, fault: Fault, of_token: bool) -> None:
+    client = EsmClient(Outbound(allow_private=True, seconds=0.2), "http://sandbox")
+    (stand_in.token_faults if of_token else stand_in.faults).append(fault)
+    async with asyncio.timeout(20):
+        assert (await failure(client.config(access_to(stand_in), "P1"))).result_code == "TIMEOUT"
+    assert len(stand_in.seen) == (1 if of_token else 2), "what was too slow is not tried again"
+
+
+async def test_an_answer_to_another_request_does_not_count(client: EsmClient, stand_in: StandIn) -> None:
+    stand_in.answers["P1"] = {"requestCode": "somebody else's"}
+    error = await failure(client.send_plan(access_to(stand_in), "P1", "code", [BLOCK], validate_only=False))
+    assert "another request" in error.text
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, "VALIDATION_FAILED"), (422, "VALIDATION_FAILED"), (404, "ESM_UNAVAILABLE"), (409, "ESM_UNAVAILABLE")],
+)
+async def test_refusals(client: EsmClient, stand_in: StandIn, status: int, code: str) -> None:
+    stand_in.faults.append(says(status, b'{"message": "no"}'))
+    error = await failure(client.send_plan(access_to(stand_in), "P1", "code", [BLOCK], validate_only=False))
+    assert (error.result_code, error.status, error.text) == (code, status, f"The ESM answered {status}: no.")
+
+
+@pytest.mark.parametrize("url", ["http://no-such-name.invalid", "http://127.0.0.1:1025", "https://{host}", "ftp://x"])
+async def test_an_esm_that_is_not_there(client: EsmClient, stand_in: StandIn, url: str) -> None:
+    access = EsmAccess(url.format(host=stand_in.url.removeprefix("http://")), CLIENT_ID, SECRET)
+    assert (await failure(client.plants(access))).result_code == "ESM_UNAVAILABLE"
+
+
+async def test_a_private_esm_is_not_called_but_the_sandbox_is(stand_in: StandIn) -> None:
+    strict: Callable[[str], EsmClient] = lambda own: EsmClient(Outbound(), own)  # noqa: E731
+    assert "public" in (await failure(strict("http://sandbox").plants(access_to(stand_in)))).text
+    assert stand_in.seen == []
+    assert await strict(stand_in.url).plants(access_to(stand_in)) == []
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(client: EsmClient, stand_in: StandIn, name: str) -> None:
+    assert (await failure(client.config(access_to(stand_in), name))).result_code == "ESM_UNAVAILABLE"
+    assert stand_in.seen == []

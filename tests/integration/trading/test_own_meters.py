@@ -1,0 +1,75 @@
+"""Meter rows of a plant that no ESM knows: from the counters of its METER sub-devices."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from gridfleet.domains.device_templates.decoder import Metric
+from plants_over_http import Fleet
+from telemetry_records import RecordedPlant
+
+START = datetime(2026, 11, 20, 10, tzinfo=UTC)
+IN_KWH = [Metric("energy_imported", "kWh", counter=True), Metric("energy_exported", "kWh", counter=True)]
+IN_WH = [Metric("energy_imported", "Wh", counter=True)]
+HOUR = "from=2026-11-20T10:00:00Z&to=2026-11-20T11:00:00Z"
+
+
+async def metered(fleet: Fleet) -> RecordedPlant:
+    """A plant with two meters that count and an inverter that does not matter."""
+    plant = await fleet.plant()
+    for external_id, kind in (("GRID", "METER"), ("HALL", "METER"), ("QUIET", "METER"), ("INV", "INVERTER")):
+        body = {"externalId": external_id, "name": external_id, "type": kind}
+        assert (await fleet.call("POST", f"/plants/{plant['id']}/sub-devices", body))[0] == 201
+    recorded = RecordedPlant(fleet.service.state.database, UUID(plant["organizationId"]), UUID(plant["id"]))
+    times = [START + timedelta(minutes=number) for number in range(-5, 71)]
+    await recorded.write("GRID", IN_KWH, {time: (100 + n * 0.5, 40 + n * 0.25) for n, time in enumerate(times)})
+    await recorded.write("HALL", IN_WH, {time: (n * 1000.0,) for n, time in enumerate(times[::15])})
+    await recorded.write("INV", IN_KWH, {time: (float(n), 0.0) for n, time in enumerate(times)})
+    return recorded
+
+
+async def test_imported_less_exported_in_buckets(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    path = f"/trading/plants/{plant.id}/meters"
+    status, rows = await fleet.call("GET", f"{path}?{HOUR}", headers=fleet.viewer)
+    assert status == 200
+    assert rows == [
+        {
+            "time": f"2026-11-20T10:{minute:02d}:00.000Z",
+            "plant_id": str(plant.id),
+            "meter_id": "GRID",
+            "interval": 5,
+            "energy": 1.25,
+        }
+        for minute in range(0, 60, 5)
+    ], "the hall's readings of a quarter of an hour are too coarse"
+    _, rows = await fleet.call("GET", f"{path}?{HOUR}&bucketMinutes=30")
+    assert [(row["time"][11:16], row["meter_id"], row["interval"], row["energy"]) for row in rows] == [
+        ("10:00", "GRID", 30, 7.5), ("10:00", "HALL", 30, 2), ("10:30", "GRID", 30, 7.5), ("10:30", "HALL", 30, 2)
+    ]  # fmt: skip
+    _, rows = await fleet.call("GET", f"{path}?from=2026-11-20T10:07:30Z&to=2026-11-20T10:21:00Z&bucketMinutes=2.5")
+    assert [row["time"][11:19] for row in rows] == ["10:07:30", "10:10:00", "10:12:30", "10:15:00", "10:17:30"]
+    assert {(row["interval"], row["energy"]) for row in rows} == {(2.5, 0.625)}
+
+
+async def test_a_month_and_the_last_day(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    path = f"/trading/plants/{plant.id}/meters"
+    _, rows = await fleet.call("GET", f"{path}?from=2026-11-01T00:00:00Z&to=2026-12-01T00:00:00Z&bucketMinutes=7")
+    # What is between the first and the last whole bucket, however the range was read.
+    assert sum(row["energy"] for row in rows if row["meter_id"] == "GRID") == 0.25 * 70
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    recent = {now - timedelta(minutes=30 - number): (float(number), 0.0) for number in range(31)}
+    await plant.write("QUIET", IN_KWH, recent)
+    _, rows = await fleet.call("GET", path)
+    assert {row["meter_id"] for row in rows} >= {"QUIET"}
+    assert {row["energy"] for row in rows if row["meter_id"] == "QUIET"} == {5}
+
+
+async def test_linking_a_plant_hands_its_metering_to_the_esm(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    path = f"/trading/plants/{plant.id}/meters?{HOUR}"
+    await fleet.call("PATCH", f"/plants/{plant.id}", {"externalPlantId": "P1"})
+    assert len((await fleet.call("GET", path))[1]) == 12, "linked to nothing: no ESM is configured"
+    settings = {"esmApiUrl": "http://127.0.0.1:1025", "esmClientId": "us", "esmClientSecret": "s3cret"}
+    await fleet.call("POST", "/trading/config", settings)
+    assert (await fleet.call("GET", path))[0] == 500
