@@ -8,8 +8,10 @@ import msgspec
 
 from gridfleet.domains.identity.models import User
 from gridfleet.domains.partners.scopes import Scope
+from gridfleet.kernel.addresses import IPNetwork
+from gridfleet.kernel.caller import KeyCaller
 
-__all__ = ["AmqpKey", "ApiKey", "CreatedKey", "SendingKey", "vhost_of"]
+__all__ = ["AmqpKey", "ApiKey", "CreatedKey", "LiveKey", "SendingKey", "vhost_of"]
 
 
 class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
@@ -40,6 +42,14 @@ class CreatedKey(msgspec.Struct, frozen=True, rename="camel"):
     key: str
     signing_key: str | None
     api_key: ApiKey
+
+
+class LiveKey(NamedTuple):
+    """A key that is neither revoked nor unproved. `networks` empty is every address."""
+
+    caller: KeyCaller
+    networks: tuple[IPNetwork, ...]
+    expires_at: datetime | None
 
 
 class AmqpKey(NamedTuple):

@@ -1,13 +1,15 @@
 """SQL of partner keys."""
 
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import kwargs_row
 
-from gridfleet.domains.partners.models import AmqpKey
+from gridfleet.domains.partners.models import AmqpKey, LiveKey
 from gridfleet.domains.partners.scopes import Scope, expand_amqp
-from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.addresses import IPNetwork
+from gridfleet.kernel.caller import KeyCaller, SystemScope
 from gridfleet.kernel.db import Connection
 
 _AMQP = "id, organization_id, amqp_slug, vhost, scopes, allowed_plant_ids"
@@ -53,3 +55,36 @@ async def list_amqp(db: Connection, system: SystemScope) -> list[AmqpKey]:
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE amqp_slug IS NOT NULL AND {_LIVES} ORDER BY created_at, id")
     return await cursor.fetchall()
+
+
+def _live_key(
+    *,
+    id: UUID,
+    organization_id: UUID,
+    scopes: list[str],
+    allowed_plant_ids: list[UUID] | None,
+    allowed_ips: list[IPNetwork],
+    expires_at: datetime | None,
+) -> LiveKey:
+    plants = None if allowed_plant_ids is None else frozenset(allowed_plant_ids)
+    return LiveKey(KeyCaller(id, organization_id, frozenset(scopes), plants), tuple(allowed_ips), expires_at)
+
+
+async def find_live(db: Connection, system: SystemScope, digest: bytes) -> LiveKey | None:
+    """The key with this digest while it lives."""
+    cursor = db.cursor(row_factory=kwargs_row(_live_key))
+    await cursor.execute(
+        "SELECT id, organization_id, scopes, allowed_plant_ids, allowed_ips, expires_at FROM partner_key"
+        f" WHERE key_hash = %s AND {_LIVES}",
+        (digest,),
+    )
+    return await cursor.fetchone()
+
+
+async def note_use(db: Connection, system: SystemScope, key_id: UUID, every: timedelta) -> None:
+    """The key was used now, unless that was written less than `every` ago or it lives no more."""
+    await db.execute(
+        "UPDATE partner_key SET last_used_at = now()"
+        f" WHERE id = %s AND {_LIVES} AND (last_used_at IS NULL OR last_used_at < now() - %s)",
+        (key_id, every),
+    )
