@@ -26,6 +26,7 @@ from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, write_batch
+from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
@@ -109,6 +110,7 @@ class Pipeline:
             await record_sightings(db, _SYSTEM, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
         if batch.acknowledgements or batch.connected:
             batch.command_steps = await hear_plants(db, _SYSTEM, batch.acknowledgements, batch.connected, utc_now())
+            await follow_commands(db, _SYSTEM, batch.command_steps)
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
         # Last: other processes may wait for the rules' rows until this transaction ends.
