@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 _SYSTEM: Final = SystemScope("the gateway takes partners' orders")
 _PREFETCH: Final = 20
 _PERSISTENT: Final = 2
+_LOOK_SECONDS: Final = 10.0
 _CONFIRM_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 _AT_A_TIME: Final = 4
@@ -78,6 +79,7 @@ class PartnerLink:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(_end_with(channel))
                     tasks.create_task(_end_with(events))
+                    tasks.create_task(_end_without_queue(events, self.served.inbound_queue))
                     while True:
                         await self._take(channel, await orders.get())
             finally:
@@ -135,6 +137,14 @@ class PartnerLink:
         if unstorable:
             return await refuse_unstorable(db, _SYSTEM, sender, message, utc_now())
         return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
+
+
+async def _end_without_queue(channel: AbstractChannel, queue: str) -> None:
+    """A queue that is removed, and made again, takes its consumer along without a word."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if not (await channel.queue_declare(queue, passive=True)).consumer_count:
+            raise ConnectionError("the queue lost its consumer")
 
 
 async def _end_with(channel: AbstractChannel) -> None:

@@ -50,7 +50,7 @@ def acknowledgement(
         command_type,
         status,
         PartnerAck(ack_status),
-        time,
+        time.replace(microsecond=time.microsecond // 1000 * 1000),
         UNSET if rejection_reason is None else RejectionReason(rejection_reason),
     )
     return NewEvent(

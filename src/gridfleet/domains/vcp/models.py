@@ -162,6 +162,7 @@ class NewEntry(msgspec.Struct, frozen=True):
     claims_id: bool
     status: str
     ack_status: PartnerAck
+    acknowledged_at: datetime
     rejection_reason: RejectionReason | None = None
     detail: str | None = None
     issued_at: datetime | None = None

@@ -1,7 +1,7 @@
 """SQL of sites, their schedules, and the log of orders. A site's row is locked before its orders are written."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -31,6 +31,7 @@ _SITE = (
     " CASE WHEN s.schedule_active THEN (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = p.id) END"
     " AS schedule_ends_at FROM plant p"
 )
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 _ENTRY = ", ".join(LogEntry.__struct_fields__)
 
 
@@ -318,7 +319,7 @@ async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | Non
 
 def _seen(**row: Any) -> Site:
     """A site of which partners may never have spoken."""
-    return _site(**row | {"constraints": row["constraints"] or {}})
+    return _site(**row | {"constraints": row["constraints"] or {}, "silent_from": row["silent_from"] or _LONG_AGO})
 
 
 def _visible(org: OrgScope) -> dict[str, Any]:
@@ -357,3 +358,12 @@ async def recent(db: Connection, org: OrgScope, plant_id: UUID, since: datetime,
         (plant_id, org.organization_id, since, most),
     )
     return await cursor.fetchall()
+
+
+async def meters(db: Connection, org: OrgScope, plant_id: UUID) -> list[str]:
+    """The external ids of the plant's meters."""
+    cursor = await db.execute(
+        "SELECT external_id FROM sub_device WHERE plant_id = %s AND organization_id = %s AND type = 'METER'",
+        (plant_id, org.organization_id),
+    )
+    return [external_id for (external_id,) in await cursor.fetchall()]

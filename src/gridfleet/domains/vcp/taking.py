@@ -182,9 +182,9 @@ async def _accept(
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
     await store.save_site(db, system, await _after(db, system, verified, site, command_id, str(key.id), now))
     ack = PartnerAck.ACCEPTED
-    new = _new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, claims_id=True)
+    new = _new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
     await store.insert_entry(db, system, replace(new, issued_at=order.issued_at, expires_at=instruction.expires_at))
-    await _tell(db, system, new, now)
+    await _tell(db, system, new)
     return ack
 
 
@@ -237,10 +237,10 @@ async def _refuse(
         if known is not None:
             return PartnerAck(known.ack_status)
     kind = command_type(parse_inbound(entry.sender.key.slug, entry.message.routing_key), dict(entry.content))
-    new = _new_entry(entry, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, claims_id=claims_id)
+    new = _new_entry(entry, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
     new = replace(new, rejection_reason=rejection.reason, detail=_storable(rejection.detail)[:500])
     await store.insert_entry(db, system, new)
-    await _tell(db, system, new, now)
+    await _tell(db, system, new)
     return PartnerAck.REJECTED
 
 
@@ -264,7 +264,7 @@ async def _answer_again(db: Connection, system: SystemScope, sender: SendingKey,
     return PartnerAck(known.ack_status)
 
 
-async def _tell(db: Connection, system: SystemScope, entry: NewEntry, now: datetime) -> None:
+async def _tell(db: Connection, system: SystemScope, entry: NewEntry) -> None:
     event = acknowledgement(
         entry.organization_id,
         entry.api_key_id,
@@ -277,7 +277,7 @@ async def _tell(db: Connection, system: SystemScope, entry: NewEntry, now: datet
         status=entry.status,
         ack_status=entry.ack_status,
         rejection_reason=entry.rejection_reason,
-        time=now,
+        time=entry.acknowledged_at,
     )
     await queue_events(db, system, [event])
 
@@ -289,6 +289,7 @@ def _new_entry(
     kind: str | None,
     status: CommandStatus,
     ack: PartnerAck,
+    now: datetime,
     *,
     claims_id: bool,
 ) -> NewEntry:
@@ -307,6 +308,7 @@ def _new_entry(
         claims_id=claims_id,
         status=status.value,
         ack_status=ack,
+        acknowledged_at=now,
     )
 
 

@@ -20,13 +20,13 @@ from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["energy_of_day"]
+__all__ = ["KILO_FACTORS", "energy_of_day"]
 
 _PV_PREFIX: Final = "PV"
 _GRID: Final = "GRID"
 _POWER: Final = "active_power"
 _BEFORE_MIDNIGHT: Final = timedelta(hours=1)
-_FACTORS: Final = {"W": 1e-3, "Wh": 1e-3, "kW": 1.0, "kWh": 1.0, "MW": 1e3, "MWh": 1e3}
+KILO_FACTORS: Final = {"W": 1e-3, "Wh": 1e-3, "kW": 1.0, "kWh": 1.0, "MW": 1e3, "MWh": 1e3}
 """To kW and kWh; a metric without a known unit is taken for kW or kWh, which the standard keys have."""
 
 
@@ -83,7 +83,7 @@ class _Device:
         picks = [(layout.id, layout.positions[key]) for layout in layouts]
         unit = layouts[0].metrics[layouts[0].positions[key]].unit
         start, end = self._midnight - _BEFORE_MIDNIGHT, self._midnight + timedelta(days=1)
-        return await read_values(self._db, self._source.id, picks, start, end), _FACTORS.get(unit, 1.0)
+        return await read_values(self._db, self._source.id, picks, start, end), KILO_FACTORS.get(unit, 1.0)
 
 
 def _of_day(readings: Values, midnight: int) -> Sequence[float]:

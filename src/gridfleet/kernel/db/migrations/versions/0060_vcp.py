@@ -108,6 +108,45 @@ END $$;
 CREATE TRIGGER partner_event_queued
     AFTER INSERT ON partner_event FOR EACH STATEMENT EXECUTE FUNCTION notify_partner_event();
 
+-- Connectivity and alerts change in several places; here every change is told, in the transaction that makes it.
+CREATE FUNCTION is_told_to_partners(organization uuid, plant uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM partner_queues q JOIN partner_key k ON k.organization_id = q.organization_id
+        WHERE q.organization_id = organization AND q.enabled AND k.amqp_slug IS NOT NULL AND k.activated_at IS NOT NULL
+        AND (k.allowed_plant_ids IS NULL OR plant = ANY(k.allowed_plant_ids)))
+$$;
+CREATE FUNCTION as_partners_read(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+$$;
+
+CREATE FUNCTION tell_plant_status() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF is_told_to_partners(NEW.organization_id, NEW.id) THEN
+        INSERT INTO partner_event (event_id, organization_id, plant_id, kind, body)
+        VALUES (gen_random_uuid(), NEW.organization_id, NEW.id, 'status', convert_to(json_build_object(
+            'siteId', NEW.id, 'status', NEW.status, 'time', as_partners_read(clock_timestamp()))::text, 'UTF8'));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER plant_status_told
+    AFTER UPDATE OF status ON plant FOR EACH ROW
+    WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION tell_plant_status();
+
+CREATE FUNCTION tell_alert() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.status = OLD.status THEN
+        RETURN NULL;
+    END IF;
+    IF is_told_to_partners(NEW.organization_id, NEW.plant_id) THEN
+        INSERT INTO partner_event (event_id, organization_id, plant_id, kind, body)
+        VALUES (gen_random_uuid(), NEW.organization_id, NEW.plant_id, 'alert', convert_to(json_build_object(
+            'alertId', NEW.id, 'siteId', NEW.plant_id, 'type', NEW.type, 'severity', NEW.severity, 'status', NEW.status,
+            'message', NEW.message, 'time', as_partners_read(NEW.updated_at))::text, 'UTF8'));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER alert_told
+    AFTER INSERT OR UPDATE OF status ON alert FOR EACH ROW EXECUTE FUNCTION tell_alert();
+
 CREATE FUNCTION notify_partner_queues_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('partner_key_changed', '');

@@ -1,0 +1,88 @@
+"""What partners read of a site over REST. A site that is unknown, or that the caller may not see, is forbidden."""
+
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.telemetry.energy.metering import QUARTER_MINUTES, meter_energy
+from gridfleet.domains.vcp import store
+from gridfleet.domains.vcp.models import LogEntry, ModeOverride, Schedule, Site, SiteConfiguration
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import Forbidden, ValidationFailed
+
+__all__ = ["MeterReading", "list_meter_readings", "list_recent_orders", "read_configuration"]
+
+_LOOK_BACK: Final = timedelta(hours=24)
+_LONGEST_SPAN: Final = timedelta(hours=48)
+_MOST_ORDERS: Final = 1_000
+_FIRST_YEAR: Final = 2000
+"""Nothing was measured before; the calendar's own beginning is not far."""
+
+
+class MeterReading(msgspec.Struct, frozen=True):
+    """What a meter counted in the `interval` minutes from `time` on: kWh imported less exported."""
+
+    time: datetime
+    plant_id: UUID
+    meter_id: str
+    interval: int
+    energy: float
+
+
+async def read_configuration(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> SiteConfiguration:
+    """How the site is set. Raises `Forbidden`."""
+    site = await _site(db, org, plant_id)
+    schedule = None
+    if site.schedule_ends_at is not None and site.schedule_ends_at > now and site.schedule_id is not None:
+        intervals = await store.intervals(db, org, plant_id)
+        schedule = Schedule(site.schedule_id, site.schedule_revision or 0, intervals)
+    return SiteConfiguration(
+        plant_id,
+        site.mode(now),
+        site.constraints,
+        site.fallback,
+        _holding(site.override, now),
+        schedule,
+        await store.pending(db, org, plant_id),
+    )
+
+
+def _holding(override: ModeOverride | None, now: datetime) -> ModeOverride | None:
+    if override is None or (override.expires_at is not None and override.expires_at <= now):
+        return None
+    return override
+
+
+async def list_recent_orders(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
+    """The newest thousand orders of the last 24 hours and those that are open, newest first. Raises `Forbidden`."""
+    await _site(db, org, plant_id)
+    return await store.recent(db, org, plant_id, now - _LOOK_BACK, _MOST_ORDERS)
+
+
+async def list_meter_readings(
+    db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime
+) -> list[MeterReading]:
+    """The whole quarters of an hour between `start` and `end`. Raises `Forbidden`, and `ValidationFailed` for a span that
+    is empty or longer than 48 hours."""
+    if start >= end:
+        raise ValidationFailed(details=["from: must be before to"])
+    if end - start > _LONGEST_SPAN:
+        raise ValidationFailed(details=["from: must be at most 48 hours before to"])
+    await _site(db, org, plant_id)
+    if end.year < _FIRST_YEAR:
+        return []
+    meters = await store.meters(db, org, plant_id)
+    return [
+        MeterReading(row.time, plant_id, row.meter, QUARTER_MINUTES, row.energy)
+        for row in await meter_energy(db, org, plant_id, meters, start, end)
+    ]
+
+
+async def _site(db: Connection, org: OrgScope, plant_id: UUID) -> Site:
+    site = await store.find_site(db, org, plant_id)
+    if site is None:
+        raise Forbidden("There is no such site, or it is not yours to see.")
+    return site
