@@ -58,6 +58,7 @@ MORE_BODY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
 
 MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
     "AlertRule": (_RULE_FIELDS, "rules that look further than one value"),
+    "ApiKey": ({"allowedPlantIds"}, "what a key was limited to when it was made"),
 }
 """Fields of a record beyond the contract's, wherever it is answered."""
 

@@ -1,9 +1,9 @@
 """IP addresses and the networks they belong to."""
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-__all__ = ["IPNetwork", "is_within", "parse_address"]
+__all__ = ["IPNetwork", "is_within", "parse_address", "parse_network"]
 
 IPNetwork = IPv4Network | IPv6Network
 
@@ -21,3 +21,11 @@ def is_within(text: str, networks: Iterable[IPNetwork]) -> bool:
     """Whether the address belongs to one of the networks; what is no address belongs to none."""
     address = parse_address(text)
     return address is not None and any(address in network for network in networks)
+
+
+def parse_network(text: str) -> IPNetwork | None:
+    """The network written in CIDR notation, with its length; None for anything else, such as one with host bits set."""
+    try:
+        return ip_network(text) if "/" in text and "%" not in text else None
+    except ValueError:
+        return None

@@ -162,6 +162,7 @@ class Pipeline:
         first = FirstAnswer.of(call, query, caller, org, body)
         if first is not None and (earlier := await first.earlier(db)) is not None:
             call.set_header("idempotency-replayed", "true")
+            call.no_store()
             return Answer(earlier[0], self._answer_headers(call, "application/json"), earlier[1])
         answer = await self._finish(call, await self._endpoint.handler(**arguments))
         if first is not None and isinstance(answer, Answer):

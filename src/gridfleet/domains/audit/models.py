@@ -37,6 +37,12 @@ class Event(StrEnum):
     INVITATION_CREATED = "invitation.created"
     INVITATION_REVOKED = "invitation.revoked"
     INVITATION_ACCEPTED = "invitation.accepted"
+    API_KEY_CREATED = "api_key.created"
+    API_KEY_REVOKED = "api_key.revoked"
+    API_KEY_TEST_CONNECTION = "api_key.test_connection"
+    API_KEY_BUNDLE_ACKNOWLEDGED = "api_key.bundle_acknowledged"
+    PARTNER_CONNECTED = "partner.connected"
+    PARTNER_CONNECTION_REFUSED = "partner.connection_refused"
 
 
 class SubjectType(StrEnum):
@@ -47,6 +53,7 @@ class SubjectType(StrEnum):
     ORGANIZATION = "ORGANIZATION"
     MEMBER = "MEMBER"
     INVITATION = "INVITATION"
+    API_KEY = "API_KEY"
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -57,8 +64,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that happened. `actor_type` is USER, SYSTEM or ANONYMOUS; `organization_id` is null for what belongs to none,
-    such as a login."""
+    """Something that happened. `actor_type` is USER, API_KEY, SYSTEM or ANONYMOUS; `organization_id` is null for what belongs
+    to none, such as a login."""
 
     id: UUID
     event: str

@@ -11,7 +11,7 @@ from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller
 
-__all__ = ["AmqpKey", "ApiKey", "CreatedKey", "LiveKey", "SendingKey", "vhost_of"]
+__all__ = ["AmqpKey", "AmqpPlace", "ApiKey", "CreatedKey", "LiveKey", "NewKey", "SendingKey", "vhost_of"]
 
 
 class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,6 +34,17 @@ class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
     creator: User
     created_at: datetime
     updated_at: datetime
+
+
+class NewKey(NamedTuple):
+    """What an organisation wants a key to be. `plant_ids` None is every plant, `networks` empty every address."""
+
+    name: str
+    partner_id: str
+    scopes: tuple[Scope, ...]
+    plant_ids: tuple[UUID, ...] | None
+    networks: tuple[IPNetwork, ...]
+    expires_at: datetime | None
 
 
 class CreatedKey(msgspec.Struct, frozen=True, rename="camel"):
@@ -62,6 +73,13 @@ class AmqpKey(NamedTuple):
     vhost: str
     scopes: frozenset[Scope]
     plant_ids: frozenset[UUID] | None
+
+
+class AmqpPlace(NamedTuple):
+    """Where an organisation's programs meet the broker. `vhost` is the newest active key's, None without any."""
+
+    slug: str
+    vhost: str | None
 
 
 class SendingKey(NamedTuple):
