@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,18 +18,9 @@ from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, JsonObject
 from gridfleet.device import DeviceEntry, Snapshot
 from gridfleet.partner import Event, EventKind, Order, OrderRefused, Partner
-from partner_address import address_of
 from running_stack import RunningStack
+from trading_partner import WRITING, connected, make_key, start_trading
 
-SCOPES = [
-    "vcp:connect",
-    "vcp:read",
-    "vcp:write:setpoint",
-    "vcp:write:device-command",
-    "vcp:write:schedule",
-    "vcp:write:mode",
-    "vcp:write:config",
-]
 ENDS = ("APPLIED", "REJECTED", "FAILED", "EXPIRED")
 
 
@@ -42,19 +33,13 @@ class Partnership:
     slug: str
     template: str
 
-    def key(self, scopes: list[str] = SCOPES, **members: Any) -> JsonObject:
+    def key(self, scopes: list[str] = WRITING, **members: Any) -> JsonObject:
         """A new key's create response."""
-        body = {"name": "Trader", "partnerId": "trader-1", "scopes": scopes} | members
-        created: JsonObject = self.fleet.call("POST", "/partner/api-keys", body)
-        return created
+        return make_key(self.fleet, scopes, **members)
 
-    @asynccontextmanager
-    async def partner(self, created: JsonObject) -> AsyncIterator[Partner]:
+    def partner(self, created: JsonObject) -> AbstractAsyncContextManager[Partner]:
         """The partner's program."""
-        authority = (self.stack.home / "ca" / "ca.pem").read_text()
-        address = address_of(self.stack, self.slug, created)
-        async with Partner(address, signing_key=created["signingKey"], authority=authority) as partner:
-            yield partner
+        return connected(self.fleet, self.slug, created)
 
     def read(self, created: JsonObject, path: str) -> httpx.Response:
         """What the key reads over REST."""
@@ -66,9 +51,7 @@ def trading(stack: RunningStack) -> Iterator[Partnership]:
     """The queues stand in the vhosts of all keys that are made from now on."""
     fleet = Fleet(stack)
     try:
-        [(slug,)] = fleet.sql("SELECT slug FROM organization ORDER BY created_at DESC LIMIT 1")
-        fleet.sql("INSERT INTO partner_queues SELECT id, slug, true FROM organization WHERE slug = %s", [slug])
-        yield Partnership(stack, fleet, slug, add_template(fleet))
+        yield Partnership(stack, fleet, start_trading(fleet), add_template(fleet))
     finally:
         fleet.close()
 
@@ -153,7 +136,7 @@ async def test_a_schedule_is_stepped_on_in_time(trading: Partnership, battery: B
 
 async def test_unsigned_forged_and_foreign_orders_do_nothing(trading: Partnership, battery: Battery) -> None:
     created = await asyncio.to_thread(trading.key)
-    limited = await asyncio.to_thread(trading.key, [*SCOPES[:3], "vcp:write:mode"], allowedPlantIds=[battery.plant.id])
+    limited = await asyncio.to_thread(trading.key, [*WRITING[:3], "vcp:write:mode"], allowedPlantIds=[battery.plant.id])
     site = battery.plant.id
     async with trading.partner({**created, "signingKey": None}) as partner:
         order = await partner.order(Order.MODE, site, mode="AUTO")
@@ -178,7 +161,7 @@ async def test_unsigned_forged_and_foreign_orders_do_nothing(trading: Partnershi
 
 async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership, battery: Battery) -> None:
     """The broker does not look at CC and BCC; the gateway does."""
-    created = await asyncio.to_thread(trading.key, SCOPES[:3])
+    created = await asyncio.to_thread(trading.key, WRITING[:3])
     async with trading.partner(created) as partner:
         for header in ("CC", "BCC"):
             for key in (f"{trading.slug}.command.mode", f"{trading.slug}.command.site-setpoint"):
