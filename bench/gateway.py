@@ -23,6 +23,7 @@ from gridfleet.domains.partners.models import vhost_of
 from gridfleet.domains.vcp.events.models import NewEvent
 from gridfleet.domains.vcp.events.queueing import queue_events
 from gridfleet.domains.vcp.events.telemetry import telemetry_event
+from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.caller import SystemScope
@@ -68,7 +69,7 @@ async def _measure(stack: Stack, vhosts: int, rate: int, seconds: int, burst: in
 
     gateway = stack.start("gateway")
     began = time.monotonic()
-    await _until(lambda: _consumers(stack, partners) == vhosts, "vhosts without a consumer")
+    await _wait_until_served(stack, partners)
     print(f"one gateway process serves them all after {time.monotonic() - began:.1f} s, {_memory(gateway):.0f} MB")
     await _report(stack, gateway, "idle", asyncio.sleep(5), 5)
 
@@ -172,22 +173,25 @@ def _waiting(stack: Stack) -> int:
     return int(row[0]) if row else 0
 
 
-def _queues(stack: Stack) -> dict[tuple[str, str], dict[str, int]]:
-    answer = httpx.get(
-        f"{stack.broker_management_url}/api/queues?columns=vhost,name,messages,consumers", trust_env=False, timeout=60
-    )
-    return {(queue["vhost"], queue["name"]): queue for queue in answer.raise_for_status().json()}
-
-
-def _consumers(stack: Stack, partners: Sequence[Partner]) -> int:
-    queues = _queues(stack)
-    return sum(queues[one.vhost, inbound_queue(one.slug)].get("consumers", 0) for one in partners)
+async def _wait_until_served(stack: Stack, partners: Sequence[Partner]) -> None:
+    """Returns once every partner's orders have a consumer."""
+    deadline = time.monotonic() + _MOST_SECONDS
+    for one in partners:
+        async with open_channel(stack.broker_url, one.vhost) as channel:
+            while not (await channel.queue_declare(inbound_queue(one.slug), passive=True)).consumer_count:
+                if time.monotonic() > deadline:
+                    raise BenchFailed(f"vhosts without a consumer after {_MOST_SECONDS:.0f} s")
+                await asyncio.sleep(0.1)
 
 
 def _delivered(stack: Stack, partners: Sequence[Partner]) -> int:
-    time.sleep(6)  # the broker counts every five seconds
-    queues = _queues(stack)
-    return sum(queues[one.vhost, event_queue(one.slug, EventKind.TELEMETRY)].get("messages", 0) for one in partners)
+    """Events in the partners' queues."""
+    answer = httpx.get(
+        f"{stack.broker_management_url}/api/queues?disable_stats=true&enable_queue_totals=true", trust_env=False, timeout=60
+    )
+    ours = {(one.vhost, event_queue(one.slug, EventKind.TELEMETRY)) for one in partners}
+    queues = answer.raise_for_status().json()
+    return sum(queue["messages"] for queue in queues if (queue["vhost"], queue["name"]) in ours)
 
 
 async def _until(done: Callable[[], bool], what: str) -> None:

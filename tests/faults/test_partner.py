@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commanded_battery import Battery, add_template
-from fleet_under_test import Fleet
+from fleet_under_test import Fleet, wait_for
 from gridfleet.partner import Order, Partner
 from running_stack import RunningStack
 from trading_partner import AckLedger, connected, make_key, start_trading
@@ -25,7 +25,7 @@ async def give_orders(partner: Partner, site: str, orders: list[str], stop: asyn
     while not stop.is_set():
         order = await partner.order(Order.SETPOINT, site, powerKw=len(orders) % 50)
         orders.append(order)
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
 
 
 async def orders_under_kills(victim: RunningStack, fleet: Fleet, folder: Path, names: list[str]) -> int:
@@ -66,7 +66,8 @@ async def orders_under_kills(victim: RunningStack, fleet: Fleet, folder: Path, n
     histories = fleet.sql(HISTORY, [fleet.organization_id])
     assert sorted(row[0] for row in histories) == sorted(everything)
     assert {row[1:] for row in histories} == {("APPLIED", "APPLIED", 1, 1)}
-    assert fleet.sql("SELECT count(*) FROM partner_event WHERE organization_id = %s", [fleet.organization_id]) == [(0,)]
+    left = "SELECT count(*) FROM partner_event WHERE organization_id = %s"
+    await asyncio.to_thread(wait_for, lambda: fleet.sql(left, [fleet.organization_id]) == [(0,)])
     return len(everything)
 
 
