@@ -18,7 +18,7 @@ __all__ = ["keep_partner_vhosts", "settling"]
 log = structlog.get_logger(__name__)
 
 _SYSTEM: Final = SystemScope("the gateway looks after the vhosts of all partners")
-_LOOK_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 5.0
 """How long an expired key may still be connected."""
 
 

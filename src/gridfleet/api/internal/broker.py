@@ -87,10 +87,10 @@ async def topic(call: Call, form: Mapping[str, str]) -> str:
 async def _partner_login(call: Call, user_name: str, password: str | None) -> str:
     async with call.state.aside.transaction() as db:
         found = await partners.log_in(db, user_name, password)
-    accepted = isinstance(found, UUID)
+    accepted = isinstance(found, partners.Admitted)
     metrics.BROKER_LOGINS.labels("partner" if accepted or partners.is_key(password) else "unknown", _outcome(accepted)).inc()
-    if isinstance(found, UUID):
-        return f"{ALLOW} {partners.tag_of(found)}"
+    if isinstance(found, partners.Admitted):
+        return f"{ALLOW} {found.tags}"
     log.info("partner refused", reason=found)
     return DENY
 

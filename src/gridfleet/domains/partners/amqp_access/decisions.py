@@ -5,7 +5,7 @@ which the broker names the key in its other questions.
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
@@ -24,10 +24,11 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
 
-__all__ = ["enter_vhost", "is_key", "key_of_tags", "log_in", "may_use_resource", "may_use_topic", "tag_of"]
+__all__ = ["Admitted", "enter_vhost", "is_key", "key_of_tags", "log_in", "may_use_resource", "may_use_topic"]
 
 _SYSTEM: Final = SystemScope("the broker asks about a partner's login")
 _TAG: Final = "key-"
+_PROOF: Final = "proof"
 _FAMILIES: Final = (
     (r"command\.site-setpoint", Scope.VCP_WRITE_SETPOINT),
     (r"command\.device(\.[^.]+)?", Scope.VCP_WRITE_DEVICE_COMMAND),
@@ -43,11 +44,6 @@ def is_key(password: str | None) -> bool:
     return password is not None and password.startswith(key_text.MARK)
 
 
-def tag_of(key_id: UUID) -> str:
-    """The broker's tag for the connections of a key."""
-    return f"{_TAG}{key_id}"
-
-
 def key_of_tags(tags: str) -> UUID | None:
     """The key that the broker's tags, separated by spaces or commas, name; None for whoever is no partner."""
     for tag in re.split(r"[ ,]+", tags):
@@ -59,13 +55,21 @@ def key_of_tags(tags: str) -> UUID | None:
     return None
 
 
-async def log_in(db: Connection, user_name: str, password: str | None) -> UUID | str:
+class Admitted(NamedTuple):
+    """A login that succeeded. `tags` are for the broker, which repeats them in its other questions."""
+
+    key_id: UUID
+    tags: str
+
+
+async def log_in(db: Connection, user_name: str, password: str | None) -> Admitted | str:
     """The key that logs in, or why it may not: every refusal becomes an audit event."""
     digest = None if password is None else key_text.digest_of(password)
     key = None if digest is None else await store.find_asked(db, _SYSTEM, digest)
     reason = "bad key" if key is None else _refusal(key, user_name)
     if key is not None and reason is None:
-        return key.id
+        # What the broker was told of the proof, which asks less, it must not remember for the logins that follow.
+        return Admitted(key.id, f"{_TAG}{key.id}" if key.is_proven else f"{_TAG}{key.id} {_PROOF}")
     await _record_refusal(db, key, reason or "", ip=None)
     return reason or ""
 
