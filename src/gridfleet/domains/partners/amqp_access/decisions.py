@@ -24,7 +24,18 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
 
-__all__ = ["Admitted", "enter_vhost", "is_key", "key_of_tags", "log_in", "may_use_resource", "may_use_topic"]
+__all__ = [
+    "Admitted",
+    "enter_vhost",
+    "is_key",
+    "is_own_queue",
+    "key_of_tags",
+    "log_in",
+    "may_bind",
+    "may_publish",
+    "may_use_resource",
+    "may_use_topic",
+]
 
 _SYSTEM: Final = SystemScope("the broker asks about a partner's login")
 _TAG: Final = "key-"
@@ -108,7 +119,7 @@ async def may_use_resource(db: Connection, key_id: UUID, vhost: str, resource: s
     if name in {event_queue(found.slug, kind) for kind in EventKind}:
         return permission == "read"
     prefix = found.slug if vhost == LEGACY_VHOST else await queue_prefix(db, _SYSTEM, found.organization_id)
-    return _is_own_queue(name, prefix)
+    return is_own_queue(name, prefix)
 
 
 async def may_use_topic(db: Connection, key_id: UUID, vhost: str, exchange: str, permission: str, routing_key: str) -> bool:
@@ -136,7 +147,8 @@ def may_bind(key: AmqpKey, routing_key: str) -> bool:
     return Scope.VCP_CONNECT in key.scopes and routing_key in own
 
 
-def _is_own_queue(name: str, prefix: str) -> bool:
+def is_own_queue(name: str, prefix: str) -> bool:
+    """Whether a queue of this name is the partner's to declare and use."""
     # What begins with the exchange's name is ours, even for an organisation whose slug it is.
     own = bool(prefix) and name.startswith(f"{prefix}.") and not name.startswith(f"{EXCHANGE}.")
     return own and name != inbound_queue(prefix)
