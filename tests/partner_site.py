@@ -106,9 +106,9 @@ class PartnerSite:
         return {"plant": self.plant.id, "org": self.plant.organization_id, "key": self.sender.key.id}
 
 
-async def partner_site(database: Database) -> PartnerSite:
+async def partner_site(database: Database, bench: Bench | None = None) -> PartnerSite:
     """A site with a battery, and a stored key of its organisation whose queues stand."""
-    bench = Bench(database)
+    bench = bench or Bench(database)
     plant = await bench.plant()
     await add_commandable(plant)
     async with database.transaction() as db:

@@ -8,7 +8,7 @@ not struck off.
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -16,7 +16,6 @@ import psycopg
 import structlog
 
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
-from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.vcp.events.models import QueuedEvent, recipients
 from gridfleet.domains.vcp.events.queueing import EVENTS_CHANNEL, drop_stale, next_events, strike_off
@@ -41,6 +40,9 @@ _LEASE_KIND: Final = 0x6F18
 _SHARDS: Final = 16
 _LOOK_SECONDS: Final = 1.0
 _BATCH: Final = 500
+_WINDOW: Final = 4_000
+"""Events that may be on their way at the same time."""
+
 _STALE_SECONDS: Final = 60.0
 
 
@@ -56,7 +58,8 @@ class PartnerGateway:
         self._links: dict[UUID, tuple[PartnerLink, asyncio.Task[None]]] = {}
         self._look = asyncio.Event()
         self._queued = asyncio.Event()
-        self._publishing = asyncio.Lock()
+        self._fetching = asyncio.Lock()
+        self._sending: dict[asyncio.Task[None], list[int]] = {}
         try:
             async with (
                 open_leases(self._database.url, _LEASE_KIND, _SHARDS) as leases,
@@ -111,55 +114,69 @@ class PartnerGateway:
     async def _stop(self, key_ids: Sequence[UUID]) -> None:
         if not key_ids:
             return
-        async with self._publishing:  # what is on its way is struck off first, or somebody else would send it again
+        async with self._fetching:  # what is on its way is struck off first, or somebody else would send it again
+            await asyncio.gather(*self._sending, return_exceptions=True)
             gone = [self._links.pop(key_id)[1] for key_id in key_ids]
             for task in gone:
                 task.cancel()
             await asyncio.gather(*gone, return_exceptions=True)
 
     async def _publish(self) -> None:
-        while True:
-            self._queued.clear()
-            try:
-                async with self._publishing:
-                    count = await self._publish_batch()
-            except (ConnectionError, TimeoutError, OSError) as error:
-                log.warning("events wait for the broker", error=type(error).__name__)
-                count = 0
-            if count < _BATCH:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
-                        await self._queued.wait()
+        """Keeps a window of events on their way: each vhost is confirmed at its own pace."""
+        try:
+            while True:
+                self._queued.clear()
+                async with self._fetching:
+                    count = await self._send_batch()
+                if self._claimed() >= _WINDOW:
+                    await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+                elif count < _BATCH:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_SECONDS):
+                            await self._queued.wait()
+                for task in [task for task in self._sending if task.done()]:
+                    del self._sending[task]
+                    task.result()
+        finally:
+            for task in self._sending:
+                task.cancel()
 
-    async def _publish_batch(self) -> int:
-        """Publishes the oldest events of the organisations all of whose vhosts are connected; how many there were."""
+    def _claimed(self) -> int:
+        return sum(map(len, self._sending.values()))
+
+    async def _send_batch(self) -> int:
+        """Sends the oldest events of the organisations all of whose vhosts are connected; how many there were."""
         links: dict[UUID, list[PartnerLink]] = defaultdict(list)
         for link, _ in self._links.values():
             links[link.served.key.organization_id].append(link)
         ready = {organization for organization, own in links.items() if all(link.connected for link in own)}
         if not ready:
             return 0
+        claimed = [event_id for ids in self._sending.values() for event_id in ids]
         async with self._database.transaction() as db:
-            events = await next_events(db, _SYSTEM, ready, _BATCH)
-        if not events:
-            return 0
-        keys: dict[UUID, list[AmqpKey]] = {one: [link.served.key for link in links[one]] for one in ready}
+            events = await next_events(db, _SYSTEM, ready, claimed, _BATCH)
+        if events:
+            task = asyncio.create_task(self._send(events, {one: links[one] for one in ready}))
+            self._sending[task] = [event.id for event in events]
+        return len(events)
+
+    async def _send(self, events: Sequence[QueuedEvent], links: Mapping[UUID, Sequence[PartnerLink]]) -> None:
         by_key = {link.served.key.id: link for own in links.values() for link in own}
+        keys = {organization: [link.served.key for link in own] for organization, own in links.items()}
         outcomes = await asyncio.gather(
             *(
                 self._publish_one(event, [by_key[key.id] for key in recipients(event, keys[event.organization_id])])
                 for event in events
             )
         )
-        done = [event.id for event, taken in zip(events, outcomes, strict=True) if taken]
-        async with self._database.transaction() as db:
-            await strike_off(db, _SYSTEM, done)
-        for event, taken in zip(events, outcomes, strict=True):
-            if taken:
-                metrics.PARTNER_EVENTS.labels(event.kind).inc()
-        if len(done) < len(events):
-            await asyncio.sleep(_LOOK_SECONDS)
-        return len(events)
+        taken = [event for event, outcome in zip(events, outcomes, strict=True) if outcome]
+        if taken:
+            async with self._database.transaction() as db:
+                await strike_off(db, _SYSTEM, [event.id for event in taken])
+        for event in taken:
+            metrics.PARTNER_EVENTS.labels(event.kind).inc()
+        if len(taken) < len(events):
+            await asyncio.sleep(_LOOK_SECONDS)  # before they are tried again
 
     async def _publish_one(self, event: QueuedEvent, links: Sequence[PartnerLink]) -> bool:
         outcomes = await asyncio.gather(*(link.publish(event) for link in links), return_exceptions=True)

@@ -5,7 +5,7 @@ import json
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -121,7 +121,7 @@ class Partner:
         except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.PublishError) as error:
             raise OrderRefused(str(error)) from error
 
-    def _headers(self, routing_key: str, body: bytes, message_id: str) -> Mapping[str, Any]:
+    def _headers(self, routing_key: str, body: bytes, message_id: str) -> dict[str, Any]:
         if self._key is None:
             return {}
         sent_at = int(time.time() * 1000)

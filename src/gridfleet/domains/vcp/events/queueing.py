@@ -31,9 +31,11 @@ async def queue_events(db: Connection, system: SystemScope, events: Sequence[New
         await store.insert(db, system, events)
 
 
-async def next_events(db: Connection, system: SystemScope, organization_ids: Collection[UUID], limit: int) -> list[QueuedEvent]:
-    """The oldest events of these organisations."""
-    return await store.waiting(db, system, organization_ids, limit)
+async def next_events(
+    db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
+) -> list[QueuedEvent]:
+    """The oldest events of these organisations, but for those `claimed`, which are on their way."""
+    return await store.waiting(db, system, organization_ids, claimed, limit)
 
 
 async def strike_off(db: Connection, system: SystemScope, ids: Collection[int]) -> None:

@@ -24,12 +24,14 @@ async def insert(db: Connection, system: SystemScope, events: Sequence[NewEvent]
     )
 
 
-async def waiting(db: Connection, system: SystemScope, organization_ids: Collection[UUID], limit: int) -> list[QueuedEvent]:
-    """The oldest events of these organisations."""
+async def waiting(
+    db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
+) -> list[QueuedEvent]:
+    """The oldest events of these organisations, but for those `claimed`."""
     cursor = db.cursor(row_factory=class_row(QueuedEvent), binary=True)
     await cursor.execute(
-        f"SELECT {_QUEUED} FROM partner_event WHERE organization_id = ANY(%s) ORDER BY id LIMIT %s",
-        (list(organization_ids), limit),
+        f"SELECT {_QUEUED} FROM partner_event WHERE organization_id = ANY(%s) AND id <> ALL(%s) ORDER BY id LIMIT %s",
+        (list(organization_ids), list(claimed), limit),
     )
     return await cursor.fetchall()
 
