@@ -39,6 +39,7 @@ _SYSTEM: Final = SystemScope("the gateway serves partners")
 _LEASE_KIND: Final = 0x6F18
 _SHARDS: Final = 16
 _LOOK_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 5.0
 _BATCH: Final = 500
 _WINDOW: Final = 4_000
 """Events that may be on their way at the same time."""
@@ -119,7 +120,8 @@ class PartnerGateway:
             gone = [self._links.pop(key_id)[1] for key_id in key_ids]
             for task in gone:
                 task.cancel()
-            await asyncio.gather(*gone, return_exceptions=True)
+            if gone and (await asyncio.wait(gone, timeout=_STOP_SECONDS))[1]:
+                log.warning("vhosts are slow to leave; going on without them")
 
     async def _publish(self) -> None:
         """Keeps a window of events on their way: each vhost is confirmed at its own pace."""

@@ -33,6 +33,7 @@ _SYSTEM: Final = SystemScope("the gateway takes partners' orders")
 _PREFETCH: Final = 20
 _PERSISTENT: Final = 2
 _LOOK_SECONDS: Final = 10.0
+_CONNECT_SECONDS: Final = 30.0
 _CONFIRM_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 _AT_A_TIME: Final = 4
@@ -69,7 +70,7 @@ class PartnerLink:
         work = self._work
         orders: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
         async with contextlib.AsyncExitStack() as stack:
-            async with work.connecting:
+            async with work.connecting, asyncio.timeout(_CONNECT_SECONDS):
                 channel = await stack.enter_async_context(open_channel(work.broker_url, self.served.key.vhost))
                 await channel.basic_qos(prefetch_count=_PREFETCH)
                 await channel.basic_consume(self.served.inbound_queue, orders.put)

@@ -112,7 +112,7 @@ CREATE TRIGGER partner_event_queued
 CREATE FUNCTION is_told_to_partners(organization uuid, plant uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM partner_queues q JOIN partner_key k ON k.organization_id = q.organization_id
         WHERE q.organization_id = organization AND q.enabled AND k.amqp_slug IS NOT NULL AND k.activated_at IS NOT NULL
-        AND (k.allowed_plant_ids IS NULL OR plant = ANY(k.allowed_plant_ids)))
+        AND k.vhost <> '/' AND (k.allowed_plant_ids IS NULL OR plant = ANY(k.allowed_plant_ids)))
 $$;
 CREATE FUNCTION as_partners_read(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
