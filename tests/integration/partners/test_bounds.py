@@ -6,6 +6,7 @@ import httpx
 import pytest
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import ChannelAccessRefused
+from pamqp.common import FieldValue
 
 from fleet_under_test import JsonObject
 from gridfleet.protocol.partner_keys import EventKind, event_queue
@@ -166,7 +167,7 @@ async def test_exchanges_are_neither_made_nor_bound(acme: Organization, created:
 
 
 async def test_what_dies_in_an_own_queue_goes_to_no_queue_by_name(acme: Organization, channel: AbstractChannel) -> None:
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{acme.slug}.inbound"}
+    arguments: dict[str, FieldValue] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{acme.slug}.inbound"}
     own = f"{acme.slug}.dying"
     assert await refuses(channel, lambda channel: channel.queue_declare(own, arguments=arguments))
 

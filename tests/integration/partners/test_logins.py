@@ -1,12 +1,13 @@
 """Who may log in to the broker as a partner, over AMQPS, and what ends it."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiormq.exceptions import AMQPError
+from aiormq.exceptions import AMQPError, ChannelAccessRefused
 
 from api_service import api_service
 from broker_node import BrokerNode
@@ -150,3 +151,36 @@ async def test_nothing_remains_of_a_key_that_the_broker_refuses(people: People, 
         assert await management.vhosts() == before
     assert await people.execute("SELECT id FROM partner_key") == []
     assert [event for event in await people.events() if event["event"] == "api_key.created"] == []
+
+
+async def test_a_key_of_an_older_installation_shares_the_first_vhost(acme: Organization, acme_energy: Organization) -> None:
+    old, foreign = acme.key(["vcp:connect"]), acme_energy.key(["vcp:connect"])
+    for org, key in ((acme, old), (acme_energy, foreign)):
+        org.sql("UPDATE partner_key SET vhost = '/' WHERE id = %s", [key["apiKey"]["id"]])
+        org.sql("UPDATE partner_queues SET prefix = %s WHERE organization_id = %s", [acme_energy.slug, org.organization_id])
+        settle(org, key)
+    mine, theirs = event_queue(acme.slug, EventKind.STATUS), event_queue(acme_energy.slug, EventKind.STATUS)
+    async with acme.connected(old, vhost="/") as connection:
+        channel = await connection.channel()
+        await channel.basic_get(mine, no_ack=True)
+        await channel.basic_publish(b"{}", exchange="vcp", routing_key=f"{acme.slug}.command.mode")
+        for queue in (theirs, f"{acme_energy.slug}.inbound", f"{acme_energy.slug}.x"):
+            with pytest.raises(ChannelAccessRefused):
+                await (await connection.channel()).basic_get(queue, no_ack=True)
+        closed = asyncio.ensure_future(connection.closing)
+        acme.revoke(old)
+        await asyncio.wait([closed], timeout=15)
+        assert closed.done()
+    wait_for(lambda: mine not in acme.queues("%2F"))
+    assert theirs in acme.queues("%2F")
+    acme_energy.revoke(foreign)
+    for org in (acme, acme_energy):
+        org.sql("UPDATE partner_queues SET prefix = %s WHERE organization_id = %s", [org.slug, org.organization_id])
+
+
+def settle(org: Organization, created: JsonObject) -> None:
+    """Has the gateway look after a key's vhost, and waits for the queues."""
+    key = created["apiKey"]
+    payload = {"keyId": key["id"], "vhost": "/", "slug": org.slug, "organizationId": org.organization_id, "unwanted": []}
+    org.sql("INSERT INTO outbox (kind, payload, due_at) VALUES ('partners.settle_vhost', %s, now())", [json.dumps(payload)])
+    wait_for(lambda: f"{org.slug}.inbound" in org.queues("%2F"))
