@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 import aiormq
 import httpx
-from aiormq.abc import AbstractConnection
+from aiormq.abc import AbstractChannel, AbstractConnection
 
 from fleet_under_test import Fleet, JsonObject
+from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.security.local_secrets import local_secret
 from running_stack import RunningStack
 
@@ -70,6 +71,13 @@ class Organization(Fleet):
         """The names of a vhost's queues; none if it is not there."""
         found = httpx.get(f"{self.management_url}/api/queues/{vhost}?disable_stats=true&columns=name")
         return [queue["name"] for queue in found.json()] if found.is_success else []
+
+    @asynccontextmanager
+    async def service_channel(self, vhost: str) -> AsyncIterator[AbstractChannel]:
+        """A channel of the service's own account."""
+        password = local_secret(self.stack.home, "broker_password")
+        async with open_channel(f"amqp://_gridfleet:{password}@127.0.0.1:{self.stack.ports['amqp_port']}", vhost) as channel:
+            yield channel
 
     @asynccontextmanager
     async def connected(

@@ -188,3 +188,16 @@ async def test_a_key_publishes_what_its_scopes_name(acme: Organization) -> None:
 async def test_the_management_interface_is_closed(acme: Organization, created: JsonObject) -> None:
     url = f"http://127.0.0.1:{acme.stack.ports['management_port']}/api/overview"
     assert httpx.get(url, auth=(acme.slug, created["key"])).status_code == 401
+
+
+async def test_an_exchange_bound_to_itself_delivers_once(acme: Organization, created: JsonObject) -> None:
+    """The one binding between exchanges that the broker cannot tell from a partner's rightful binding and publishing."""
+    vhost, own = created["apiKey"]["vhost"], f"{acme.slug}.once"
+    async with acme.connected(created) as connection, acme.service_channel(vhost) as service:
+        channel = await connection.channel()
+        await channel.queue_declare(own, auto_delete=True)
+        await channel.queue_bind(own, "vcp", routing_key=f"{acme.slug}.event.alert")
+        await channel.exchange_bind("vcp", "vcp", routing_key=f"{acme.slug}.event.alert")
+        await service.basic_publish(b"once", exchange="vcp", routing_key=f"{acme.slug}.event.alert")
+        assert (await channel.basic_get(own, no_ack=True)).body == b"once"
+        assert (await channel.basic_get(own, no_ack=True)).delivery.name == "Basic.GetEmpty"
