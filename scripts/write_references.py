@@ -1,4 +1,5 @@
-"""Writes the tables of docs/settings.md and docs/metrics.md from the code: run it after adding a setting or a metric.
+"""Writes the tables of docs/settings.md, docs/metrics.md and docs/partners.md from the code: run it after adding a setting, a
+metric or an endpoint.
 
     .venv/bin/python scripts/write_references.py
 
@@ -13,6 +14,9 @@ from pathlib import Path
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
 
+from gridfleet.api._http.endpoint import ENDPOINTS
+from gridfleet.api._http.registry import import_handlers
+from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel import metrics
 from gridfleet.kernel.settings import Settings
 
@@ -43,7 +47,20 @@ def metrics_table() -> str:
     )
 
 
-PAGES = {"settings.md": settings_table, "metrics.md": metrics_table}
+def scopes_table() -> str:
+    """What each scope opens over REST, and the scopes that open nothing there."""
+    import_handlers()
+    opened = {scope: [place for place, endpoint in ENDPOINTS.items() if endpoint.caller.scope == scope] for scope in Scope}
+    return _table(
+        ("scope", "REST endpoints"),
+        (
+            (f"`{scope}`", "<br>".join(f"`{method} {path}`" for method, path in sorted(places, key=lambda at: at[::-1])) or "–")
+            for scope, places in opened.items()
+        ),
+    )
+
+
+PAGES = {"settings.md": settings_table, "metrics.md": metrics_table, "partners.md": scopes_table}
 
 
 def written(page: str) -> str:

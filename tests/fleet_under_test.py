@@ -142,7 +142,8 @@ class Fleet:
         login = {"email": stack.admin_email, "password": stack.admin_password}
         self._http.headers["authorization"] = f"Bearer {self.call('POST', '/auth/login', login)['access_token']}"
         name = f"fleet-{uuid4().hex[:12]}"
-        self._http.headers["x-org-id"] = self.call("POST", "/organizations", {"name": name, "slug": name})["id"]
+        self.organization_id = str(self.call("POST", "/organizations", {"name": name, "slug": name})["id"])
+        self._http.headers["x-org-id"] = self.organization_id
         self.templates: dict[str, str] = {one["name"]: one["id"] for one in self.call("GET", "/device-templates")}
         self.keyring = Keyring.parse(local_secret(stack.home, "keys"))
 

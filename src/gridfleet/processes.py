@@ -31,7 +31,7 @@ def run_ingest(settings: Settings) -> None:
 
 
 def run_gateway(settings: Settings) -> None:
-    """The broker's upkeep, and the effects that leave through the broker."""
+    """The broker's upkeep, the effects that leave through the broker, partners' orders and events."""
     _run(settings, _gateway(settings))
 
 
@@ -69,6 +69,8 @@ async def _ingest(settings: Settings) -> None:
 
 async def _gateway(settings: Settings) -> None:
     from gridfleet.amqp.effects import carry_out_effects
+    from gridfleet.amqp.partner_gateway import PartnerGateway, steer_sites
+    from gridfleet.amqp.partner_vhosts import keep_partner_vhosts
     from gridfleet.amqp.plant_commands import expire_commands, send_commands
     from gridfleet.amqp.upkeep import keep_broker
     from gridfleet.kernel.security.keyring import Keyring
@@ -79,8 +81,11 @@ async def _gateway(settings: Settings) -> None:
             {
                 "broker upkeep": partial(keep_broker, settings),
                 "effects": partial(carry_out_effects, settings, database),
+                "partner vhosts": partial(keep_partner_vhosts, settings, database),
                 "plant commands": partial(send_commands, settings, database, keyring),
                 "command expiry": partial(expire_commands, database),
+                "partners": PartnerGateway(settings, database, keyring).run,
+                "sites": partial(steer_sites, database),
             }
         )
 

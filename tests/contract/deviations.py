@@ -86,6 +86,7 @@ MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
     "AlertRule": (_RULE_FIELDS, "rules that look further than one value"),
     "SandboxEsmPlant": ({"version"}, "tells whether a plan has arrived"),
     "ConnectionDetails": ({"tls"}, "whether the port speaks TLS"),
+    "ApiKey": ({"allowedPlantIds"}, "what a key was limited to when it was made"),
 }
 """Fields of a record beyond the contract's, wherever it is answered."""
 

@@ -32,3 +32,7 @@ def built() -> dict[Row, Endpoint]:
     """Every endpoint of the code, additions too."""
     import_handlers()
     return dict(ENDPOINTS)
+
+
+ABSENT_IS_FORBIDDEN: Final = frozenset(row for row in built() if row[1].startswith("/api/v1/vcp/sites/{siteId}"))
+"""Rows that answer FORBIDDEN for a record that is not there, as for one that the caller may not see."""

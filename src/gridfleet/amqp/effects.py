@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from gridfleet.amqp.partner_vhosts import settling
+from gridfleet.domains.partners.vhosts import SETTLE
 from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Connection, Database
@@ -21,4 +23,5 @@ async def carry_out_effects(settings: Settings, database: Database) -> None:
 
         outbox = Outbox(database)
         outbox.register(CLOSE_CONNECTIONS, close_connections, workers=4)
+        outbox.register(SETTLE, settling(settings, management), workers=2)
         await outbox.run()

@@ -14,6 +14,7 @@ from aiormq.exceptions import PublishError
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SealedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.statistics import count_committed
+from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
 from gridfleet.kernel.caller import SystemScope
@@ -61,6 +62,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
             async with database.transaction() as db:
                 published = [(sealed.command, taken) for sealed, taken in zip(commands, delivered, strict=True)]
                 sent = await settle(db, _SYSTEM, utc_now(), published)
+                await follow_commands(db, _SYSTEM, sent)
             count_committed(sent)
 
 
@@ -70,6 +72,7 @@ async def expire_commands(database: Database) -> None:
         try:
             async with database.transaction() as db:
                 ended = await expire_due(db, _SYSTEM, utc_now())
+                await follow_commands(db, _SYSTEM, ended)
         except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
             log.warning("database is away; waiting", error=type(error).__name__)
             ended = []

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from uuid import UUID
 
-__all__ = ["Actor", "ActorType", "OrgRole", "OrgScope", "PlatformScope", "SystemScope", "UserCaller"]
+from gridfleet.kernel.errors import Forbidden
+
+__all__ = ["Actor", "ActorType", "Caller", "KeyCaller", "OrgRole", "OrgScope", "PlatformScope", "SystemScope", "UserCaller"]
 
 
 class ActorType(StrEnum):
     """What kind of somebody acts."""
 
     USER = "USER"
+    API_KEY = "API_KEY"
     SYSTEM = "SYSTEM"
     ANONYMOUS = "ANONYMOUS"
 
@@ -50,9 +53,45 @@ class UserCaller:
     """Address that this call comes from."""
 
     @property
+    def id(self) -> UUID:
+        """Unlike every other caller's."""
+        return self.user_id
+
+    @property
     def as_actor(self) -> Actor:
         """The person as an audit event's actor."""
         return Actor(ActorType.USER, str(self.user_id), self.ip)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCaller:
+    """A partner's program with a valid API key: it acts in the key's own organisation alone. `plant_ids` as in `OrgScope`."""
+
+    key_id: UUID
+    organization_id: UUID
+    scopes: frozenset[str]
+    plant_ids: frozenset[UUID] | None
+    ip: str | None = None
+    """Address that this call comes from."""
+
+    @property
+    def id(self) -> UUID:
+        """Unlike every other caller's."""
+        return self.key_id
+
+    @property
+    def is_super_admin(self) -> bool:
+        """No key is."""
+        return False
+
+    @property
+    def as_actor(self) -> Actor:
+        """The key as an audit event's actor."""
+        return Actor(ActorType.API_KEY, str(self.key_id), self.ip)
+
+
+Caller = UserCaller | KeyCaller
+"""Whoever is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +103,15 @@ class OrgScope:
 
     organization_id: UUID
     role: OrgRole
-    actor: UserCaller
+    actor: Caller
     plant_ids: frozenset[UUID] | None = None
+
+    @property
+    def person(self) -> UserCaller:
+        """The actor of what no key may do. Raises Forbidden."""
+        if not isinstance(self.actor, UserCaller):
+            raise Forbidden
+        return self.actor
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ __all__ = [
     "MAILS",
     "NOTIFICATIONS",
     "OUTBOX_EFFECTS",
+    "PARTNER_EVENTS",
+    "PARTNER_ORDERS",
+    "PARTNER_VHOSTS",
     "UNROUTED_MESSAGES",
 ]
 
@@ -47,3 +50,6 @@ COMMANDS = Counter(
 ALERTS_RAISED = Counter("gridfleet_alerts_raised_total", "Alerts raised by rules.", ["severity"])
 ESM_REQUESTS = Counter("gridfleet_esm_requests_total", "Calls of organisations' ESMs by call and result.", ["call", "result"])
 NOTIFICATIONS = Counter("gridfleet_notifications_total", "Tries to deliver notifications.", ["channel", "result"])
+PARTNER_ORDERS = Counter("gridfleet_partner_orders_total", "Partners' messages by the first word on them.", ["ack"])
+PARTNER_EVENTS = Counter("gridfleet_partner_events_total", "Events that the broker has taken for partners.", ["kind"])
+PARTNER_VHOSTS = Gauge("gridfleet_partner_vhosts", "Partners' vhosts that this process serves.")

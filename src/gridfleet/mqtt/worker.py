@@ -20,6 +20,7 @@ from gridfleet.domains.alerts.rule_book import RULES_CHANNEL
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
+from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
@@ -90,7 +91,7 @@ class IngestWorker:
             tasks.create_task(self._end_with(channel), name="channel")
 
     async def _listen(self) -> None:
-        book, rules = self._pipeline.book, self._pipeline.rules
+        book, rules, listeners = self._pipeline.book, self._pipeline.rules, self._pipeline.listeners
 
         def changed(channel: str, payload: str) -> None:
             if channel == RULES_CHANNEL:
@@ -98,14 +99,19 @@ class IngestWorker:
             elif channel == "plant_changed":
                 book.forget(payload)
                 rules.forget_plant(payload)
+                listeners.forget(payload)
+            elif channel == KEY_CHANGED:
+                listeners.forget_all()
             else:
                 book.forget_all()
 
         def forget_all() -> None:
             book.forget_all()
             rules.forget_all()
+            listeners.forget_all()
 
-        await listen(self._database.url, ("plant_changed", "template_changed", RULES_CHANNEL), forget_all, changed)
+        channels = ("plant_changed", "template_changed", RULES_CHANNEL, KEY_CHANGED)
+        await listen(self._database.url, channels, forget_all, changed)
 
     @staticmethod
     async def _end_with(channel: AbstractChannel) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "AckStatus",
     "Command",
     "CommandAck",
+    "CommandType",
     "DeviceEntry",
     "DeviceStatus",
     "Envelope",
@@ -83,6 +84,17 @@ class AckStatus(StrEnum):
     APPLIED = "APPLIED"
     REJECTED = "REJECTED"
     FAILED = "FAILED"
+
+
+class CommandType(StrEnum):
+    """What kind of order it is. An EMERGENCY does not wait in its plant's line."""
+
+    SITE_SETPOINT = "SITE_SETPOINT"
+    DEVICE_COMMAND = "DEVICE_COMMAND"
+    MODE_CHANGE = "MODE_CHANGE"
+    EMERGENCY = "EMERGENCY"
+    SCHEDULE = "SCHEDULE"
+    CONFIG = "CONFIG"
 
 
 class Envelope(msgspec.Struct, frozen=True):

@@ -103,11 +103,15 @@ class PlantState:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What an operator asked for: devices stopped, power of batteries, limits of inverters, in watts."""
+    """What an operator asked for: devices stopped, power of batteries, limits of inverters, in watts.
+
+    `site_w` is the power that the site shall take from the grid (negative: feed in), as far as its batteries reach.
+    """
 
     stopped: frozenset[str] = frozenset()
     battery_w: Mapping[str, int] = field(default_factory=dict)
     pv_limit_w: Mapping[str, int] = field(default_factory=dict)
+    site_w: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +199,7 @@ def step(design: PlantDesign, state: PlantState, time_ms: int, step_ms: int, ord
         for pv in design.pvs
     )
     load = load_w(design, middle)
-    surplus = sum(pv_w) - load
+    surplus = sum(pv_w) - load + (orders.site_w or 0)
     powers = []
     batteries = []
     for battery, before in zip(design.batteries, state.batteries, strict=True):

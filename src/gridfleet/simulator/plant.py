@@ -7,11 +7,12 @@ from typing import Any, Final
 import msgspec
 
 from gridfleet.device import Command, CommandRejected, DeviceEntry, Snapshot
-from gridfleet.protocol.envelope import format_time
+from gridfleet.protocol.envelope import CommandType, format_time
 from gridfleet.simulator import physics
 from gridfleet.simulator.measurements import PLANT, measure
 from gridfleet.simulator.physics import Orders, PlantState
 from gridfleet.simulator.registration import RegisteredPlant
+from gridfleet.simulator.site import SiteOrders
 from gridfleet.simulator.state import Energy, SavedPlant
 
 __all__ = ["Measured", "SimulatedPlant", "add_energy"]
@@ -38,6 +39,7 @@ class SimulatedPlant:
         self._state = saved.state if saved and _fits(registered, saved.state) else None
         self.days: dict[str, Energy] = dict(saved.days) if saved and self._state else {}
         self._orders = Orders()
+        self._site = SiteOrders()
         self._counters_lost = False
 
     @property
@@ -55,7 +57,7 @@ class SimulatedPlant:
         state = self._state or physics.initial_state(self._design, time_ms - interval_ms)
         pause_ms = time_ms - state.time_ms
         step_ms = pause_ms if pause_ms <= max(interval_ms, _CONTINUES_WITHIN_MS) else interval_ms
-        reading = physics.step(self._design, state, time_ms, step_ms, self._orders)
+        reading = physics.step(self._design, state, time_ms, step_ms, self._site.apply(self._orders, self._design, time_ms))
         if self._state is not None and not self._counters_lost:
             add_energy(self.days, state, reading.state)
         self._counters_lost = False
@@ -76,7 +78,12 @@ class SimulatedPlant:
         return SavedPlant(self._state, {date: self.days[date] for date in sorted(self.days)[-_DAYS_KEPT:]})
 
     async def obey(self, command: Command) -> None:
-        """Carry out an action of the system templates; `CommandRejected` for anything else."""
+        """Carry out an order to the site, or an action of the system templates; `CommandRejected` for anything else."""
+        if command.type != CommandType.DEVICE_COMMAND:
+            self._site = self._site.obey(command, self._state.time_ms if self._state else 0)
+            return
+        if self._site.stopped:
+            raise CommandRejected("EMERGENCY_STOP_ACTIVE", "the site was stopped")
         batteries = {battery.id: battery for battery in self._design.batteries}
         pvs = {pv.id: pv for pv in self._design.pvs}
         device = command.target

@@ -104,3 +104,19 @@ def seconds_until(two: Two, refusal: int, headers: Headers) -> tuple[float, int]
         answers += 1
         assert time.perf_counter() - started < BOUND_SECONDS
     return time.perf_counter() - started, answers
+
+
+async def test_a_key_revoked_here_is_refused_there(two: Two) -> None:
+    org = two.admin | {"x-org-id": str(two.organization.id)}
+    for _ in range(3):
+        body = {"name": "K", "partnerId": "p", "scopes": ["plants:read"]}
+        created = two.here.post("/partner/api-keys", json=body, headers=org).json()
+        key = {"x-api-key": created["key"]}
+        for client in (two.here, two.there) * 3:
+            assert client.get("/plants", headers=key).status_code == 200
+        two.here.delete(f"/partner/api-keys/{created['apiKey']['id']}", headers=org)
+        assert two.here.get("/plants", headers=key).status_code == 401, "here without any delay"
+        started = time.perf_counter()
+        while two.there.get("/plants", headers=key).status_code != 401:
+            assert time.perf_counter() - started < BOUND_SECONDS
+        print(f"key: refused there after {(time.perf_counter() - started) * 1000:.1f} ms")

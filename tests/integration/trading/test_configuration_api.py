@@ -28,9 +28,9 @@ async def slug_of(fleet: Fleet) -> str:
     return str(slug)
 
 
-async def queued(fleet: Fleet) -> list[dict[str, Any]]:
-    rows = await fleet.sql("SELECT payload FROM outbox WHERE kind = 'partner_queues' ORDER BY id")
-    return [payload for (payload,) in rows]
+async def queues(fleet: Fleet) -> list[tuple[Any, ...]]:
+    """Prefix, and whether the organisation's queues stand."""
+    return await fleet.sql("SELECT prefix, enabled FROM partner_queues WHERE organization_id = %s", fleet.admin["x-org-id"])
 
 
 async def test_it_exists_from_the_first_look(strict: Fleet) -> None:
@@ -121,21 +121,20 @@ async def test_trading_is_switched_on_and_off(strict: Fleet) -> None:
     assert answer["details"] == ["esmApiUrl: is not set", "esmClientId: is not set", "esmClientSecret: is not set"]
     await strict.call("POST", CONFIG, {"esmApiUrl": "https://esm.example.com", "esmClientId": "us"})
     assert (await strict.call("POST", f"{CONFIG}/enable"))[1]["details"] == ["esmClientSecret: is not set"]
-    assert await queued(strict) == []
+    assert await queues(strict) == []
 
     await strict.call("POST", CONFIG, COMPLETE)
     status, enabled = await strict.call("POST", f"{CONFIG}/enable")
     assert (status, enabled["status"]) == (200, "ENABLED")
+    assert await queues(strict) == [(enabled["queuePrefix"], True)]
     status, answer = await strict.call("POST", CONFIG, {"queuePrefix": "other"})
     assert (status, answer["details"]) == (400, ["queuePrefix: cannot be changed while trading is enabled"])
     assert (await strict.call("POST", CONFIG, {"queuePrefix": enabled["queuePrefix"]}))[0] == 200
     status, disabled = await strict.call("POST", f"{CONFIG}/disable")
     assert (status, disabled["status"]) == (200, "DISABLED")
-    organization = strict.admin["x-org-id"]
-    assert await queued(strict) == [
-        {"organizationId": organization, "enabled": True},
-        {"organizationId": organization, "enabled": False},
-    ]
+    assert await queues(strict) == [(enabled["queuePrefix"], False)]
+    await strict.call("POST", CONFIG, {"queuePrefix": "other"})
+    assert await queues(strict) == [("other", False)]
     events = (await strict.call("GET", "/audit-events"))[1]["data"]
     assert [event["event"] for event in events if event["event"].startswith("trading.") and "conf" not in event["event"]] == [
         "trading.disabled",

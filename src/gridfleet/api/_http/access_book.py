@@ -1,7 +1,7 @@
-"""Who may do what, remembered by this process: sessions and the standing of their owners in organisations.
+"""Who may do what, remembered by this process: sessions, the standing of their owners in organisations, and API keys.
 
-An entry is struck out when the database tells that its user's access changed. A change that this process commits is told
-before the commit returns, so its answer already finds the entry gone; another process hears of it a moment later, over the
+An entry is struck out when the database tells that its user or key changed. A change that this process commits is told before
+the commit returns, so its answer already finds the entry gone; another process hears of it a moment later, over the
 connection that listens. The book is used only while that connection lives: a quiet one is asked every second, and when it
 has not answered for a few seconds every question goes to the database again.
 """
@@ -17,7 +17,9 @@ from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.models import LiveSession
 from gridfleet.domains.organizations.membership import standing_in
 from gridfleet.domains.organizations.models import Standing
-from gridfleet.kernel.caller import UserCaller
+from gridfleet.domains.partners import key_text, rest_access
+from gridfleet.domains.partners.models import LiveKey
+from gridfleet.kernel.caller import KeyCaller, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notifications import HEARTBEAT_SECONDS, listen
@@ -29,12 +31,13 @@ __all__ = ["ACCESS_CHANNEL", "EVERYBODY", "AccessBook"]
 T = TypeVar("T")
 
 ACCESS_CHANNEL: Final = "access_changed"
-"""The channel; payloads are a user's id or EVERYBODY."""
+"""The channel; payloads are a user's or key's id, or EVERYBODY."""
 
 EVERYBODY: Final = "*"
 
 _BELIEVED_SECONDS: Final = 3 * HEARTBEAT_SECONDS
 _MOST_USERS: Final = 20_000
+_MOST_KEYS: Final = 20_000
 _MOST_OF_A_USER: Final = 500
 """Sessions, and organisations, that are remembered of one user."""
 
@@ -45,6 +48,13 @@ class _KnownUser:
     standings: dict[UUID, Standing] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _KnownKey:
+    live: LiveKey
+    noted_at: float
+    """When its use was written down."""
+
+
 class AccessBook:
     """What one api process knows about its callers. `strike` must hear of every change that the process itself commits."""
 
@@ -53,6 +63,8 @@ class AccessBook:
         self._tokens = tokens
         self._clock = clock
         self._users: dict[UUID, _KnownUser] = {}
+        self._keys: dict[bytes, _KnownKey] = {}
+        self._digests: dict[UUID, bytes] = {}
         self._changes = 0
         self._believed_until = -1.0
 
@@ -85,14 +97,34 @@ class AccessBook:
             _keep(self._user(caller.user_id).standings, organization_id, found)
         return found
 
+    async def key(self, database: Database, text: str, ip: str) -> KeyCaller:
+        """The program behind an API key, calling from `ip`; its use is written down. Raises Unauthorized."""
+        digest = key_text.digest_of(text)
+        if digest is None:
+            raise Unauthorized
+        known = self._keys.get(digest) if self.is_open else None
+        if known is None:
+            known = await self._read_key(database, digest, ip)
+        elif rest_access.admits(known.live, ip) and self._clock() - known.noted_at > rest_access.NOTED_EVERY.total_seconds():
+            known.noted_at = self._clock()
+            async with database.transaction() as db:
+                await rest_access.note_use(db, known.live.caller.key_id)
+        if not rest_access.admits(known.live, ip):
+            raise Unauthorized
+        return replace(known.live.caller, ip=ip)
+
     def strike(self, payload: str) -> None:
-        """Forgets the user that a notice names, or everybody."""
+        """Forgets the user or key that a notice names, or everybody."""
         self._changes += 1
-        user_id = None if payload == EVERYBODY else parse_uuid(payload)
-        if user_id is None:
+        changed = None if payload == EVERYBODY else parse_uuid(payload)
+        if changed is None:
             self._users.clear()
-        else:
-            self._users.pop(user_id, None)
+            self._keys.clear()
+            self._digests.clear()
+            return
+        self._users.pop(changed, None)
+        if (digest := self._digests.pop(changed, None)) is not None:
+            self._keys.pop(digest, None)
 
     async def keep_listening(self, database: Database) -> None:
         """Hears of changes until the connection is lost, which raises."""
@@ -117,6 +149,23 @@ class AccessBook:
         if found.token_version != claims.token_version:
             raise Unauthorized
         return found
+
+    async def _read_key(self, database: Database, digest: bytes, ip: str) -> _KnownKey:
+        changes = self._changes
+        async with database.transaction() as db:
+            found = await rest_access.find_live(db, digest)
+            if found is None:
+                raise Unauthorized
+            if rest_access.admits(found, ip):
+                await rest_access.note_use(db, found.caller.key_id)
+        known = _KnownKey(found, self._clock())
+        if changes == self._changes and self.is_open:
+            if len(self._keys) >= _MOST_KEYS:
+                self._keys.clear()
+                self._digests.clear()
+            self._keys[digest] = known
+            self._digests[found.caller.key_id] = digest
+        return known
 
     def _user(self, user_id: UUID) -> _KnownUser:
         if user_id not in self._users:

@@ -1,12 +1,13 @@
 """One call as a handler sees it: where it comes from, and what to add to its answer."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv6Address, IPv6Network
 from typing import Any, Literal
 
 from gridfleet.api._http.answers import Header
 from gridfleet.api._http.state import AppState
+from gridfleet.kernel.addresses import is_within, parse_address
 
 __all__ = ["Call"]
 
@@ -51,8 +52,8 @@ class Call:
         # All of them: a proxy may add a header of its own behind the one that the caller wrote.
         lines = [value for name, value in self._scope["headers"] if name.lower() == b"x-forwarded-for"]
         for hop in reversed(b",".join(lines).decode("latin-1").split(",")):
-            named = _address(hop.strip())
-            if named is None or not _is_within(ip, trusted):
+            named = parse_address(hop.strip())
+            if named is None or not is_within(ip, trusted):
                 break
             ip = str(named)
         return ip
@@ -60,7 +61,7 @@ class Call:
     @cached_property
     def client_network(self) -> str:
         """What rate limits count as one caller: the address, of IPv6 its /64, which one customer has whole."""
-        address = _address(self.client_ip)
+        address = parse_address(self.client_ip)
         return str(IPv6Network((address, 64), strict=False)) if isinstance(address, IPv6Address) else self.client_ip
 
     @cached_property
@@ -115,17 +116,3 @@ class Call:
 
 async def _nobody_to_ask() -> None:
     """Who needs no permission keeps it."""
-
-
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    # A listener for both families shows IPv4 callers as ::ffff:192.0.2.1.
-    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
-
-
-def _is_within(ip: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    address = _address(ip)
-    return address is not None and any(address in network for network in networks)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.callers import CallerKind, CallerRule
+from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import CATALOGUE
@@ -191,6 +192,10 @@ def _check_injected(hints: Mapping[str, Any], arguments: frozenset[str], caller:
         raise TypeError(f"{where}: only esm_client endpoints have a client")
     if "caller" in arguments and caller.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL, CallerKind.ESM_CLIENT):
         raise TypeError(f"{where}: nobody is logged in here")
+    if caller.scope is not None and caller.scope not in set(Scope):
+        raise TypeError(f"{where}: no key can have the scope {caller.scope}")
+    if caller.scope is not None and "caller" in arguments:
+        raise TypeError(f"{where}: the caller may be a key: use org.actor")
     if caller.organization is not None and f"{{{caller.organization}}}" not in where.split(" (")[0]:
         raise TypeError(f"{where}: the path does not name the organisation as {caller.organization}")
 
@@ -200,7 +205,7 @@ def _caller_codes(caller: CallerRule) -> set[str]:
         case CallerKind.PUBLIC:
             return set()
         case CallerKind.SESSION:
-            return {"UNAUTHORIZED"}
+            return {"UNAUTHORIZED"} if caller.scope is None else {"UNAUTHORIZED", caller.refusal}
         case CallerKind.INTERNAL | CallerKind.ESM_CLIENT:
             return {caller.refusal}
     return {"UNAUTHORIZED", caller.refusal}

@@ -1,6 +1,6 @@
 """`Idempotency-Key`: a creating request sent again within 24 hours gets its first answer again.
 
-Keys belong to one user, organisation, method and path. Answers are kept encrypted: some hold secrets that exist nowhere
+Keys belong to one caller, organisation, method and path. Answers are kept encrypted: some hold secrets that exist nowhere
 else in clear.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.validation import InvalidInput, storable
-from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
+from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection, idempotency
 from gridfleet.kernel.security.keyring import Keyring
 
@@ -30,21 +30,21 @@ def key_of(call: Call) -> str | None:
 class FirstAnswer:
     """The place of one request's answer."""
 
-    def __init__(self, keyring: Keyring, caller: UserCaller, scope: str, key: str, request_hash: bytes) -> None:
+    def __init__(self, keyring: Keyring, caller: Caller, scope: str, key: str, request_hash: bytes) -> None:
         self._keyring = keyring
-        self._user_id = caller.user_id
+        self._caller_id = caller.id
         self._scope = scope
         self._key = key
         self._request_hash = request_hash
         self._place: dict[str, Any] = {
             "table": "idempotent_answer",
             "column": "answer",
-            "row_id": f"{caller.user_id}|{scope}|{key}",
+            "row_id": f"{caller.id}|{scope}|{key}",
         }
 
     @classmethod
     def of(
-        cls, call: Call, query: bytes, caller: UserCaller, org: OrgScope | PlatformScope | None, body: bytes
+        cls, call: Call, query: bytes, caller: Caller, org: OrgScope | PlatformScope | None, body: bytes
     ) -> "FirstAnswer | None":
         """The request's place; None without the header. Raises InvalidInput for a key that is empty, long or not plain text."""
         key = key_of(call)
@@ -59,10 +59,10 @@ class FirstAnswer:
 
         Raises InvalidInput when the key was used with another body.
         """
-        if await idempotency.claim(db, self._user_id, self._scope, self._key, self._request_hash):
+        if await idempotency.claim(db, self._caller_id, self._scope, self._key, self._request_hash):
             await idempotency.forget_old(db)
             return None
-        kept = await idempotency.find(db, self._user_id, self._scope, self._key)
+        kept = await idempotency.find(db, self._caller_id, self._scope, self._key)
         if kept.request_hash != self._request_hash:
             raise InvalidInput(["Idempotency-Key: must not be used again with another body"])
         return kept.status, self._keyring.decrypt(kept.answer, kept.key_version, **self._place)
@@ -70,4 +70,4 @@ class FirstAnswer:
     async def keep(self, db: Connection, status: int, body: bytes) -> None:
         """Keeps the answer to this request."""
         sealed = self._keyring.encrypt(body, **self._place)
-        await idempotency.keep(db, self._user_id, self._scope, self._key, status, sealed, self._keyring.current_version)
+        await idempotency.keep(db, self._caller_id, self._scope, self._key, status, sealed, self._keyring.current_version)

@@ -60,6 +60,7 @@ def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str
                     "description": "`access_token` of a login.",
                 },
                 "cookie": {"type": "apiKey", "in": "cookie", "name": "gridfleet_session", "description": "Set by a login."},
+                "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A partner's API key."},
                 "internal": {"type": "apiKey", "in": "header", "name": "x-internal-auth"},
                 "sandbox": {
                     "type": "oauth2",
@@ -88,7 +89,7 @@ def _operation(endpoint: Endpoint, book: SchemaBook) -> Document:
     elif endpoint.caller.kind is CallerKind.ESM_CLIENT:
         operation["security"] = [{"sandbox": []}]
     elif endpoint.caller.kind is not CallerKind.PUBLIC:
-        operation["security"] = [{"bearer": []}, {"cookie": []}]
+        operation["security"] = [{"bearer": []}, {"cookie": []}, *([{"key": []}] if endpoint.caller.scope else [])]
     return operation
 
 
@@ -115,7 +116,10 @@ def _parameters(endpoint: Endpoint, book: SchemaBook) -> list[Document]:
     if endpoint.caller.kind is CallerKind.ORG_MEMBER:
         schema = {"type": "string", "format": "uuid"}
         text = "Organisation to act in."
-        found.append({"name": "x-org-id", "in": "header", "required": True, "schema": schema, "description": text})
+        by_key = endpoint.caller.scope is not None
+        if by_key:
+            text += " An API key has one of its own: with it the header may be left out."
+        found.append({"name": "x-org-id", "in": "header", "required": not by_key, "schema": schema, "description": text})
     if endpoint.creates and endpoint.caller.kind is not CallerKind.PUBLIC:
         schema = {"type": "string", "pattern": "^[!-~]{1,255}$"}
         text = "Sent again within 24 hours with the same body, the request gets its first answer again."

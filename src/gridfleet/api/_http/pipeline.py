@@ -1,12 +1,12 @@
 """The way of a request through an endpoint, in the order the checks are promised:
 
-authentication → organisation → role → path ids → query and body → the handler (existence, state) → commit → answer.
+authentication → organisation → role or scope → path ids → query and body → the handler (existence, state) → commit → answer.
 """
 
 import hmac
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
@@ -26,8 +26,9 @@ from gridfleet.api._http.json_out import build_writer
 from gridfleet.api._http.state import AppState
 from gridfleet.api._http.validation import InvalidInput, build_checker, parse_uuid, storable, text_reader
 from gridfleet.domains.organizations.membership import everywhere, scope_of
+from gridfleet.domains.partners import rest_access
 from gridfleet.domains.sandbox_esm import access as sandbox_esm
-from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
+from gridfleet.kernel.caller import Caller, KeyCaller, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized, ValidationFailed
 
@@ -67,6 +68,13 @@ def error_answer(call: Call, headers: list[Header], error: CodedError | None, co
     return Answer(status, [_JSON, (b"x-request-id", call.request_id.encode()), *extra, *headers], body)
 
 
+class _Credentials(NamedTuple):
+    """What a call brings along to prove who calls: at least one of the two."""
+
+    access_token: str | None
+    key: str | None
+
+
 class Pipeline:
     """An endpoint bound to the process's state, with everything that can be worked out beforehand worked out."""
 
@@ -81,6 +89,8 @@ class Pipeline:
         self._write = build_writer(endpoint.answer_type)
         self._headers = security_headers(state.settings.base_url)
         self._allowed = frozenset(endpoint.codes) | _ALWAYS_ALLOWED
+        # A row without a refusal for known callers takes no keys at all: to it they are no credentials.
+        self._key_refusal = endpoint.caller.refusal if endpoint.caller.refusal in endpoint.codes else "UNAUTHORIZED"
         base = urlsplit(state.settings.base_url)
         self._origin = f"{base.scheme}://{base.netloc}"
 
@@ -115,7 +125,7 @@ class Pipeline:
 
     async def _run(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:
         endpoint = self._endpoint
-        token = self._access_token(call) if self._known else ""
+        credentials = self._credentials(call) if self._known else _Credentials(None, None)
         if self._kind is CallerKind.INTERNAL:
             self._require_internal(call)
         body = b""
@@ -128,8 +138,8 @@ class Pipeline:
         if self._kind is CallerKind.ESM_CLIENT:
             client = await self._esm_client(call)
         if self._known:
-            caller, org = await self._admit(call, token, scope["path_params"])
-            call.authorize_again = partial(self._admit, call, token, scope["path_params"])
+            caller, org = await self._admit(call, credentials, scope["path_params"])
+            call.authorize_again = partial(self._admit, call, credentials, scope["path_params"])
         arguments = self._arguments(call, scope, body)
         for name, value in (("caller", caller), ("org", org), ("client", client)):
             if name in endpoint.arguments:
@@ -148,13 +158,14 @@ class Pipeline:
         query: bytes,
         body: bytes,
         db: Connection,
-        caller: UserCaller,
+        caller: Caller,
         org: OrgScope | PlatformScope | None,
         arguments: dict[str, Any],
     ) -> ASGIApp:
         first = FirstAnswer.of(call, query, caller, org, body)
         if first is not None and (earlier := await first.earlier(db)) is not None:
             call.set_header("idempotency-replayed", "true")
+            call.no_store()
             return Answer(earlier[0], self._answer_headers(call, "application/json"), earlier[1])
         answer = await self._finish(call, await self._endpoint.handler(**arguments))
         if first is not None and isinstance(answer, Answer):
@@ -162,10 +173,35 @@ class Pipeline:
         return answer
 
     async def _admit(
-        self, call: Call, token: str, path_params: Mapping[str, str]
-    ) -> tuple[UserCaller, OrgScope | PlatformScope | None]:
-        caller = await self._state.access.caller(self._state.database, token, call.client_ip)
-        return caller, await self._authorize(call, caller, path_params)
+        self, call: Call, credentials: _Credentials, path_params: Mapping[str, str]
+    ) -> tuple[Caller, OrgScope | PlatformScope | None]:
+        person = await self._person(call, credentials)
+        if person is not None:
+            return person, await self._authorize(call, person, path_params)
+        program = await self._state.access.key(self._state.database, credentials.key or "", call.client_ip)
+        return program, self._authorize_key(call, program)
+
+    async def _person(self, call: Call, credentials: _Credentials) -> UserCaller | None:
+        """Whose session it is; None when only a key is left to look at."""
+        if credentials.access_token is None:
+            return None
+        try:
+            return await self._state.access.caller(self._state.database, credentials.access_token, call.client_ip)
+        except Unauthorized:
+            if credentials.key is None:
+                raise
+            return None
+
+    def _authorize_key(self, call: Call, program: KeyCaller) -> OrgScope | None:
+        rule = self._endpoint.caller
+        named = call.headers.get("x-org-id")
+        if named is not None and parse_uuid(named.strip()) != program.organization_id:
+            raise AccessRefused(self._key_refusal)
+        if rule.scope is None or rule.scope not in program.scopes:
+            raise AccessRefused(self._key_refusal)
+        if rule.min_role is None:
+            return None
+        return rest_access.scope_of(program, rule.min_role)
 
     async def _authorize(
         self, call: Call, caller: UserCaller, path_params: Mapping[str, str]
@@ -195,6 +231,15 @@ class Pipeline:
             raise Unauthorized
         async with self._state.database.transaction() as db:
             return await sandbox_esm.client_of(db, token)
+
+    def _credentials(self, call: Call) -> _Credentials:
+        key = call.headers.get("x-api-key")
+        try:
+            return _Credentials(self._access_token(call), key)
+        except (Unauthorized, Forbidden):
+            if key is None:
+                raise
+            return _Credentials(None, key)
 
     def _access_token(self, call: Call) -> str:
         bearer = _bearer(call)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from gridfleet.api._http.access_book import ACCESS_CHANNEL, AccessBook
 from gridfleet.domains.plants.certificates.authority import ensure_authority
@@ -21,15 +22,22 @@ from gridfleet.kernel.settings import Settings
 __all__ = ["AppState", "open_state"]
 
 
+_ASIDE = 4
+"""Connections for what must not wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class AppState:
     """The process's long-lived parts.
 
+    `aside`: a few connections for the broker's questions, which must not wait for requests, and for what a request commits
+    apart from its own transaction.
     `strict` makes an error code that the endpoint does not declare blow up instead of becoming a 500: for tests.
     """
 
     settings: Settings
     database: Database
+    aside: Database
     keyring: Keyring
     access_tokens: AccessTokens
     access: AccessBook
@@ -55,14 +63,14 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
     access = AccessBook(access_tokens)
     size = settings.database_pool_size
     try:
-        async with open_database(
-            url, name="gridfleet-api", size=size, channel=ACCESS_CHANNEL, on_notice=access.strike
-        ) as database:
+        opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notice=access.strike)
+        async with opened(name="gridfleet-api", size=size) as database, opened(name="gridfleet-aside", size=_ASIDE) as aside:
             async with database.transaction() as db:
                 await ensure_authority(db, keyring)
             yield AppState(
                 settings=settings,
                 database=database,
+                aside=aside,
                 keyring=keyring,
                 access_tokens=access_tokens,
                 access=access,

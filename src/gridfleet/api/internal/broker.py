@@ -1,14 +1,19 @@
 """The broker's questions (rabbitmq_auth_backend_http): may this client log in, enter, use this, publish there.
 
-Answers are plain text: `allow` or `deny`. Reasons go to the log, never to the client.
+Plants come by their id, partners by their organisation's slug with a key for a password; from the login on the broker names
+a partner's key itself. Answers are plain text: `allow`, for a partner with the tag of his key, or `deny`. Reasons go to the
+log, never to the client.
 """
 
 from collections.abc import Mapping
+from uuid import UUID
 
 import structlog
 
 from gridfleet.api._http import Call, internal_endpoint
-from gridfleet.domains.plants.mqtt_access import decisions
+from gridfleet.domains.partners.amqp_access import decisions as partners
+from gridfleet.domains.plants.mqtt_access import decisions as plants
+from gridfleet.domains.plants.mqtt_access.decisions import PlantName
 from gridfleet.kernel import metrics
 
 log = structlog.get_logger(__name__)
@@ -20,12 +25,12 @@ DENY = "deny"
 @internal_endpoint("POST", "/broker/user")
 async def user(call: Call, form: Mapping[str, str]) -> str:
     """A login. No `password` at all means a client certificate; an empty one is an empty password."""
-    name = decisions.parse_plant_name(form.get("username", ""))
-    if name is None:
-        metrics.BROKER_LOGINS.labels("unknown", "refused").inc()
-        return DENY
-    async with call.state.database.transaction() as db:
-        refusal = await decisions.login(db, call.state.plant_tokens, name, form.get("password"))
+    text, password = form.get("username", ""), form.get("password")
+    name = plants.parse_plant_name(text)
+    if name is None or partners.is_key(password):
+        return await _partner_login(call, text, password)
+    async with call.state.aside.transaction() as db:
+        refusal = await plants.login(db, call.state.plant_tokens, name, password)
     metrics.BROKER_LOGINS.labels("plant", "refused" if refusal else "accepted").inc()
     if refusal:
         log.info("plant refused", plant_id=str(name.plant_id), reason=refusal.reason)
@@ -34,36 +39,66 @@ async def user(call: Call, form: Mapping[str, str]) -> str:
 
 @internal_endpoint("POST", "/broker/vhost")
 async def vhost(call: Call, form: Mapping[str, str]) -> str:
-    """Entering a vhost, with a client id of one's own."""
-    name = decisions.parse_plant_name(form.get("username", ""))
-    if name is None:
+    """Entering a vhost: a plant with a client id of its own, a partner from an address that his key allows."""
+    wanted, client_id = form.get("vhost", ""), form.get("client_id")
+    who = _who(form)
+    if who is None:
         return DENY
-    async with call.state.database.transaction() as db:
-        allowed = await decisions.may_enter_vhost(db, name, form.get("vhost", ""), form.get("client_id"))
-    if not allowed:
-        log.info("plant refused", plant_id=str(name.plant_id), reason="vhost, state or client id", ip=form.get("ip"))
-    return ALLOW if allowed else DENY
+    async with call.state.aside.transaction() as db:
+        if isinstance(who, UUID):
+            ip = form.get("ip", "")
+            reason = await partners.enter_vhost(db, who, form.get("username", ""), wanted, ip, client_id)
+            log_refusal = {"key_id": str(who), "reason": reason}
+        else:
+            allowed = await plants.may_enter_vhost(db, who, wanted, client_id)
+            reason = None if allowed else "vhost, state or client id"
+            log_refusal = {"plant_id": str(who.plant_id), "reason": reason}
+    if reason is not None:
+        log.info("refused at the broker", **log_refusal, ip=form.get("ip"))
+    return ALLOW if reason is None else DENY
 
 
 @internal_endpoint("POST", "/broker/resource")
 async def resource(call: Call, form: Mapping[str, str]) -> str:
     """Using a queue or exchange."""
-    name = decisions.parse_plant_name(form.get("username", ""))
-    if name is None:
+    wanted = form.get("vhost", ""), form.get("resource", ""), form.get("name", ""), form.get("permission", "")
+    who = _who(form)
+    if isinstance(who, PlantName):
+        return ALLOW if plants.may_use_resource(who, *wanted) else DENY
+    if who is None:
         return DENY
-    allowed = decisions.may_use_resource(
-        name, form.get("vhost", ""), form.get("resource", ""), form.get("name", ""), form.get("permission", "")
-    )
-    return ALLOW if allowed else DENY
+    async with call.state.aside.transaction() as db:
+        return ALLOW if await partners.may_use_resource(db, who, *wanted) else DENY
 
 
 @internal_endpoint("POST", "/broker/topic")
 async def topic(call: Call, form: Mapping[str, str]) -> str:
     """Publishing to or subscribing at a topic."""
-    name = decisions.parse_plant_name(form.get("username", ""))
-    if name is None:
+    wanted = form.get("vhost", ""), form.get("name", ""), form.get("permission", ""), form.get("routing_key", "")
+    who = _who(form)
+    if isinstance(who, PlantName):
+        return ALLOW if plants.may_use_topic(who, *wanted) else DENY
+    if who is None:
         return DENY
-    allowed = decisions.may_use_topic(
-        name, form.get("vhost", ""), form.get("name", ""), form.get("permission", ""), form.get("routing_key", "")
-    )
-    return ALLOW if allowed else DENY
+    async with call.state.aside.transaction() as db:
+        return ALLOW if await partners.may_use_topic(db, who, *wanted) else DENY
+
+
+async def _partner_login(call: Call, user_name: str, password: str | None) -> str:
+    async with call.state.aside.transaction() as db:
+        found = await partners.log_in(db, user_name, password)
+    accepted = isinstance(found, partners.Admitted)
+    metrics.BROKER_LOGINS.labels("partner" if accepted or partners.is_key(password) else "unknown", _outcome(accepted)).inc()
+    if isinstance(found, partners.Admitted):
+        return f"{ALLOW} {found.tags}"
+    log.info("partner refused", reason=found)
+    return DENY
+
+
+def _outcome(accepted: bool) -> str:
+    return "accepted" if accepted else "refused"
+
+
+def _who(form: Mapping[str, str]) -> UUID | PlantName | None:
+    """The key that the login was answered with, else the plant of the user name."""
+    return partners.key_of_tags(form.get("tags", "")) or plants.parse_plant_name(form.get("username", ""))

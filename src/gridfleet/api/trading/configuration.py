@@ -71,9 +71,6 @@ class Synced(msgspec.Struct, frozen=True):
     errors: int
 
 
-VHOST_PATTERN = "partner-{keyId}"
-
-
 @endpoint("GET", "/api/v1/trading/config", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
 async def get_config(org: OrgScope, db: Connection) -> TradingConfig:
     """The organisation's way to its ESM, without the secret; DISABLED until somebody sets it up."""
@@ -125,12 +122,12 @@ async def disable(org: OrgScope, db: Connection) -> TradingConfig:
 async def connection_details(call: Call, org: OrgScope, db: Connection) -> ConnectionDetails:
     """Where partners connect by AMQP, and the queues that they find there while trading is enabled."""
     settings = call.state.settings
-    prefix, queues = await configuration.queues(db, org)
+    vhost, prefix, queues = await configuration.queues(db, org)
     return ConnectionDetails(
         host=settings.mqtt_host,
         port=settings.amqps_port,
         tls=True,
-        vhost=VHOST_PATTERN,
+        vhost=vhost,
         exchange=EXCHANGE,
         queue_prefix=prefix,
         auth_method="PLAIN",

@@ -14,10 +14,13 @@ from gridfleet.api._http import Call, PageQuery, S, endpoint, key_of, org_member
 from gridfleet.domains.trading import metering, plans
 from gridfleet.domains.trading.errors import PlantNotLinked
 from gridfleet.domains.trading.models import ConfigChange, MeterRow
+from gridfleet.domains.vcp.models import LogEntry
+from gridfleet.domains.vcp.reading import list_log
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
+from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.time_blocks import TimeBlock, TimeBlocks, complaints_about_blocks
 
 
@@ -40,6 +43,12 @@ class PlantConfig(msgspec.Struct, frozen=True, rename="camel"):
     esi_state: str
     version: int
     time_configs: list[TimeBlock]
+
+
+class LogQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Orders of one type, or of all."""
+
+    command_type: CommandType | None = None
 
 
 class MeterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -108,6 +117,18 @@ async def validate_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> Co
 async def config_log(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[ConfigChange]:
     """What was sent to the ESM for the plant, newest first."""
     return await plans.list_changes(db, org, id, query.paging)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/trading/plants/{id}/command-log",
+    caller=org_member(OrgRole.VIEWER, scope="commands:read"),
+    codes=_CODES,
+    bad_path_id="BAD_REQUEST",
+)
+async def command_log(org: OrgScope, db: Connection, id: UUID, query: LogQuery) -> Page[LogEntry]:
+    """What partners ordered from the plant and what became of it, newest first."""
+    return await list_log(db, org, id, query.command_type, query.paging)
 
 
 @endpoint(

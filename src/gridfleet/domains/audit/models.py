@@ -42,6 +42,12 @@ class Event(StrEnum):
     TRADING_DISABLED = "trading.disabled"
     SANDBOX_ESM_ENABLED = "sandbox.enabled"
     SANDBOX_ESM_DISABLED = "sandbox.disabled"
+    API_KEY_CREATED = "api_key.created"
+    API_KEY_REVOKED = "api_key.revoked"
+    API_KEY_TEST_CONNECTION = "api_key.test_connection"
+    API_KEY_BUNDLE_ACKNOWLEDGED = "api_key.bundle_acknowledged"
+    PARTNER_CONNECTED = "partner.connected"
+    PARTNER_CONNECTION_REFUSED = "partner.connection_refused"
 
 
 class SubjectType(StrEnum):
@@ -52,6 +58,7 @@ class SubjectType(StrEnum):
     ORGANIZATION = "ORGANIZATION"
     MEMBER = "MEMBER"
     INVITATION = "INVITATION"
+    API_KEY = "API_KEY"
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -62,8 +69,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that happened. `actor_type` is USER, SYSTEM or ANONYMOUS; `organization_id` is null for what belongs to none,
-    such as a login."""
+    """Something that happened. `actor_type` is USER, API_KEY, SYSTEM or ANONYMOUS; `organization_id` is null for what belongs
+    to none, such as a login."""
 
     id: UUID
     event: str

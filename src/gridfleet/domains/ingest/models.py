@@ -9,6 +9,7 @@ from gridfleet.domains.plants.commands.models import Acknowledgement, Transition
 from gridfleet.domains.plants.installation.models import RefusedMessage
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
 from gridfleet.domains.telemetry.frames.models import FrameBatch
+from gridfleet.domains.vcp.events.models import NewEvent
 from gridfleet.protocol.envelope import RefusalReason
 
 __all__ = ["Batch", "Delivery", "Refusal"]
@@ -52,6 +53,9 @@ class Batch:
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     command_steps: list[Transition] = field(default_factory=list)
     """What the acknowledgements led to; known once the batch was written."""
+    listeners: dict[UUID, UUID] = field(default_factory=dict)
+    """The organisations of the plants whose measurements partners are told."""
+    events: list[NewEvent] = field(default_factory=list)
     connected: set[UUID] = field(default_factory=set)
     """Plants that said they have just connected."""
     bad_signatures: dict[UUID, int] = field(default_factory=dict)

@@ -24,8 +24,13 @@ from gridfleet.domains.plants.installation.records import record_refused_message
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, write_batch
+from gridfleet.domains.vcp.acknowledging import follow_commands
+from gridfleet.domains.vcp.events.listener_book import ListenerBook
+from gridfleet.domains.vcp.events.queueing import queue_events
+from gridfleet.domains.vcp.events.telemetry import MAX_AGE as EVENT_MAX_AGE
+from gridfleet.domains.vcp.events.telemetry import telemetry_event
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
@@ -63,6 +68,7 @@ class Pipeline:
     def __init__(self, database: Database, keyring: Keyring, *, window_seconds: int) -> None:
         self.book = PlantBook(database, keyring)
         self.rules = RuleBook(database)
+        self.listeners = ListenerBook(database)
         self.partitions = Partitions(database)
         self._window = window_seconds * 1000
 
@@ -75,6 +81,7 @@ class Pipeline:
         now = utc_now()
         topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
         plants = await self.book.look_up(topic.plant_id for topic in topics if topic)
+        batch.listeners = await self.listeners.look_up([plant.id for plant in plants.values()])
         for delivery, topic in zip(deliveries, topics, strict=True):
             plant = plants.get(topic.plant_id) if topic else None
             if plant is None or topic is None:
@@ -109,15 +116,18 @@ class Pipeline:
             await record_sightings(db, _SYSTEM, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
         if batch.acknowledgements or batch.connected:
             batch.command_steps = await hear_plants(db, _SYSTEM, batch.acknowledgements, batch.connected, utc_now())
+            await follow_commands(db, _SYSTEM, batch.command_steps)
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
         # Last: other processes may wait for the rules' rows until this transaction ends.
         batch.alerts = await raise_alerts(db, batch.findings)
+        await queue_events(db, _SYSTEM, batch.events)
 
     def forget(self) -> None:
         """Drops what is remembered of plants, rules and partitions."""
         self.book.forget_all()
         self.rules.forget_all()
+        self.listeners.forget_all()
         self.partitions.forget()
 
     async def refuse_unstorable(self, delivery: Delivery) -> Batch:
@@ -218,6 +228,8 @@ class Pipeline:
                 own_time = _measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
             entries.append((device, own_time, entry.fields))
             statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
+        fresh = microseconds(now - EVENT_MAX_AGE)
+        told: dict[UUID, dict[str, float]] | None = {} if plant.id in batch.listeners and time >= fresh else None
         for device, own_time, fields in entries:
             if device.reader.lacks(fields):
                 await self.book.make_room(device, fields)
@@ -225,6 +237,10 @@ class Pipeline:
             batch.undeclared_fields += dropped
             for layout_id, values in frames:
                 batch.frames.add(device.source_id, layout_id, own_time, values)
+            if told is not None and frames and own_time >= fresh:
+                told.setdefault(device.id, {}).update(device.reader.named(frames))
+        if told:
+            _tell(batch, plant, f"{message_id} {path}", to_datetime(time), told)
         for device, status in statuses:
             _see_device(batch, device, status, now)
         for external_id in unregistered:
@@ -297,6 +313,13 @@ def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datet
     _see_plant(batch, plant, PlantStatus(message.status), now)
     if message.status is wire.PlantStatus.ONLINE:
         batch.connected.add(plant.id)
+
+
+def _tell(batch: Batch, plant: KnownPlant, message: str, time: datetime, told: dict[UUID, dict[str, float]]) -> None:
+    names: dict[UUID, str | None] = {device.id: external_id for external_id, device in plant.devices.items()}
+    names[plant.itself.id] = None
+    values = {names[device_id]: found for device_id, found in told.items()}
+    batch.events.append(telemetry_event(batch.listeners[plant.id], plant.id, message, time, values))
 
 
 def _see_plant(batch: Batch, plant: KnownPlant, status: PlantStatus, now: datetime) -> None:

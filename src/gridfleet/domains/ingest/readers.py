@@ -26,6 +26,10 @@ class TemplateReader:
     def __init__(self, signals: SignalMap, layout_ids: Sequence[int]) -> None:
         self._signals = signals
         self._layout_ids = tuple(layout_ids)
+        self._names = {
+            layout_id: tuple(metric.key for metric in layout.metrics)
+            for layout_id, layout in zip(layout_ids, layouts_of(signals.metrics), strict=True)
+        }
         self._declared_count = signals.declared_count
 
     @classmethod
@@ -39,6 +43,10 @@ class TemplateReader:
 
     async def extend(self, db: Connection, layouts: Layouts, fields: Fields) -> None:
         """Nothing to do."""
+
+    def named(self, frames: Sequence[Frame]) -> dict[str, float]:
+        """The values of frames that `read` gave, by metric."""
+        return _named(self._names, frames)
 
     def read(self, fields: Fields) -> tuple[list[Frame], int]:
         """The frames of an entry, and how many of its fields were dropped."""
@@ -97,6 +105,10 @@ class OwnNamesReader:
                 stored += present
         return frames, sum(value is not None for value in fields.values()) - stored
 
+    def named(self, frames: Sequence[Frame]) -> dict[str, float]:
+        """The values of frames that `read` gave, by metric."""
+        return _named(dict(self._layouts), frames)
+
     def _add(self, layout_id: int, names: tuple[str, ...]) -> None:
         # A device that had a template used layouts that may share names: the newest keeps a name, so it is written once.
         if self._known.isdisjoint(names):
@@ -106,6 +118,15 @@ class OwnNamesReader:
     @staticmethod
     def _wanted(fields: Fields) -> list[str]:
         return [name for name, value in fields.items() if value is not None and _KEY.fullmatch(name)]
+
+
+def _named(names: Mapping[int, Sequence[str]], frames: Sequence[Frame]) -> dict[str, float]:
+    return {
+        name: value
+        for layout_id, values in frames
+        for name, value in zip(names[layout_id], values, strict=True)
+        if value is not None
+    }
 
 
 def _number(value: int | float | bool | None) -> float | None:

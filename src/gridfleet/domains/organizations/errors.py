@@ -15,6 +15,7 @@ __all__ = [
     "MembershipRequired",
     "OrganizationInUse",
     "OrganizationNotFound",
+    "SlugInUse",
     "SlugTaken",
 ]
 
@@ -31,6 +32,13 @@ class SlugTaken(CodedError):
 
     code = "CONFLICT"
     message = "An organisation with this slug already exists."
+
+
+class SlugInUse(CodedError):
+    """Partners log in at the broker with the slug."""
+
+    code = "CONFLICT"
+    message = "The slug cannot change while API keys use it at the broker."
 
 
 class OrganizationInUse(CodedError):

@@ -65,7 +65,7 @@ async def _claim(db: Connection, org: OrgScope, member_id: UUID, *, stays_admin:
     Two of them who demote each other at the same moment come one after the other: the second is no ORG_ADMIN any more.
     """
     admins = await store.lock_admins(db, org)
-    if not org.actor.is_super_admin and org.actor.user_id not in admins:
+    if not org.actor.is_super_admin and org.actor.id not in admins:
         raise Forbidden
     found = await store.find_member(db, org, member_id)
     if found is None:

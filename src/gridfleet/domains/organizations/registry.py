@@ -28,7 +28,7 @@ async def create(db: Connection, actor: Actor, name: str, slug: str, description
 async def change(
     db: Connection, actor: Actor, organization_id: UUID, name: str | None, slug: str | None, description: str | None
 ) -> Organization:
-    """The organisation with what is not None changed. Raises OrganizationNotFound, SlugTaken."""
+    """The organisation with what is not None changed. Raises OrganizationNotFound, SlugTaken, SlugInUse."""
     before = await store.lock(db, organization_id)
     if before is None:
         raise OrganizationNotFound

@@ -7,6 +7,7 @@ from uuid import UUID
 from psycopg.errors import ForeignKeyViolation, UniqueViolation
 from psycopg.rows import args_row, class_row, kwargs_row
 
+from gridfleet.domains.organizations.errors import SlugInUse
 from gridfleet.domains.organizations.models import Organization, OwnOrganization, RoleName, Standing
 from gridfleet.kernel.caller import OrgRole, OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
@@ -53,7 +54,7 @@ async def update(
     db: Connection, organization_id: UUID, name: str | None, slug: str | None, description: str | None
 ) -> Organization | None:
     """The organisation with what is not None changed; None when the slug is taken, which leaves the transaction to be
-    rolled back."""
+    rolled back. Raises SlugInUse, which does so too."""
     cursor = db.cursor(row_factory=class_row(Organization))
     try:
         await cursor.execute(
@@ -64,6 +65,8 @@ async def update(
         )
     except UniqueViolation:
         return None
+    except ForeignKeyViolation:
+        raise SlugInUse from None
     return await cursor.fetchone()
 
 

@@ -5,11 +5,12 @@ from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recording import record
+from gridfleet.domains.partners.queues import amqp_place, set_queues
 from gridfleet.domains.trading import store
 from gridfleet.domains.trading.errors import EsmNotConfigured, TradingConfigIncomplete
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient
 from gridfleet.domains.trading.models import TradingConfig, TradingStatus
-from gridfleet.domains.trading.partner_queues import RESERVED_PREFIX, PartnerQueue, partner_queues, queue_change
+from gridfleet.domains.trading.partner_queues import RESERVED_PREFIX, PartnerQueue, partner_queues
 from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _SYSTEM: Final = SystemScope("an organisation that is deleted takes along what nobody ever saved")
+_VHOST_PATTERN: Final = "partner-{keyId}"
 _PLACE: Final = {"table": "trading_config", "column": "esm_client_secret"}
 
 
@@ -69,6 +71,8 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
         sealed = keyring.encrypt(settings.esm_client_secret.encode(), row_id=row.id, **_PLACE)
         columns |= {"esm_client_secret": sealed, "key_version": keyring.current_version}
     await store.save_config(db, org, columns)
+    if prefix is not None and prefix != row.queue_prefix:
+        await set_queues(db, org, prefix, enabled=False)
     await _record(db, Event.TRADING_CONFIGURED, org, {"changed": sorted(columns.keys() - {"key_version"})})
     return await get_config(db, org)
 
@@ -93,10 +97,12 @@ async def disable(db: Connection, org: OrgScope) -> TradingConfig:
     return await _turn(db, org, await _lock(db, org), TradingStatus.DISABLED)
 
 
-async def queues(db: Connection, org: OrgScope) -> tuple[str, list[PartnerQueue]]:
-    """The queue prefix, and the queues that the organisation's keys have while trading is enabled."""
+async def queues(db: Connection, org: OrgScope) -> tuple[str, str, list[PartnerQueue]]:
+    """Where partners connect: the newest key's vhost, or how vhosts are named while there is no key; the queue prefix, and
+    the queues that stand while trading is enabled."""
     row = await _row(db, org)
-    return row.queue_prefix, partner_queues(row.slug, row.queue_prefix)
+    place = await amqp_place(db, org)
+    return place.vhost or _VHOST_PATTERN, row.queue_prefix, partner_queues(row.slug, row.queue_prefix)
 
 
 async def esm_access(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAccess:
@@ -142,7 +148,7 @@ async def _turn(db: Connection, org: OrgScope, row: ConfigRow, status: TradingSt
         await store.set_status(db, org, status)
         event = Event.TRADING_ENABLED if status is TradingStatus.ENABLED else Event.TRADING_DISABLED
         await _record(db, event, org, {"queuePrefix": row.queue_prefix})
-    await queue_change(db, org.organization_id, enabled=status is TradingStatus.ENABLED)
+    await set_queues(db, org, row.queue_prefix, enabled=status is TradingStatus.ENABLED)
     return await get_config(db, org)
 
 

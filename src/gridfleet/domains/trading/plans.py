@@ -87,7 +87,7 @@ async def begin(
     """
     plant = await linked_plant(db, org, keyring, plant_id)
     snapshot = {"timeConfigs": msgspec.to_builtins(list(blocks)), "version": None}
-    code = new_id() if key is None else uuid5(_REQUEST_CODES, f"{org.organization_id} {org.actor.user_id} {plant_id} {key}")
+    code = new_id() if key is None else uuid5(_REQUEST_CODES, f"{org.organization_id} {org.actor.id} {plant_id} {key}")
     change = await store.insert_change(db, org, plant_id, code, snapshot, utc_now(), validate_only=validate_only)
     if change is None:
         change = await store.find_change(db, org, code)

@@ -142,7 +142,7 @@ async def insert_change(
         "INSERT INTO trading_config_change (organization_id, plant_id, request_code, validate_only, config_snapshot,"
         " requested_by, sent_at) VALUES (%s, %s, %s, %s, %s, %s, %s)"
         f" ON CONFLICT ON CONSTRAINT trading_config_change_request_key DO NOTHING RETURNING {_CHANGE}",
-        (org.organization_id, plant_id, request_code, validate_only, Jsonb(snapshot), org.actor.user_id, sent_at),
+        (org.organization_id, plant_id, request_code, validate_only, Jsonb(snapshot), org.actor.id, sent_at),
     )
     return await cursor.fetchone()
 

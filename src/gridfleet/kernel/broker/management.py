@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
@@ -13,8 +13,9 @@ __all__ = ["Management", "open_management"]
 class Management:
     """Calls on one broker. Raises `httpx.HTTPError` when it is away or refuses."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, account: str) -> None:
         self._client = client
+        self._account = account
 
     async def put_policy(self, vhost: str, name: str, pattern: str, apply_to: str, definition: dict[str, Any]) -> None:
         """Creates or replaces a policy."""
@@ -27,6 +28,27 @@ class Management:
     async def ensure_vhost(self, vhost: str) -> None:
         """Creates the vhost unless it exists."""
         await self._call("PUT", f"/api/vhosts/{quote(vhost, safe='')}", {})
+
+    async def enter_vhost(self, vhost: str) -> None:
+        """Creates the vhost unless it exists, and lets our own account do everything there."""
+        await self.ensure_vhost(vhost)
+        await self._call(
+            "PUT",
+            f"/api/permissions/{quote(vhost, safe='')}/{quote(self._account, safe='')}",
+            {"configure": ".*", "write": ".*", "read": ".*"},
+        )
+
+    async def delete_vhost(self, vhost: str) -> None:
+        """Removes the vhost with everything in it, which closes its connections; none there is fine too."""
+        try:
+            await self._call("DELETE", f"/api/vhosts/{quote(vhost, safe='')}")
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+
+    async def vhosts(self) -> set[str]:
+        """The names of all vhosts."""
+        return {vhost["name"] for vhost in (await self._call("GET", "/api/vhosts?columns=name")).json()}
 
     async def overview(self) -> dict[str, Any]:
         """The broker's version, listeners and totals."""
@@ -54,6 +76,6 @@ async def open_management(url: str) -> AsyncIterator[Management]:
     parts = urlsplit(url)
     base = f"{parts.scheme}://{parts.hostname}:{parts.port or 15672}"
     async with httpx.AsyncClient(
-        base_url=base, auth=(parts.username or "", parts.password or ""), timeout=10, trust_env=False
+        base_url=base, auth=(unquote(parts.username or ""), unquote(parts.password or "")), timeout=10, trust_env=False
     ) as client:
-        yield Management(client)
+        yield Management(client, unquote(parts.username or ""))

@@ -1,4 +1,6 @@
-"""SQL of first answers kept for `Idempotency-Key`. They live in the transaction of the request they belong to."""
+"""SQL of first answers kept for `Idempotency-Key`. They live in the transaction of the request they belong to.
+
+The column `user_id` holds whoever called: a user or an API key."""
 
 from typing import NamedTuple
 from uuid import UUID
@@ -17,7 +19,7 @@ class KeptAnswer(NamedTuple):
     key_version: int
 
 
-async def claim(db: Connection, user_id: UUID, scope: str, key: str, request_hash: bytes) -> bool:
+async def claim(db: Connection, caller_id: UUID, scope: str, key: str, request_hash: bytes) -> bool:
     """Takes the key for this request; False when an answer of the last 24 hours has it.
 
     Waits for a request with the same key that is still running.
@@ -30,16 +32,16 @@ async def claim(db: Connection, user_id: UUID, scope: str, key: str, request_has
             WHERE kept.created_at < now() - interval '24 hours'
         RETURNING true
         """,
-        (user_id, scope, key, request_hash),
+        (caller_id, scope, key, request_hash),
     )
     return await cursor.fetchone() is not None
 
 
-async def find(db: Connection, user_id: UUID, scope: str, key: str) -> KeptAnswer:
+async def find(db: Connection, caller_id: UUID, scope: str, key: str) -> KeptAnswer:
     """The answer that has the key."""
     cursor = await db.execute(
         "SELECT request_hash, status, answer, key_version FROM idempotent_answer WHERE (user_id, scope, key) = (%s, %s, %s)",
-        (user_id, scope, key),
+        (caller_id, scope, key),
     )
     row = await cursor.fetchone()
     if row is None:
@@ -47,14 +49,14 @@ async def find(db: Connection, user_id: UUID, scope: str, key: str) -> KeptAnswe
     return KeptAnswer(*row)
 
 
-async def keep(db: Connection, user_id: UUID, scope: str, key: str, status: int, answer: bytes, key_version: int) -> None:
+async def keep(db: Connection, caller_id: UUID, scope: str, key: str, status: int, answer: bytes, key_version: int) -> None:
     """Stores the answer under the claimed key."""
     await db.execute(
         """
         UPDATE idempotent_answer SET status = %s, answer = %s, key_version = %s
         WHERE (user_id, scope, key) = (%s, %s, %s)
         """,
-        (status, answer, key_version, user_id, scope, key),
+        (status, answer, key_version, caller_id, scope, key),
     )
 
 

@@ -43,7 +43,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
         raise InvitationPending
     organization = await registry.get(db, org.organization_id)
     has_account = await account_with_email(db, email) is not None
-    letter = letters.invitation(organization.name, org.actor.name, role, token.text, has_account=has_account)
+    letter = letters.invitation(organization.name, org.person.name, role, token.text, has_account=has_account)
     await mail.put(db, email, letter)
     await _record(db, Event.INVITATION_CREATED, org, invitation)
     return invitation

@@ -64,7 +64,7 @@ async def insert(
             "email": email,
             "role": role,
             "token_hash": token_hash,
-            "by": org.actor.user_id,
+            "by": org.person.user_id,
             "expires_at": expires_at,
             "now": now,
         },

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.protocol.envelope import AckStatus
+from gridfleet.protocol.envelope import AckStatus, CommandType
 
 __all__ = [
     "OPEN",
@@ -22,17 +22,6 @@ __all__ = [
     "Requester",
     "Transition",
 ]
-
-
-class CommandType(StrEnum):
-    """What kind of order it is. An EMERGENCY does not wait in its plant's line."""
-
-    SITE_SETPOINT = "SITE_SETPOINT"
-    DEVICE_COMMAND = "DEVICE_COMMAND"
-    MODE_CHANGE = "MODE_CHANGE"
-    EMERGENCY = "EMERGENCY"
-    SCHEDULE = "SCHEDULE"
-    CONFIG = "CONFIG"
 
 
 class CommandStatus(StrEnum):

@@ -58,27 +58,54 @@ def _transition(**row: Any) -> Transition:
     return Transition(**row)
 
 
+_INSERT = (
+    "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
+    " requester_type, requester_id, issued_at, expires_at, due_at)"
+    " SELECT %(id)s, id, %(device)s, %(type)s, %(target)s, %(instruction)s, %(requester_type)s, %(requester_id)s,"
+    " %(issued)s, %(expires)s, %(issued)s FROM plant WHERE id = %(plant)s AND {condition} RETURNING id)"
+    " INSERT INTO plant_command_transition (command_id, status, at) SELECT id, 'PENDING', %(issued)s FROM issued"
+)
+
+
+def _new(command: NewCommand) -> dict[str, Any]:
+    return {
+        "id": command.id,
+        "plant": command.plant_id,
+        "device": command.sub_device_id,
+        "type": command.type,
+        "target": command.target,
+        "instruction": Jsonb(command.instruction),
+        "requester_type": command.requester.type,
+        "requester_id": command.requester.id,
+        "issued": command.issued_at,
+        "expires": command.expires_at,
+    }
+
+
 async def insert(db: Connection, org: OrgScope, command: NewCommand) -> None:
     """A PENDING command, due at once, to a plant of the organisation."""
     await db.execute(
-        "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
-        " requester_type, requester_id, issued_at, expires_at, due_at)"
-        " SELECT %(id)s, id, %(device)s, %(type)s, %(target)s, %(instruction)s, %(requester_type)s, %(requester_id)s,"
-        " %(issued)s, %(expires)s, %(issued)s FROM plant WHERE id = %(plant)s AND organization_id = %(org)s RETURNING id)"
-        " INSERT INTO plant_command_transition (command_id, status, at) SELECT id, 'PENDING', %(issued)s FROM issued",
-        {
-            "id": command.id,
-            "plant": command.plant_id,
-            "org": org.organization_id,
-            "device": command.sub_device_id,
-            "type": command.type,
-            "target": command.target,
-            "instruction": Jsonb(command.instruction),
-            "requester_type": command.requester.type,
-            "requester_id": command.requester.id,
-            "issued": command.issued_at,
-            "expires": command.expires_at,
-        },
+        _INSERT.format(condition="organization_id = %(org)s").encode(), {**_new(command), "org": org.organization_id}
+    )
+
+
+async def insert_relayed(db: Connection, system: SystemScope, command: NewCommand, most_waiting: int) -> bool:
+    """A PENDING command, due at once, unless so many of the plant's are not acknowledged; whether it was taken."""
+    condition = (
+        "(SELECT count(*) FROM (SELECT FROM plant_command w WHERE w.plant_id = plant.id AND w.due_at IS NOT NULL"
+        " LIMIT %(most)s) AS waiting) < %(most)s"
+    )
+    cursor = await db.execute(_INSERT.format(condition=condition).encode(), {**_new(command), "most": most_waiting})
+    return cursor.rowcount > 0
+
+
+async def end_unsent(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
+    """What the plant has not been sent expires now; what somebody is sending at this moment is passed over."""
+    await db.execute(
+        "WITH unsent AS (SELECT id FROM plant_command WHERE plant_id = %s AND status = 'PENDING' AND type <> 'EMERGENCY'"
+        " AND expires_at > %s ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)"
+        " UPDATE plant_command c SET expires_at = %s FROM unsent WHERE c.id = unsent.id",
+        (plant_id, now, now),
     )
 
 

@@ -6,7 +6,7 @@ Revision ID: 0070
 from alembic import op
 
 revision = "0070"
-down_revision = "0012"
+down_revision = "0060"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,206 @@
+"""`python -m bench.gateway`: one gateway process, many partners' vhosts, and events that leave for them.
+
+Every partner has an organisation, a plant, a key and a vhost of its own. Events are queued in batches, as the ingest does, at a
+steady rate and then all at once; they count when the broker has confirmed them and they are struck off.
+"""
+
+import argparse
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+import httpx
+import psutil
+import psycopg
+import uvloop
+
+from bench.meter import cpu_of, cpu_of_stack
+from bench.stack import BenchFailed, Stack, running_stack
+from gridfleet.domains.partners.models import vhost_of
+from gridfleet.domains.vcp.events.models import NewEvent
+from gridfleet.domains.vcp.events.queueing import queue_events
+from gridfleet.domains.vcp.events.telemetry import telemetry_event
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.ids import new_id
+from gridfleet.protocol.partner_keys import EventKind, event_queue
+
+__all__ = ["main"]
+
+_SYSTEM: Final = SystemScope("a benchmark queues events as the ingest does")
+_VALUES: Final = {f"metric_{number}": number * 1.5 for number in range(20)}
+_BATCH_SECONDS: Final = 0.1
+_MOST_SECONDS: Final = 120.0
+
+
+class Partner:
+    """An organisation with one plant and one key."""
+
+    def __init__(self, number: int) -> None:
+        self.organization_id, self.plant_id, self.key_id = new_id(), new_id(), new_id()
+        self.slug = f"bench-{number}"
+        self.vhost = vhost_of(self.key_id)
+
+
+def main() -> None:
+    """Measures and prints."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--vhosts", type=int, default=200)
+    arguments.add_argument("--rate", type=int, default=1_000, help="events a second")
+    arguments.add_argument("--seconds", type=int, default=20)
+    arguments.add_argument("--burst", type=int, default=20_000, help="events queued at once")
+    chosen = arguments.parse_args()
+    with running_stack() as stack:
+        uvloop.run(_measure(stack, chosen.vhosts, chosen.rate, chosen.seconds, chosen.burst))
+
+
+async def _measure(stack: Stack, vhosts: int, rate: int, seconds: int, burst: int) -> None:
+    partners = [Partner(number) for number in range(vhosts)]
+    _store(stack, partners)
+    began = time.monotonic()
+    await _make_vhosts(stack, partners)
+    print(f"{vhosts} vhosts made in {time.monotonic() - began:.1f} s")
+
+    gateway = stack.start("gateway")
+    began = time.monotonic()
+    await _wait_until_served(stack, partners)
+    print(f"one gateway process serves them all after {time.monotonic() - began:.1f} s, {_memory(gateway):.0f} MB")
+    await _report(stack, gateway, "idle", asyncio.sleep(5), 5)
+
+    async with open_database(stack.database_url, name="bench", size=2) as database:
+        sent = rate * seconds
+        await _report(stack, gateway, f"{rate} events/s", _steady(database, partners, rate, seconds), seconds)
+        left = _waiting(stack)
+        await _until(lambda: _waiting(stack) == 0, "events waiting")
+        print(f"  waiting at the end: {left} of {sent} events, the last {left / rate:.2f} s")
+        began = time.monotonic()
+        await _queue(database, list(_events(partners, burst)))
+        queued = time.monotonic() - began
+        await _until(lambda: _waiting(stack) == 0, "events waiting")
+        took = time.monotonic() - began
+        print(
+            f"{burst} events at once: queued in {queued:.2f} s, all confirmed after {took:.2f} s, {burst / took:.0f} events/s"
+        )
+    found = _delivered(stack, partners)
+    print(f"events in the partners' queues: {found} of {sent + burst}")
+    if found != sent + burst:
+        raise BenchFailed("events were lost or doubled")
+
+
+def _store(stack: Stack, partners: Sequence[Partner]) -> None:
+    user = new_id()
+    with psycopg.connect(stack.database_url) as db:
+        db.execute(
+            "INSERT INTO user_account (id, email, name, password_hash) VALUES (%s, 'bench@example.com', 'Bench', '!')", (user,)
+        )
+        cursor = db.cursor()
+        cursor.executemany(
+            "INSERT INTO organization (id, name, slug) VALUES (%s, 'Bench', %s)",
+            [(one.organization_id, one.slug) for one in partners],
+        )
+        cursor.executemany(
+            "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, lifecycle_status)"
+            " VALUES (%s, %s, 'Bench', 'B', 'GATEWAY', 'PASSWORD', 'ACTIVE')",
+            [(one.plant_id, one.organization_id) for one in partners],
+        )
+        cursor.executemany(
+            "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, vhost, amqp_slug,"
+            " created_by, activated_at) VALUES (%s, %s, 'Bench', 'b', '', %s, '{vcp:connect}', %s, %s, %s, now())",
+            [(one.key_id, one.organization_id, one.key_id.bytes, one.vhost, one.slug, user) for one in partners],
+        )
+        cursor.executemany(
+            "INSERT INTO partner_queues VALUES (%s, %s, true)", [(one.organization_id, one.slug) for one in partners]
+        )
+
+
+async def _make_vhosts(stack: Stack, partners: Sequence[Partner]) -> None:
+    turns = asyncio.Semaphore(4)
+    async with open_management(stack.broker_management_url) as management:
+
+        async def make(one: Partner) -> None:
+            async with turns:
+                await settle_partner_vhost(management, stack.broker_url, one.vhost, PartnerQueues(one.slug, one.slug))
+
+        await asyncio.gather(*(make(one) for one in partners))
+
+
+async def _steady(database: Database, partners: Sequence[Partner], rate: int, seconds: int) -> None:
+    """Queues a batch every tenth of a second."""
+    events = _events(partners, rate * seconds)
+    began = time.monotonic()
+    for number in range(round(seconds / _BATCH_SECONDS)):
+        await asyncio.sleep(max(0.0, began + number * _BATCH_SECONDS - time.monotonic()))
+        await _queue(database, list(islice(events, round(rate * _BATCH_SECONDS))))
+
+
+def _events(partners: Sequence[Partner], count: int) -> Iterator[NewEvent]:
+    now = datetime.now(UTC)
+    for number in range(count):
+        one = partners[number % len(partners)]
+        yield telemetry_event(one.organization_id, one.plant_id, str(number), now, {None: _VALUES})
+
+
+async def _queue(database: Database, events: Sequence[NewEvent]) -> None:
+    async with database.transaction() as db:
+        await queue_events(db, _SYSTEM, events)
+
+
+async def _report(stack: Stack, gateway: psutil.Process, name: str, work: Awaitable[None], seconds: float) -> None:
+    """Runs the work and prints what the service used meanwhile, in shares of one core."""
+    before = _cpu(stack, gateway)
+    await work
+    used = {part: (after - before[part]) / seconds for part, after in _cpu(stack, gateway).items()}
+    print(f"{name}: " + ", ".join(f"{part} {share:.0%}" for part, share in used.items()) + " of a core")
+
+
+def _cpu(stack: Stack, gateway: psutil.Process) -> dict[str, float]:
+    return {"gateway": cpu_of(gateway)} | {name: read() for name, read in cpu_of_stack(stack).items()}
+
+
+def _memory(process: psutil.Process) -> float:
+    return float(process.memory_info().rss) / 1_000_000
+
+
+def _waiting(stack: Stack) -> int:
+    with psycopg.connect(stack.database_url) as db:
+        row = db.execute("SELECT count(*) FROM partner_event").fetchone()
+    return int(row[0]) if row else 0
+
+
+async def _wait_until_served(stack: Stack, partners: Sequence[Partner]) -> None:
+    """Returns once every partner's orders have a consumer."""
+    deadline = time.monotonic() + _MOST_SECONDS
+    for one in partners:
+        async with open_channel(stack.broker_url, one.vhost) as channel:
+            while not (await channel.queue_declare(inbound_queue(one.slug), passive=True)).consumer_count:
+                if time.monotonic() > deadline:
+                    raise BenchFailed(f"vhosts without a consumer after {_MOST_SECONDS:.0f} s")
+                await asyncio.sleep(0.1)
+
+
+def _delivered(stack: Stack, partners: Sequence[Partner]) -> int:
+    """Events in the partners' queues."""
+    answer = httpx.get(
+        f"{stack.broker_management_url}/api/queues?disable_stats=true&enable_queue_totals=true", trust_env=False, timeout=60
+    )
+    ours = {(one.vhost, event_queue(one.slug, EventKind.TELEMETRY)) for one in partners}
+    queues = answer.raise_for_status().json()
+    return sum(queue["messages"] for queue in queues if (queue["vhost"], queue["name"]) in ours)
+
+
+async def _until(done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _MOST_SECONDS
+    while not done():
+        if time.monotonic() > deadline:
+            raise BenchFailed(f"{what} after {_MOST_SECONDS:.0f} s")
+        await asyncio.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""The gateway's partner side: which vhosts this process serves, and the events that leave for them.
+
+Organisations are shared among processes by leases, so one process at a time serves an organisation's vhosts and keeps
+its events in their order. What a process leaves half done when it dies is in the broker, unacknowledged, and in the database,
+not struck off.
+"""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+import psycopg
+import structlog
+
+from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
+from gridfleet.domains.partners.signing import KEY_CHANGED
+from gridfleet.domains.vcp.events.models import QueuedEvent, recipients
+from gridfleet.domains.vcp.events.queueing import EVENTS_CHANNEL, drop_stale, next_events, strike_off
+from gridfleet.domains.vcp.events.recipients import ServedVhost, served_vhosts
+from gridfleet.domains.vcp.steering import steer
+from gridfleet.kernel import metrics
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.leases import Leases, open_leases
+from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.supervisor import Backoff, supervise
+
+__all__ = ["PartnerGateway", "steer_sites"]
+
+log = structlog.get_logger(__name__)
+
+_SYSTEM: Final = SystemScope("the gateway serves partners")
+_LEASE_KIND: Final = 0x6F18
+_SHARDS: Final = 16
+_LOOK_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 5.0
+_BATCH: Final = 500
+_WINDOW: Final = 4_000
+"""Events that may be on their way at the same time."""
+
+_STALE_SECONDS: Final = 60.0
+
+
+class PartnerGateway:
+    """One process's share of the partners' vhosts."""
+
+    def __init__(self, settings: Settings, database: Database, keyring: Keyring) -> None:
+        self._database = database
+        self._work = PartnerWork(settings, database, keyring)
+
+    async def run(self) -> None:
+        """Serves until the database is lost, which raises."""
+        self._links: dict[UUID, tuple[PartnerLink, asyncio.Task[None]]] = {}
+        self._look = asyncio.Event()
+        self._queued = asyncio.Event()
+        self._fetching = asyncio.Lock()
+        self._sending: dict[asyncio.Task[None], list[int]] = {}
+        try:
+            async with (
+                open_leases(self._database.url, _LEASE_KIND, _SHARDS) as leases,
+                asyncio.TaskGroup() as tasks,
+            ):
+                tasks.create_task(self._listen(), name="notifications")
+                tasks.create_task(self._publish(), name="events")
+                tasks.create_task(self._drop_stale(), name="stale events")
+                await self._share(leases)
+        finally:
+            await self._stop(list(self._links))
+
+    async def _listen(self) -> None:
+        def told(channel: str, payload: str) -> None:
+            (self._look if channel == KEY_CHANGED else self._queued).set()
+
+        def told_everything() -> None:
+            self._look.set()
+            self._queued.set()
+
+        await listen(self._database.url, [KEY_CHANGED, EVENTS_CHANNEL], told_everything, told)
+
+    async def _share(self, leases: Leases) -> None:
+        """Keeps this process's share of the organisations, and a link to each of their vhosts."""
+        while True:
+            self._look.clear()
+            share = await leases.fair_share()
+            await leases.take(share - len(leases.held))
+            surplus = sorted(leases.held)[share:]
+            await self._serve(leases.held - set(surplus))
+            for shard in surplus:
+                await leases.give_back(shard)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._look.wait()
+
+    async def _serve(self, shards: set[int]) -> None:
+        async with self._database.transaction() as db:
+            served = {one.key.id: one for one in await served_vhosts(db, _SYSTEM)}
+        wanted = {key_id: one for key_id, one in served.items() if one.key.organization_id.int % _SHARDS in shards}
+        await self._stop([key_id for key_id, (link, _) in self._links.items() if wanted.get(key_id) != link.served])
+        for key_id in wanted.keys() - self._links.keys():
+            self._start(wanted[key_id])
+        metrics.PARTNER_VHOSTS.set(len(self._links))
+
+    def _start(self, served: ServedVhost) -> None:
+        link = PartnerLink(self._work, served)
+        name = f"vhost {served.key.vhost}"
+        task = asyncio.create_task(supervise(name, link.run, Backoff(first=0.2, longest=5.0)), name=name)
+        self._links[served.key.id] = (link, task)
+
+    async def _stop(self, key_ids: Sequence[UUID]) -> None:
+        if not key_ids:
+            return
+        async with self._fetching:  # what is on its way is struck off first, or somebody else would send it again
+            await asyncio.gather(*self._sending, return_exceptions=True)
+            gone = [self._links.pop(key_id)[1] for key_id in key_ids]
+            for task in gone:
+                task.cancel()
+            if gone and (await asyncio.wait(gone, timeout=_STOP_SECONDS))[1]:
+                log.warning("vhosts are slow to leave; going on without them")
+
+    async def _publish(self) -> None:
+        """Keeps a window of events on their way: each vhost is confirmed at its own pace."""
+        try:
+            while True:
+                self._queued.clear()
+                async with self._fetching:
+                    count = await self._send_batch()
+                if self._claimed() >= _WINDOW:
+                    await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+                elif count < _BATCH:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_SECONDS):
+                            await self._queued.wait()
+                for task in [task for task in self._sending if task.done()]:
+                    del self._sending[task]
+                    task.result()
+        finally:
+            for task in self._sending:
+                task.cancel()
+
+    def _claimed(self) -> int:
+        return sum(map(len, self._sending.values()))
+
+    async def _send_batch(self) -> int:
+        """Sends the oldest events of the organisations all of whose vhosts are connected; how many there were."""
+        links: dict[UUID, list[PartnerLink]] = defaultdict(list)
+        for link, _ in self._links.values():
+            links[link.served.key.organization_id].append(link)
+        ready = {organization for organization, own in links.items() if all(link.connected for link in own)}
+        if not ready:
+            return 0
+        claimed = [event_id for ids in self._sending.values() for event_id in ids]
+        async with self._database.transaction() as db:
+            events = await next_events(db, _SYSTEM, ready, claimed, _BATCH)
+        if events:
+            task = asyncio.create_task(self._send(events, {one: links[one] for one in ready}))
+            self._sending[task] = [event.id for event in events]
+        return len(events)
+
+    async def _send(self, events: Sequence[QueuedEvent], links: Mapping[UUID, Sequence[PartnerLink]]) -> None:
+        by_key = {link.served.key.id: link for own in links.values() for link in own}
+        keys = {organization: [link.served.key for link in own] for organization, own in links.items()}
+        outcomes = await asyncio.gather(
+            *(
+                self._publish_one(event, [by_key[key.id] for key in recipients(event, keys[event.organization_id])])
+                for event in events
+            )
+        )
+        taken = [event for event, outcome in zip(events, outcomes, strict=True) if outcome]
+        if taken:
+            async with self._database.transaction() as db:
+                await strike_off(db, _SYSTEM, [event.id for event in taken])
+        for event in taken:
+            metrics.PARTNER_EVENTS.labels(event.kind).inc()
+        if len(taken) < len(events):
+            await asyncio.sleep(_LOOK_SECONDS)  # before they are tried again
+
+    async def _publish_one(self, event: QueuedEvent, links: Sequence[PartnerLink]) -> bool:
+        outcomes = await asyncio.gather(*(link.publish(event) for link in links), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                if not isinstance(outcome, Exception):
+                    raise outcome
+                log.warning("event not confirmed; trying again", kind=event.kind, error=type(outcome).__name__)
+                return False
+        return True
+
+    async def _drop_stale(self) -> None:
+        while True:
+            async with self._database.transaction() as db:
+                dropped = await drop_stale(db, _SYSTEM, utc_now())
+            if dropped:
+                log.warning("events dropped that nobody took for a day", events=dropped)
+            await asyncio.sleep(_STALE_SECONDS)
+
+
+async def steer_sites(database: Database) -> None:
+    """Tells plants what is due: steps of schedules, ends of overrides, fallbacks. Within a second, until cancelled."""
+    while True:
+        try:
+            async with database.transaction() as db:
+                done = await steer(db, _SYSTEM, utc_now())
+        except psycopg.OperationalError as error:
+            log.warning("database is away; waiting", error=type(error).__name__)
+            done = 0
+        await asyncio.sleep(0 if done else _LOOK_SECONDS)

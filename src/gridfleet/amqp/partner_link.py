@@ -1,0 +1,153 @@
+"""One partner's vhost: orders in, events out, over one connection."""
+
+import asyncio
+import contextlib
+import itertools
+from typing import Final
+
+import aiormq
+import psycopg
+import structlog
+from aiormq.abc import AbstractChannel, DeliveredMessage
+
+from gridfleet.domains.partners.signing import load_sending_key
+from gridfleet.domains.vcp.events.models import QueuedEvent
+from gridfleet.domains.vcp.events.recipients import ServedVhost
+from gridfleet.domains.vcp.models import Inbound
+from gridfleet.domains.vcp.taking import refuse_unstorable, take_order
+from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.settings import Settings
+from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_routing_key
+from gridfleet.protocol.partner_messages import PartnerAck
+
+__all__ = ["PartnerLink", "PartnerWork"]
+
+log = structlog.get_logger(__name__)
+
+_SYSTEM: Final = SystemScope("the gateway takes partners' orders")
+_PREFETCH: Final = 20
+_PERSISTENT: Final = 2
+_LOOK_SECONDS: Final = 10.0
+_CONNECT_SECONDS: Final = 30.0
+_CONFIRM_SECONDS: Final = 30.0
+_RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+_AT_A_TIME: Final = 4
+"""Orders that one process takes at the same time: each holds a connection of the pool."""
+
+
+class PartnerWork:
+    """What all links of a process share."""
+
+    def __init__(self, settings: Settings, database: Database, keyring: Keyring) -> None:
+        self.broker_url = settings.secret("broker_url").get_secret_value()
+        self.window_seconds = settings.signature_window_seconds
+        self.database = database
+        self.keyring = keyring
+        self.turns = asyncio.Semaphore(_AT_A_TIME)
+        self.connecting = asyncio.Semaphore(_AT_A_TIME)
+
+
+class PartnerLink:
+    """A connection to one vhost. `run` ends with an error when it is lost; its supervisor starts it anew."""
+
+    def __init__(self, work: PartnerWork, served: ServedVhost) -> None:
+        self._work = work
+        self.served = served
+        self._events: AbstractChannel | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether events can be published."""
+        return self._events is not None
+
+    async def run(self) -> None:
+        """Takes orders one by one until something breaks."""
+        work = self._work
+        orders: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+        async with contextlib.AsyncExitStack() as stack:
+            async with work.connecting, asyncio.timeout(_CONNECT_SECONDS):
+                channel = await stack.enter_async_context(open_channel(work.broker_url, self.served.key.vhost))
+                await channel.basic_qos(prefetch_count=_PREFETCH)
+                await channel.basic_consume(self.served.inbound_queue, orders.put)
+                events = await channel.connection.channel()
+            self._events = events
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(_end_with(channel))
+                    tasks.create_task(_end_with(events))
+                    tasks.create_task(_end_without_queue(events, self.served.inbound_queue))
+                    while True:
+                        await self._take(channel, await orders.get())
+            finally:
+                self._events = None
+
+    async def publish(self, event: QueuedEvent) -> None:
+        """Returns once the broker has the event; raises when it is not known to have it."""
+        if self._events is None:
+            raise ConnectionError("the vhost is not connected")
+        await self._events.basic_publish(
+            event.body,
+            exchange=EXCHANGE,
+            routing_key=event_routing_key(self.served.key.slug, EventKind(event.kind)),
+            timeout=_CONFIRM_SECONDS,
+            properties=aiormq.spec.Basic.Properties(
+                content_type="application/json",
+                delivery_mode=_PERSISTENT,
+                message_id=str(event.event_id),
+                message_type=event.kind,
+            ),
+        )
+
+    async def _take(self, channel: AbstractChannel, delivered: DeliveredMessage) -> None:
+        properties = delivered.header.properties
+        message = Inbound(
+            delivered.routing_key or "", delivered.body, dict(properties.headers or {}), bool(delivered.redelivered)
+        )
+        ack = await self._take_until_done(message)
+        if ack is None:
+            # The key ended; its vhost goes with it.
+            raise ConnectionError("the key works no longer")
+        metrics.PARTNER_ORDERS.labels(ack).inc()
+        await channel.basic_ack(delivered.delivery_tag or 0)
+
+    async def _take_until_done(self, message: Inbound) -> PartnerAck | None:
+        """The last word on the message once it is written down; None when the key works no longer."""
+        refused = 0
+        for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
+            try:
+                async with self._work.turns, self._work.database.transaction() as db:
+                    return await self._take_once(db, message, unstorable=refused > 1)
+            except (psycopg.DataError, psycopg.IntegrityError) as error:
+                # Two processes took the same messageId; or the database will not have it, however often it is tried.
+                refused += 1
+                log.warning("order refused by the database", key_id=self.served.key.id, error=str(error))
+            except psycopg.Error as error:
+                log.warning("the database does not do its work; waiting", error=type(error).__name__, seconds=pause)
+                await asyncio.sleep(pause)
+        raise RuntimeError("the pauses ended")
+
+    async def _take_once(self, db: Connection, message: Inbound, *, unstorable: bool) -> PartnerAck | None:
+        sender = await load_sending_key(db, _SYSTEM, self._work.keyring, self.served.key.id)
+        if sender is None:
+            return None
+        if unstorable:
+            return await refuse_unstorable(db, _SYSTEM, sender, message, utc_now())
+        return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
+
+
+async def _end_without_queue(channel: AbstractChannel, queue: str) -> None:
+    """A queue that is removed, and made again, takes its consumer along without a word."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if not (await channel.queue_declare(queue, passive=True)).consumer_count:
+            raise ConnectionError("the queue lost its consumer")
+
+
+async def _end_with(channel: AbstractChannel) -> None:
+    await channel.closing
+    raise ConnectionError("the broker closed the channel")

@@ -1,0 +1,59 @@
+"""Partners' vhosts at the broker: made, changed and removed as their keys are."""
+
+import asyncio
+from typing import Any, Final
+
+import structlog
+
+from gridfleet.domains.partners import vhosts
+from gridfleet.kernel.broker.management import Management, open_management
+from gridfleet.kernel.broker.partner_topology import settle_partner_vhost
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.outbox import CarryOut
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["keep_partner_vhosts", "settling"]
+
+log = structlog.get_logger(__name__)
+
+_SYSTEM: Final = SystemScope("the gateway looks after the vhosts of all partners")
+_LOOK_SECONDS: Final = 5.0
+"""How long an expired key may still be connected."""
+
+
+def settling(settings: Settings, management: Management) -> CarryOut:
+    """Carries out `vhosts.SETTLE`: makes a key's vhost what it should be by now."""
+    broker_url = settings.secret("broker_url").get_secret_value()
+
+    async def settle(db: Connection, payload: dict[str, Any]) -> None:
+        wanted = await vhosts.wanted_vhost(db, _SYSTEM, payload)
+        if wanted.stands or wanted.is_shared:
+            await settle_partner_vhost(management, broker_url, wanted.vhost, wanted.queues, wanted.unwanted)
+        if not wanted.stands:
+            await _close(management, wanted)
+
+    return settle
+
+
+async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
+    """Makes again the vhosts that a broker lost, then shuts it to keys as they expire, until broker or database are lost,
+    which raises."""
+    async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
+        existing = await management.vhosts()
+    async with database.transaction() as db:
+        await vhosts.settle_all_but(db, _SYSTEM, existing)
+    while True:
+        async with database.transaction() as db:
+            ended = await vhosts.expire_due(db, _SYSTEM)
+        if ended:
+            log.info("keys expired at the broker", keys=ended)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _close(management: Management, wanted: vhosts.WantedVhost) -> None:
+    if wanted.is_shared:
+        # The broker cannot tell an organisation's keys apart there: the others come back by themselves.
+        await management.close_connections(wanted.slug)
+    else:
+        await management.delete_vhost(wanted.vhost)

@@ -1,0 +1,1 @@
+"""`/api/v1/partner`: what an organisation hands to its partners."""

@@ -1,0 +1,196 @@
+"""`/api/v1/partner/api-keys`: making a key proves it at the broker before anybody sees it."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+import aiormq.exceptions
+import httpx
+import msgspec
+
+from gridfleet.api._http import NOT_NULL, Call, Message, PageQuery, S, endpoint, org_member
+from gridfleet.domains.partners import issuing, registry, vhosts
+from gridfleet.domains.partners.errors import SelfTestFailed
+from gridfleet.domains.partners.issuing import PreparedKey
+from gridfleet.domains.partners.models import ApiKey, CreatedKey, NewKey
+from gridfleet.domains.partners.scopes import Scope
+from gridfleet.kernel.addresses import IPNetwork, parse_network
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.partner_topology import settle_partner_vhost
+from gridfleet.kernel.broker.probe import probe
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.pagination import Page
+from gridfleet.protocol.partner_keys import EXCHANGE
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+
+
+class KeyToMake(msgspec.Struct, frozen=True, rename="camel"):
+    """What a key is for. Without `allowedPlantIds` it reaches every plant of the organisation, without `allowedIps` it is good
+    from everywhere, without `expiresAt` until it is revoked."""
+
+    name: _Name
+    partner_id: _Name
+    scopes: Annotated[list[Scope], msgspec.Meta(min_length=1)]
+    allowed_plant_ids: Annotated[list[UUID] | None, NOT_NULL] = None
+    allowed_ips: Annotated[list[str], NOT_NULL] = []
+    expires_at: Annotated[datetime | None, NOT_NULL] = None
+
+
+class KeyToTry(msgspec.Struct, frozen=True):
+    """The text of a key."""
+
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class TrialResult(msgspec.Struct, frozen=True, rename="camel"):
+    """What a login with the key came to; `error` is the broker's word, null when it let the key in."""
+
+    ok: bool
+    duration_ms: int
+    error: str | None
+
+
+@endpoint("GET", "/api/v1/partner/api-keys", caller=org_member(OrgRole.ORG_ADMIN), codes=("VALIDATION_ERROR", *S))
+async def list_keys(org: OrgScope, db: Connection, query: PageQuery) -> Page[ApiKey]:
+    """The organisation's keys, revoked ones too, newest first."""
+    return await registry.list_keys(db, org, query.paging)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/partner/api-keys",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("VALIDATION_ERROR", *S),
+    success=201,
+)
+async def create_key(call: Call, org: OrgScope, db: Connection, body: KeyToMake) -> CreatedKey:
+    """Makes a key and shows its secrets, `key` and `signingKey`, for the only time.
+
+    A key that may use the broker gets a vhost there and logs in once, to prove it. If that fails nothing of the key remains.
+    """
+    call.no_store()
+    wanted = _wanted(body)
+    async with call.state.aside.transaction() as own:
+        prepared = await issuing.prepare(own, call.state.keyring, org, wanted)
+    try:
+        if prepared.at_broker is not None:
+            await _prove(call, prepared)
+        return await issuing.activate(db, org, prepared)
+    except BaseException:
+        # Whoever gave up waiting must not keep us from tidying up.
+        await asyncio.shield(_withdraw(call, org, prepared))
+        raise
+
+
+@endpoint(
+    "GET",
+    "/api/v1/partner/api-keys/{id}",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("INVALID_UUID", "API_KEY_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+    addition=True,
+)
+async def get_key(org: OrgScope, db: Connection, id: UUID) -> ApiKey:
+    """One key, without its secrets."""
+    return await registry.get_key(db, org, id)
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/partner/api-keys/{id}",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("INVALID_UUID", "API_KEY_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+)
+async def revoke_key(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Ends a key for ever, over REST and at the broker alike. It stays in the list."""
+    await registry.revoke(db, org, id)
+    return Message("The API key was revoked.")
+
+
+@endpoint(
+    "POST",
+    "/api/v1/partner/api-keys/{id}/test-connection",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("VALIDATION_ERROR", "INVALID_UUID", "API_KEY_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+    addition=True,
+)
+async def test_connection(call: Call, org: OrgScope, db: Connection, id: UUID, body: KeyToTry) -> TrialResult:
+    """Logs in at the broker with the key's text and says how long it took, or what the broker said.
+
+    The broker sees the service's address, so a key with `allowedIps` passes only if they include it.
+    """
+    trial = await registry.trial_of(db, org, id, body.key)
+    duration_ms, error = 0, trial.complaint
+    if error is None:
+        broker_url = call.state.settings.secret("broker_url").get_secret_value()
+        duration_ms, error = await probe(broker_url, trial.vhost, trial.slug, body.key, EXCHANGE)
+    await registry.record_trial(db, org, id, duration_ms, error)
+    return TrialResult(error is None, duration_ms, error)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/partner/api-keys/{id}/bundle-acknowledged",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("INVALID_UUID", "API_KEY_NOT_FOUND", *S),
+    bad_path_id="INVALID_UUID",
+    addition=True,
+)
+async def acknowledge_bundle(org: OrgScope, db: Connection, id: UUID) -> Message:
+    """Notes that somebody has kept the secrets that the key's creation showed."""
+    await registry.acknowledge_bundle(db, org, id)
+    return Message("It was noted that the key's secrets are kept.")
+
+
+async def _prove(call: Call, prepared: PreparedKey) -> None:
+    settings, key = call.state.settings, prepared.at_broker
+    assert key is not None
+    broker_url = settings.secret("broker_url").get_secret_value()
+    async with call.state.aside.transaction() as own:
+        queues = await vhosts.wanted_queues(own, key)
+    try:
+        async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
+            await settle_partner_vhost(management, broker_url, key.vhost, queues)
+    except (httpx.HTTPError, aiormq.exceptions.AMQPError, OSError) as error:
+        raise SelfTestFailed(details=[f"broker: {type(error).__name__}"]) from error
+    proof = await probe(broker_url, key.vhost, key.slug, prepared.text, EXCHANGE)
+    if proof.error is not None:
+        raise SelfTestFailed(details=[f"broker: {proof.error}"])
+
+
+async def _withdraw(call: Call, org: OrgScope, prepared: PreparedKey) -> None:
+    async with call.state.aside.transaction() as own:
+        await issuing.withdraw(own, org, prepared)
+    if prepared.at_broker is not None:
+        async with open_management(call.state.settings.secret("broker_management_url").get_secret_value()) as management:
+            await management.delete_vhost(prepared.at_broker.vhost)
+
+
+def _wanted(body: KeyToMake) -> NewKey:
+    networks: list[IPNetwork] = []
+    complaints = []
+    for number, text in enumerate(body.allowed_ips):
+        network = parse_network(text)
+        if network is None:
+            complaints.append(f"allowedIps.{number}: must be a network such as 192.0.2.0/24 or 192.0.2.7/32")
+        else:
+            networks.append(network)
+    if body.allowed_plant_ids is not None and not body.allowed_plant_ids:
+        complaints.append("allowedPlantIds: must name a plant, or be left out for all of them")
+    if complaints:
+        raise ValidationFailed(details=complaints)
+    plants = None if body.allowed_plant_ids is None else tuple(dict.fromkeys(body.allowed_plant_ids))
+    return NewKey(
+        name=body.name,
+        partner_id=body.partner_id,
+        scopes=tuple(dict.fromkeys(body.scopes)),
+        plant_ids=plants,
+        networks=tuple(dict.fromkeys(networks)),
+        expires_at=body.expires_at,
+    )

@@ -1,0 +1,70 @@
+"""`/api/v1/vcp/sites/{siteId}`: what a trading partner reads of a site. A site's id is its plant's."""
+
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.api._http import S, endpoint, org_member
+from gridfleet.domains.vcp import reading
+from gridfleet.domains.vcp.models import LogEntry, SiteConfiguration
+from gridfleet.domains.vcp.reading import MeterReading
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+
+
+class MeterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """From when to when: at most 48 hours, to now unless said otherwise."""
+
+    start: datetime = msgspec.field(name="from")
+    end: datetime | None = msgspec.field(name="to", default=None)
+
+
+class SiteCommands(msgspec.Struct, frozen=True):
+    """Orders, newest first."""
+
+    commands: list[LogEntry]
+
+
+class MeterReadings(msgspec.Struct, frozen=True):
+    """Readings by time."""
+
+    readings: list[MeterReading]
+
+
+@endpoint(
+    "GET",
+    "/api/v1/vcp/sites/{siteId}/commands",
+    caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
+    codes=("VALIDATION_ERROR", *S),
+    bad_path_id="VALIDATION_ERROR",
+)
+async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> SiteCommands:
+    """What partners ordered in the last 24 hours, and whatever of it is still open."""
+    return SiteCommands(await reading.list_recent_orders(db, org, site_id, utc_now()))
+
+
+@endpoint(
+    "GET",
+    "/api/v1/vcp/sites/{siteId}/config",
+    caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
+    codes=("VALIDATION_ERROR", *S),
+    bad_path_id="VALIDATION_ERROR",
+)
+async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -> SiteConfiguration:
+    """Limits, fallback, mode and schedule of the site, and the orders that its plant has not finished."""
+    return await reading.read_configuration(db, org, site_id, utc_now())
+
+
+@endpoint(
+    "GET",
+    "/api/v1/vcp/sites/{siteId}/telemetry/meter",
+    caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
+    codes=("VALIDATION_ERROR", *S),
+    bad_path_id="VALIDATION_ERROR",
+)
+async def list_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> MeterReadings:
+    """What the site's meters counted, by quarters of an hour."""
+    end = query.end or utc_now()
+    return MeterReadings(await reading.list_meter_readings(db, org, site_id, query.start, end))

@@ -1,0 +1,177 @@
+"""The broker's four questions about a partner: login, vhost, resource, topic.
+
+A partner's user name is its organisation's slug, its password the key. The login is answered with the tag `key-<key id>`, by
+which the broker names the key in its other questions.
+"""
+
+import re
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.partners import key_text
+from gridfleet.domains.partners import store as keys
+from gridfleet.domains.partners.amqp_access import store
+from gridfleet.domains.partners.models import AmqpKey
+from gridfleet.domains.partners.queues import queue_prefix
+from gridfleet.domains.partners.rest_access import NOTED_EVERY
+from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST, Scope
+from gridfleet.kernel.addresses import is_within
+from gridfleet.kernel.broker.partner_topology import inbound_queue
+from gridfleet.kernel.caller import Actor, ActorType, SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
+
+__all__ = [
+    "Admitted",
+    "enter_vhost",
+    "is_key",
+    "is_own_queue",
+    "key_of_tags",
+    "log_in",
+    "may_bind",
+    "may_publish",
+    "may_use_resource",
+    "may_use_topic",
+]
+
+_SYSTEM: Final = SystemScope("the broker asks about a partner's login")
+_TAG: Final = "key-"
+_PROOF: Final = "proof"
+_FAMILIES: Final = (
+    (r"command\.site-setpoint", Scope.VCP_WRITE_SETPOINT),
+    (r"command\.device(\.[^.]+)?", Scope.VCP_WRITE_DEVICE_COMMAND),
+    (r"command\.mode", Scope.VCP_WRITE_MODE),
+    (r"schedule\.[^.]+", Scope.VCP_WRITE_SCHEDULE),
+    (r"config\.[^.]+", Scope.VCP_WRITE_CONFIG),
+)
+"""What follows the slug in a routing key, and the scope it takes (spec, Authentication 9)."""
+
+
+def is_key(password: str | None) -> bool:
+    """Whether somebody means to log in with an API key."""
+    return password is not None and password.startswith(key_text.MARK)
+
+
+def key_of_tags(tags: str) -> UUID | None:
+    """The key that the broker's tags, separated by spaces or commas, name; None for whoever is no partner."""
+    for tag in re.split(r"[ ,]+", tags):
+        if tag.startswith(_TAG):
+            try:
+                return UUID(tag.removeprefix(_TAG))
+            except ValueError:
+                return None
+    return None
+
+
+class Admitted(NamedTuple):
+    """A login that succeeded. `tags` are for the broker, which repeats them in its other questions."""
+
+    key_id: UUID
+    tags: str
+
+
+async def log_in(db: Connection, user_name: str, password: str | None) -> Admitted | str:
+    """The key that logs in, or why it may not: every refusal becomes an audit event."""
+    digest = None if password is None else key_text.digest_of(password)
+    key = None if digest is None else await store.find_asked(db, _SYSTEM, digest)
+    reason = "bad key" if key is None else _refusal(key, user_name)
+    if key is not None and reason is None:
+        # What the broker was told of the proof, which asks less, it must not remember for the logins that follow.
+        return Admitted(key.id, f"{_TAG}{key.id}" if key.is_proven else f"{_TAG}{key.id} {_PROOF}")
+    await _record_refusal(db, key, reason or "", ip=None)
+    return reason or ""
+
+
+async def enter_vhost(db: Connection, key_id: UUID, user_name: str, vhost: str, ip: str, client_id: str | None) -> str | None:
+    """Why the key may not enter; None lets it in. Refusals become audit events, and so does the first entry of all."""
+    key = await store.find_asked_by_id(db, _SYSTEM, key_id)
+    if key is None:
+        return "bad key"
+    reason = _refusal(key, user_name)
+    if reason is None and (vhost != key.vhost or client_id is not None):
+        reason = "wrong vhost"
+    # A key that is being proved is tried by ourselves, wherever we are; nobody else has it yet.
+    if reason is None and key.is_proven and key.allowed_ips and not is_within(ip, key.allowed_ips):
+        reason = "address not allowed"
+    if reason is not None:
+        await _record_refusal(db, key, reason, ip)
+    elif key.is_proven:
+        await keys.note_use(db, _SYSTEM, key.id, NOTED_EVERY)
+        if not key.is_known_at_broker and await store.note_connection(db, _SYSTEM, key.id):
+            await _record(db, Event.PARTNER_CONNECTED, key, {"vhost": vhost}, ip)
+    return reason
+
+
+async def may_use_resource(db: Connection, key_id: UUID, vhost: str, resource: str, name: str, permission: str) -> bool:
+    """Read the organisation's four outbound queues; do everything with queues of its own; publish and bind to `vcp`."""
+    found = await keys.find_amqp(db, _SYSTEM, key_id)
+    if found is None or found.vhost != vhost:
+        return False
+    connects = Scope.VCP_CONNECT in found.scopes
+    if resource == "exchange":
+        # Topics decide further. Binding reads the exchange, publishing writes to it.
+        return name == EXCHANGE and (permission == "write" or (permission == "read" and connects))
+    if resource != "queue" or not connects:
+        return False
+    if name in {event_queue(found.slug, kind) for kind in EventKind}:
+        return permission == "read"
+    prefix = found.slug if vhost == LEGACY_VHOST else await queue_prefix(db, _SYSTEM, found.organization_id)
+    return is_own_queue(name, prefix)
+
+
+async def may_use_topic(db: Connection, key_id: UUID, vhost: str, exchange: str, permission: str, routing_key: str) -> bool:
+    """Publish what the scopes allow; bind to the events of the own organisation."""
+    found = await keys.find_amqp(db, _SYSTEM, key_id)
+    if found is None or found.vhost != vhost or exchange != EXCHANGE:
+        return False
+    if permission == "write":
+        return may_publish(found, routing_key)
+    return permission == "read" and may_bind(found, routing_key)
+
+
+def may_publish(key: AmqpKey, routing_key: str) -> bool:
+    """Whether the routing key starts with the own slug and belongs to a family that the scopes allow."""
+    start = f"{key.slug}."
+    if not routing_key.startswith(start):
+        return False
+    rest = routing_key.removeprefix(start)
+    return any(scope in key.scopes and re.fullmatch(family, rest) for family, scope in _FAMILIES)
+
+
+def may_bind(key: AmqpKey, routing_key: str) -> bool:
+    """Whether a binding with this key catches nothing but the own organisation's events."""
+    own = {event_routing_key(key.slug, kind) for kind in EventKind} | {f"{key.slug}.event.*", f"{key.slug}.event.#"}
+    return Scope.VCP_CONNECT in key.scopes and routing_key in own
+
+
+def is_own_queue(name: str, prefix: str) -> bool:
+    """Whether a queue of this name is the partner's to declare and use."""
+    # What begins with the exchange's name is ours, even for an organisation whose slug it is.
+    own = bool(prefix) and name.startswith(f"{prefix}.") and not name.startswith(f"{EXCHANGE}.")
+    return own and name != inbound_queue(prefix)
+
+
+def _refusal(key: store.BrokerKey, user_name: str) -> str | None:
+    if key.revoked_at is not None:
+        return "revoked"
+    if key.expires_at is not None and key.expires_at <= utc_now():
+        return "expired"
+    if user_name != key.slug:
+        return "wrong user name"
+    return None if AMQP_SCOPES & set(key.scopes) else "no scope for the broker"
+
+
+async def _record_refusal(db: Connection, key: store.BrokerKey | None, reason: str, ip: str | None) -> None:
+    await _record(db, Event.PARTNER_CONNECTION_REFUSED, key, {"reason": reason}, ip)
+
+
+async def _record(db: Connection, event: Event, key: store.BrokerKey | None, details: dict[str, str], ip: str | None) -> None:
+    if key is None:
+        await record(db, event, Actor(ActorType.ANONYMOUS, None, ip), details=details)
+        return
+    actor = Actor(ActorType.API_KEY, str(key.id), ip)
+    subject = Subject(SubjectType.API_KEY, key.id)
+    await record(db, event, actor, subject, organization_id=key.organization_id, details=details)

@@ -1,0 +1,54 @@
+"""SQL behind the broker's questions about partners."""
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from gridfleet.kernel.addresses import IPNetwork
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+
+class BrokerKey(NamedTuple):
+    """A key as the broker's questions need it, in whatever state. `slug` is its organisation's."""
+
+    id: UUID
+    organization_id: UUID
+    slug: str
+    vhost: str
+    scopes: list[str]
+    allowed_ips: list[IPNetwork]
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    is_proven: bool
+    is_known_at_broker: bool
+    """Whether it has logged in there before."""
+
+
+_ASKED = (
+    "SELECT k.id, k.organization_id, o.slug, k.vhost, k.scopes, k.allowed_ips, k.expires_at, k.revoked_at,"
+    " k.activated_at IS NOT NULL AS is_proven, k.connected_at IS NOT NULL AS is_known_at_broker"
+    " FROM partner_key k JOIN organization o ON o.id = k.organization_id"
+)
+
+
+async def find_asked(db: Connection, system: SystemScope, digest: bytes) -> BrokerKey | None:
+    """The key with this digest, in whatever state."""
+    cursor = db.cursor(row_factory=class_row(BrokerKey))
+    await cursor.execute(f"{_ASKED} WHERE k.key_hash = %s", (digest,))
+    return await cursor.fetchone()
+
+
+async def find_asked_by_id(db: Connection, system: SystemScope, key_id: UUID) -> BrokerKey | None:
+    """The same by its id."""
+    cursor = db.cursor(row_factory=class_row(BrokerKey))
+    await cursor.execute(f"{_ASKED} WHERE k.id = %s", (key_id,))
+    return await cursor.fetchone()
+
+
+async def note_connection(db: Connection, system: SystemScope, key_id: UUID) -> bool:
+    """The key has logged in at the broker; whether for the first time."""
+    cursor = await db.execute("UPDATE partner_key SET connected_at = now() WHERE id = %s AND connected_at IS NULL", (key_id,))
+    return cursor.rowcount == 1

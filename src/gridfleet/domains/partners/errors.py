@@ -1,0 +1,19 @@
+"""Refusals about partner keys."""
+
+from gridfleet.kernel.errors import CodedError
+
+__all__ = ["ApiKeyNotFound", "SelfTestFailed"]
+
+
+class ApiKeyNotFound(CodedError):
+    """The organisation has no such key."""
+
+    code = "API_KEY_NOT_FOUND"
+    message = "There is no such API key."
+
+
+class SelfTestFailed(CodedError):
+    """The broker did not let the new key in; nothing of it remains."""
+
+    code = "INTERNAL_SERVER_ERROR"
+    message = "The key could not be proved at the broker, so it was not created."

@@ -1,0 +1,89 @@
+"""Making API keys: first a key that counts for nothing, then its proof at the broker, then the key.
+
+    prepare (a transaction of its own) ──▶ vhost and proof, if it may use the broker ──▶ activate
+                                                      └── failed ──▶ withdraw (a transaction of its own)
+
+The broker asks about the new key while it is being proved, so the key must be committed before; nobody but us has it then.
+What a killed process leaves behind is withdrawn by `vhosts.expire_due`.
+"""
+
+import secrets
+from typing import NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.identity.accounts.registry import users_by_id
+from gridfleet.domains.partners import store, vhosts
+from gridfleet.domains.partners.errors import SelfTestFailed
+from gridfleet.domains.partners.key_text import make_key
+from gridfleet.domains.partners.models import AmqpKey, CreatedKey, NewKey, vhost_of
+from gridfleet.domains.partners.registry import shown
+from gridfleet.domains.partners.scopes import AMQP_SCOPES, WRITE_SCOPES
+from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.plants.registry import get_plant
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.security.keyring import Keyring
+
+__all__ = ["PreparedKey", "activate", "prepare", "withdraw"]
+
+
+class PreparedKey(NamedTuple):
+    """A key that waits for its proof. `at_broker` is what the broker knows of it, None if it may not log in there."""
+
+    id: UUID
+    text: str
+    signing_key: bytes | None
+    at_broker: AmqpKey | None
+
+
+async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKey) -> PreparedKey:
+    """Stores a key that counts for nothing yet. Raises ValidationFailed with every complaint."""
+    await _check(db, org, wanted)
+    key_id, text = new_id(), make_key()
+    signing_key = secrets.token_bytes(32) if WRITE_SCOPES & set(wanted.scopes) else None
+    sealed = version = None
+    if signing_key is not None:
+        sealed = keyring.encrypt(signing_key, table="partner_key", column="signing_key", row_id=key_id)
+        version = keyring.current_version
+    stored = store.Secrets(text.prefix, text.digest, sealed, version)
+    may_log_in = bool(AMQP_SCOPES & set(wanted.scopes))
+    known = await store.insert(db, org, key_id, vhost_of(key_id), wanted, stored, at_broker=may_log_in)
+    return PreparedKey(key_id, text.text, signing_key, known)
+
+
+async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> CreatedKey:
+    """The key, with its secrets for the only time. Raises SelfTestFailed when it was withdrawn meanwhile."""
+    row = await store.activate(db, org, prepared.id)
+    if row is None:
+        raise SelfTestFailed
+    details = {"name": row.name, "partnerId": row.partner_id, "scopes": row.scopes}
+    subject = Subject(SubjectType.API_KEY, row.id)
+    await record(db, Event.API_KEY_CREATED, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)
+    creators = await users_by_id(db, [row.created_by])
+    signing_key = None if prepared.signing_key is None else prepared.signing_key.hex()
+    return CreatedKey(prepared.text, signing_key, shown(row, creators))
+
+
+async def withdraw(db: Connection, org: OrgScope, prepared: PreparedKey) -> None:
+    """Leaves nothing of a key that was not proved; its vhost goes after the commit."""
+    await store.delete_unproven(db, org, prepared.id)
+    if prepared.at_broker is not None:
+        await vhosts.queue_settling(db, prepared.at_broker)
+
+
+async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
+    complaints = []
+    if wanted.expires_at is not None and wanted.expires_at <= utc_now():
+        complaints.append("expiresAt: must lie in the future")
+    for number, plant_id in enumerate(wanted.plant_ids or ()):
+        try:
+            await get_plant(db, org, plant_id)
+        except PlantNotFound:
+            complaints.append(f"allowedPlantIds.{number}: is no plant of this organisation")
+    if complaints:
+        raise ValidationFailed(details=complaints)

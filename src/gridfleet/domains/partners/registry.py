@@ -1,0 +1,104 @@
+"""API keys as their organisation keeps them: list, look up, revoke, and what else people do with them."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.identity.accounts.registry import users_by_id
+from gridfleet.domains.identity.models import User
+from gridfleet.domains.organizations import registry as organizations
+from gridfleet.domains.partners import store, vhosts
+from gridfleet.domains.partners.errors import ApiKeyNotFound
+from gridfleet.domains.partners.key_text import digest_of
+from gridfleet.domains.partners.models import ApiKey
+from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page, Paging
+
+__all__ = ["Trial", "acknowledge_bundle", "get_key", "list_keys", "record_trial", "revoke", "shown", "trial_of"]
+
+
+class Trial(NamedTuple):
+    """How to try a key at the broker, or why there is nothing to try."""
+
+    slug: str
+    vhost: str
+    complaint: str | None
+
+
+async def list_keys(db: Connection, org: OrgScope, paging: Paging) -> Page[ApiKey]:
+    """One page of the organisation's keys, revoked ones too, newest first."""
+    rows = await store.page(db, org, paging)
+    creators = await users_by_id(db, {row.created_by for row in rows})
+    return Page.of([shown(row, creators) for row in rows], await store.count(db, org), paging)
+
+
+async def get_key(db: Connection, org: OrgScope, key_id: UUID) -> ApiKey:
+    """One key. Raises ApiKeyNotFound."""
+    row = await store.find(db, org, key_id)
+    if row is None:
+        raise ApiKeyNotFound
+    return shown(row, await users_by_id(db, [row.created_by]))
+
+
+async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
+    """Ends a key for ever, at once: REST hears of it with the commit, and the broker drops its connections right after.
+
+    A second time changes nothing. Raises ApiKeyNotFound.
+    """
+    found = await store.lock_for_revoking(db, org, key_id)
+    if found is None:
+        raise ApiKeyNotFound
+    was_revoked, at_broker = found
+    if was_revoked:
+        return
+    await store.revoke(db, org, key_id)
+    if at_broker is not None:
+        await vhosts.queue_settling(db, at_broker)
+    await _record(db, org, Event.API_KEY_REVOKED, key_id, {})
+
+
+async def acknowledge_bundle(db: Connection, org: OrgScope, key_id: UUID) -> None:
+    """Somebody says that the key's secrets are kept; a second time changes nothing. Raises ApiKeyNotFound."""
+    await get_key(db, org, key_id)
+    if await store.acknowledge_bundle(db, org, key_id):
+        await _record(db, org, Event.API_KEY_BUNDLE_ACKNOWLEDGED, key_id, {})
+
+
+async def trial_of(db: Connection, org: OrgScope, key_id: UUID, text: str) -> Trial:
+    """What it takes to try the key whose text somebody has. Raises ApiKeyNotFound."""
+    key = await get_key(db, org, key_id)
+    digest = digest_of(text)
+    complaint = None
+    if digest is None or not await store.is_key(db, org, key_id, digest):
+        complaint = "this is not the text of the key"
+    elif not AMQP_SCOPES & set(key.scopes):
+        complaint = "the key has no scope for the broker"
+    return Trial((await organizations.get(db, org.organization_id)).slug, key.vhost, complaint)
+
+
+async def record_trial(db: Connection, org: OrgScope, key_id: UUID, duration_ms: int, error: str | None) -> None:
+    """Keeps what a trial came to."""
+    await _record(
+        db, org, Event.API_KEY_TEST_CONNECTION, key_id, {"ok": error is None, "durationMs": duration_ms, "error": error}
+    )
+
+
+def shown(row: store.KeyRow, creators: Mapping[UUID, User]) -> ApiKey:
+    """The record as people see it."""
+    return ApiKey(
+        **{
+            **row._asdict(),
+            "scopes": [Scope(scope) for scope in row.scopes],
+            "allowed_ips": [str(network) for network in row.allowed_ips],
+            "creator": creators[row.created_by],
+        }
+    )
+
+
+async def _record(db: Connection, org: OrgScope, event: Event, key_id: UUID, details: dict[str, Any]) -> None:
+    subject = Subject(SubjectType.API_KEY, key_id)
+    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)

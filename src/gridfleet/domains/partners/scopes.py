@@ -1,0 +1,51 @@
+"""What API keys can be allowed (spec, Authentication 9)."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["AMQP_SCOPES", "LEGACY_VHOST", "WRITE_SCOPES", "Scope", "expand_amqp"]
+
+
+class Scope(StrEnum):
+    """One thing an API key may be allowed."""
+
+    PLANTS_READ = "plants:read"
+    PLANTS_WRITE = "plants:write"
+    TELEMETRY_READ = "telemetry:read"
+    TELEMETRY_WRITE = "telemetry:write"
+    COMMANDS_READ = "commands:read"
+    COMMANDS_EXECUTE = "commands:execute"
+    CONFIG_READ = "config:read"
+    CONFIG_WRITE = "config:write"
+    TRADING_READ = "trading:read"
+    TRADING_WRITE = "trading:write"
+    TRADING_CONNECT = "trading:connect"
+    VCP_CONNECT = "vcp:connect"
+    VCP_READ = "vcp:read"
+    VCP_WRITE_SETPOINT = "vcp:write:setpoint"
+    VCP_WRITE_DEVICE_COMMAND = "vcp:write:device-command"
+    VCP_WRITE_SCHEDULE = "vcp:write:schedule"
+    VCP_WRITE_MODE = "vcp:write:mode"
+    VCP_WRITE_CONFIG = "vcp:write:config"
+
+
+WRITE_SCOPES: Final = frozenset(scope for scope in Scope if scope.startswith("vcp:write:"))
+"""Publishing to the exchange `vcp`; a key with one of them has a signing key."""
+
+AMQP_SCOPES: Final = frozenset({Scope.VCP_CONNECT, Scope.TRADING_CONNECT}) | WRITE_SCOPES
+"""Any of these opens the broker, and gives the key a vhost there."""
+
+LEGACY_VHOST: Final = "/"
+"""Where keys of older integrations work; new ones never get it."""
+
+
+def expand_amqp(scopes: Iterable[Scope], vhost: str) -> frozenset[Scope]:
+    """What a key may do at the broker: `trading:connect` is another word for `vcp:connect`, and a legacy key that holds
+    nothing else may write everything, as it could before there were scopes for it."""
+    held = frozenset(scopes) & AMQP_SCOPES
+    if Scope.TRADING_CONNECT in held:
+        held |= {Scope.VCP_CONNECT}
+    if vhost == LEGACY_VHOST and held and not held & WRITE_SCOPES:
+        held |= WRITE_SCOPES
+    return held

@@ -1,0 +1,35 @@
+"""The keys that partners use at the broker, as the gateway needs them.
+
+The database notifies `partner_key_changed`, with the key's id, when one is made, revoked, expires or changes.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.partners import store
+from gridfleet.domains.partners.models import AmqpKey, SendingKey
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.security.keyring import Keyring
+
+__all__ = ["KEY_CHANGED", "list_amqp_keys", "load_sending_key"]
+
+KEY_CHANGED: Final = "partner_key_changed"
+
+
+async def load_sending_key(db: Connection, system: SystemScope, keyring: Keyring, key_id: UUID) -> SendingKey | None:
+    """The key with its signing key; None when it is unknown, revoked, expired, or may not use the broker."""
+    found = await store.find_sending(db, system, key_id)
+    if found is None:
+        return None
+    if found.signing_key is None or found.key_version is None:
+        return SendingKey(found.key, None)
+    opened = keyring.decrypt(
+        found.signing_key, found.key_version, table="partner_key", column="signing_key", row_id=found.key.id
+    )
+    return SendingKey(found.key, opened)
+
+
+async def list_amqp_keys(db: Connection, system: SystemScope) -> list[AmqpKey]:
+    """Every active key that may use the broker, of all organisations."""
+    return await store.list_amqp(db, system)

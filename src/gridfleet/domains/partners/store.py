@@ -1,0 +1,366 @@
+"""SQL of partner keys."""
+
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.rows import class_row, kwargs_row
+
+from gridfleet.domains.partners.models import AmqpKey, AmqpPlace, LiveKey, NewKey
+from gridfleet.domains.partners.scopes import Scope, expand_amqp
+from gridfleet.kernel.addresses import IPNetwork
+from gridfleet.kernel.caller import KeyCaller, OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Paging
+
+_LIVES = "activated_at IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
+_AMQP = "id, organization_id, amqp_slug, vhost, scopes, allowed_plant_ids"
+_SHOWN = (
+    "id, organization_id, name, partner_id, key_prefix, scopes, allowed_plant_ids, allowed_ips, vhost,"
+    " revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_active, expires_at, last_used_at, created_by,"
+    " created_at, updated_at"
+)
+_OURS = "organization_id = %(org)s AND activated_at IS NOT NULL"
+
+
+class KeyRow(NamedTuple):
+    """A key as its organisation sees it, but for the person who made it."""
+
+    id: UUID
+    organization_id: UUID
+    name: str
+    partner_id: str
+    key_prefix: str
+    scopes: list[str]
+    allowed_plant_ids: list[UUID] | None
+    allowed_ips: list[IPNetwork]
+    vhost: str
+    is_active: bool
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    created_by: UUID
+    created_at: datetime
+    updated_at: datetime
+
+
+class SealedKey(NamedTuple):
+    """A key that may use the broker, with its encrypted signing key."""
+
+    key: AmqpKey
+    signing_key: bytes | None
+    key_version: int | None
+
+
+class Secrets(NamedTuple):
+    """What of a new key's secrets is stored."""
+
+    prefix: str
+    digest: bytes
+    signing_key: bytes | None
+    key_version: int | None
+
+
+class Queues(NamedTuple):
+    """An organisation's queues."""
+
+    prefix: str
+    enabled: bool
+
+
+def _amqp_key(**row: Any) -> AmqpKey:
+    plants, scopes = row["allowed_plant_ids"], [Scope(scope) for scope in row["scopes"]]
+    return AmqpKey(
+        id=row["id"],
+        organization_id=row["organization_id"],
+        slug=row["amqp_slug"],
+        vhost=row["vhost"],
+        scopes=expand_amqp(scopes, row["vhost"]),
+        plant_ids=None if plants is None else frozenset(plants),
+    )
+
+
+def _sealed_key(*, signing_key: bytes | None, key_version: int | None, **row: Any) -> SealedKey:
+    return SealedKey(_amqp_key(**row), signing_key, key_version)
+
+
+def _live_key(
+    *,
+    id: UUID,
+    organization_id: UUID,
+    scopes: list[str],
+    allowed_plant_ids: list[UUID] | None,
+    allowed_ips: list[IPNetwork],
+    expires_at: datetime | None,
+) -> LiveKey:
+    plants = None if allowed_plant_ids is None else frozenset(allowed_plant_ids)
+    return LiveKey(KeyCaller(id, organization_id, frozenset(scopes), plants), tuple(allowed_ips), expires_at)
+
+
+# As organisations keep them
+
+
+async def insert(
+    db: Connection, org: OrgScope, key_id: UUID, vhost: str, wanted: NewKey, secrets: Secrets, *, at_broker: bool
+) -> AmqpKey | None:
+    """A new key that has not been proved. Answers what the broker has to know of it; None without `at_broker`."""
+    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
+    await cursor.execute(
+        "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_plant_ids,"
+        " allowed_ips, vhost, amqp_slug, signing_key, key_version, created_by, expires_at)"
+        " SELECT %(id)s, o.id, %(name)s, %(partner)s, %(prefix)s, %(hash)s, %(scopes)s, %(plants)s, %(ips)s, %(vhost)s,"
+        " CASE WHEN %(amqp)s THEN o.slug END, %(signing_key)s, %(key_version)s, %(by)s, %(expires_at)s"
+        f" FROM organization o WHERE o.id = %(org)s RETURNING {_AMQP}",
+        {
+            "id": key_id,
+            "org": org.organization_id,
+            "name": wanted.name,
+            "partner": wanted.partner_id,
+            "prefix": secrets.prefix,
+            "hash": secrets.digest,
+            "scopes": list(wanted.scopes),
+            "plants": None if wanted.plant_ids is None else list(wanted.plant_ids),
+            "ips": list(wanted.networks),
+            "vhost": vhost,
+            "amqp": at_broker,
+            "signing_key": secrets.signing_key,
+            "key_version": secrets.key_version,
+            "by": org.person.user_id,
+            "expires_at": wanted.expires_at,
+        },
+    )
+    made = await cursor.fetchone()
+    return made if at_broker else None
+
+
+async def activate(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None:
+    """The key, which counts from now on; None when it is gone."""
+    cursor = db.cursor(row_factory=class_row(KeyRow))
+    await cursor.execute(
+        "UPDATE partner_key SET activated_at = now() WHERE id = %s AND organization_id = %s AND activated_at IS NULL"
+        f" RETURNING {_SHOWN}",
+        (key_id, org.organization_id),
+    )
+    return await cursor.fetchone()
+
+
+async def delete_unproven(db: Connection, org: OrgScope, key_id: UUID) -> None:
+    """Removes a key that was never proved."""
+    await db.execute(
+        "DELETE FROM partner_key WHERE id = %s AND organization_id = %s AND activated_at IS NULL", (key_id, org.organization_id)
+    )
+
+
+async def page(db: Connection, org: OrgScope, paging: Paging) -> list[KeyRow]:
+    """One page of the organisation's keys, newest first."""
+    cursor = db.cursor(row_factory=class_row(KeyRow))
+    await cursor.execute(
+        f"SELECT {_SHOWN} FROM partner_key WHERE {_OURS} ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {"org": org.organization_id, "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def count(db: Connection, org: OrgScope) -> int:
+    """How many keys the list has."""
+    cursor = await db.execute(f"SELECT count(*) FROM partner_key WHERE {_OURS}", {"org": org.organization_id})
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def find(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None:
+    """The key, if the organisation has it."""
+    cursor = db.cursor(row_factory=class_row(KeyRow))
+    await cursor.execute(
+        f"SELECT {_SHOWN} FROM partner_key WHERE id = %(id)s AND {_OURS}", {"id": key_id, "org": org.organization_id}
+    )
+    return await cursor.fetchone()
+
+
+async def lock_for_revoking(db: Connection, org: OrgScope, key_id: UUID) -> tuple[bool, AmqpKey | None] | None:
+    """Whether the key was revoked before, and what the broker knows of it; held until the transaction ends. None when there is
+    no such key."""
+    cursor = await db.execute(
+        f"SELECT revoked_at IS NOT NULL, {_AMQP} FROM partner_key WHERE id = %(id)s AND {_OURS} FOR UPDATE",
+        {"id": key_id, "org": org.organization_id},
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    names = [column.name for column in cursor.description or ()]
+    known = dict(zip(names[1:], row[1:], strict=True))
+    return row[0], None if known["amqp_slug"] is None else _amqp_key(**known)
+
+
+async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
+    """Ends the key for ever."""
+    await db.execute(
+        "UPDATE partner_key SET revoked_at = now(), amqp_slug = NULL, updated_at = now()"
+        " WHERE id = %s AND organization_id = %s AND revoked_at IS NULL",
+        (key_id, org.organization_id),
+    )
+
+
+async def is_key(db: Connection, org: OrgScope, key_id: UUID, digest: bytes) -> bool:
+    """Whether a key's text has this digest."""
+    cursor = await db.execute(
+        f"SELECT EXISTS (SELECT FROM partner_key WHERE id = %(id)s AND key_hash = %(hash)s AND {_OURS})",
+        {"id": key_id, "hash": digest, "org": org.organization_id},
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def acknowledge_bundle(db: Connection, org: OrgScope, key_id: UUID) -> bool:
+    """Notes that somebody has kept the key's secrets; False when that was noted before."""
+    cursor = await db.execute(
+        "UPDATE partner_key SET bundle_acknowledged_at = now() WHERE id = %s AND organization_id = %s"
+        " AND bundle_acknowledged_at IS NULL",
+        (key_id, org.organization_id),
+    )
+    return cursor.rowcount == 1
+
+
+# Over REST
+
+
+async def find_live(db: Connection, system: SystemScope, digest: bytes) -> LiveKey | None:
+    """The key with this digest while it lives."""
+    cursor = db.cursor(row_factory=kwargs_row(_live_key))
+    await cursor.execute(
+        "SELECT id, organization_id, scopes, allowed_plant_ids, allowed_ips, expires_at FROM partner_key"
+        f" WHERE key_hash = %s AND {_LIVES}",
+        (digest,),
+    )
+    return await cursor.fetchone()
+
+
+async def note_use(db: Connection, system: SystemScope, key_id: UUID, every: timedelta) -> None:
+    """The key was used now, unless that was written less than `every` ago or it lives no more."""
+    await db.execute(
+        "UPDATE partner_key SET last_used_at = now()"
+        f" WHERE id = %s AND {_LIVES} AND (last_used_at IS NULL OR last_used_at < now() - %s)",
+        (key_id, every),
+    )
+
+
+# At the broker
+
+
+async def find_sending(db: Connection, system: SystemScope, key_id: UUID) -> SealedKey | None:
+    """The key while it lives and may use the broker."""
+    cursor = db.cursor(row_factory=kwargs_row(_sealed_key))
+    await cursor.execute(
+        f"SELECT {_AMQP}, signing_key, key_version FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL AND {_LIVES}",
+        (key_id,),
+    )
+    return await cursor.fetchone()
+
+
+async def find_amqp(db: Connection, system: SystemScope, key_id: UUID) -> AmqpKey | None:
+    """The key while it may use the broker, one that waits for its proof too."""
+    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
+    await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL", (key_id,))
+    return await cursor.fetchone()
+
+
+async def list_amqp(db: Connection, system: SystemScope) -> list[AmqpKey]:
+    """Every key that lives and may use the broker, of all organisations, the oldest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
+    await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE amqp_slug IS NOT NULL AND {_LIVES} ORDER BY created_at, id")
+    return await cursor.fetchall()
+
+
+async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
+    """The organisation's keys that have a vhost, those that wait for their proof too."""
+    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
+    await cursor.execute(
+        f"SELECT {_AMQP} FROM partner_key WHERE organization_id = %s AND amqp_slug IS NOT NULL ORDER BY created_at, id",
+        (org.organization_id,),
+    )
+    return await cursor.fetchall()
+
+
+async def has_amqp_in(db: Connection, system: SystemScope, organization_id: UUID, vhost: str) -> bool:
+    """Whether a key of the organisation should be able to use this vhost."""
+    cursor = await db.execute(
+        "SELECT EXISTS (SELECT FROM partner_key WHERE organization_id = %s AND vhost = %s AND amqp_slug IS NOT NULL)",
+        (organization_id, vhost),
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def end_expired(db: Connection, system: SystemScope, now: datetime) -> list[AmqpKey]:
+    """Keys whose time is over and who could still use the broker until now."""
+    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
+    await cursor.execute(
+        "UPDATE partner_key k SET amqp_slug = NULL FROM (SELECT id, amqp_slug FROM partner_key"
+        " WHERE amqp_slug IS NOT NULL AND expires_at <= %s FOR UPDATE) AS due WHERE k.id = due.id"
+        " RETURNING k.id, k.organization_id, due.amqp_slug, k.vhost, k.scopes, k.allowed_plant_ids",
+        (now,),
+    )
+    return await cursor.fetchall()
+
+
+async def forget_unproven(db: Connection, system: SystemScope, made_before: datetime) -> list[AmqpKey]:
+    """Removes keys that were never proved; answers those that may have a vhost."""
+    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
+    await cursor.execute(
+        f"WITH gone AS (DELETE FROM partner_key WHERE activated_at IS NULL AND created_at < %s RETURNING {_AMQP})"
+        f" SELECT {_AMQP} FROM gone WHERE amqp_slug IS NOT NULL",
+        (made_before,),
+    )
+    return await cursor.fetchall()
+
+
+# The organisation's queues
+
+
+async def lock_queues(db: Connection, org: OrgScope) -> Queues | None:
+    """What was last said about the organisation's queues, held until the transaction ends."""
+    cursor = db.cursor(row_factory=class_row(Queues))
+    await cursor.execute(
+        "SELECT prefix, enabled FROM partner_queues WHERE organization_id = %s FOR UPDATE", (org.organization_id,)
+    )
+    return await cursor.fetchone()
+
+
+async def save_queues(db: Connection, org: OrgScope, prefix: str, enabled: bool) -> None:
+    """Says it anew."""
+    await db.execute(
+        "INSERT INTO partner_queues (organization_id, prefix, enabled) VALUES (%s, %s, %s)"
+        " ON CONFLICT (organization_id) DO UPDATE SET prefix = excluded.prefix, enabled = excluded.enabled",
+        (org.organization_id, prefix, enabled),
+    )
+
+
+async def find_queues(db: Connection, system: SystemScope, organization_id: UUID) -> Queues | None:
+    """What was last said about the organisation's queues."""
+    cursor = db.cursor(row_factory=class_row(Queues))
+    await cursor.execute("SELECT prefix, enabled FROM partner_queues WHERE organization_id = %s", (organization_id,))
+    return await cursor.fetchone()
+
+
+async def find_prefix(db: Connection, system: SystemScope, organization_id: UUID) -> str:
+    """What the names of the organisation's own queues begin with."""
+    cursor = await db.execute(
+        "SELECT coalesce(q.prefix, o.slug) FROM organization o LEFT JOIN partner_queues q ON q.organization_id = o.id"
+        " WHERE o.id = %s",
+        (organization_id,),
+    )
+    row = await cursor.fetchone()
+    return str(row[0]) if row else ""
+
+
+async def find_place(db: Connection, org: OrgScope) -> AmqpPlace:
+    """The organisation's slug and the vhost of its newest key that may use the broker."""
+    cursor = await db.execute(
+        "SELECT o.slug, (SELECT k.vhost FROM partner_key k WHERE k.organization_id = o.id AND k.amqp_slug IS NOT NULL"
+        f" AND {_LIVES} ORDER BY k.created_at DESC, k.id DESC LIMIT 1)"
+        " FROM organization o WHERE o.id = %s",
+        (org.organization_id,),
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        raise LookupError("the organisation is gone")
+    return AmqpPlace(row[0], row[1])

@@ -1,0 +1,105 @@
+"""The keys' vhosts at the broker, as effects of what happens to the keys.
+
+An effect names a key and says nothing about what to do: whoever carries it out looks at the key and makes the vhost what it
+should be by then. So effects may come late, twice and in any order.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.partners import store
+from gridfleet.domains.partners.models import AmqpKey
+from gridfleet.domains.partners.scopes import LEGACY_VHOST
+from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.outbox import enqueue
+from gridfleet.protocol.partner_keys import EventKind, event_queue
+
+__all__ = ["SETTLE", "WantedVhost", "expire_due", "queue_settling", "settle_all_but", "wanted_queues", "wanted_vhost"]
+
+SETTLE: Final = "partners.settle_vhost"
+"""The kind of effect; its payload is for `wanted_vhost`."""
+
+_RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 2))
+"""A login that was answered just before a key's end may become a connection just after it."""
+
+_SYSTEM: Final = SystemScope("a new key gets its vhost")
+_UNPROVEN: Final = timedelta(minutes=2)
+"""How long the proof of a new key may take: what is older was left by a process that was killed."""
+
+
+class WantedVhost(NamedTuple):
+    """What a vhost should be. `stands`: the key lives, so the vhost does; else it goes, or in the legacy one, which all such
+    keys share, the connections of `slug`. `queues` that must be there, names of those that must not."""
+
+    vhost: str
+    slug: str
+    stands: bool
+    queues: PartnerQueues | None
+    unwanted: frozenset[str]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other keys live in it too."""
+        return self.vhost == LEGACY_VHOST
+
+
+async def queue_settling(db: Connection, key: AmqpKey, unwanted: Sequence[str] = ()) -> None:
+    """Has the key's vhost looked after once the transaction has committed. `unwanted`: queues to remove, if the organisation
+    does not want them after all."""
+    payload = {
+        "keyId": str(key.id),
+        "vhost": key.vhost,
+        "slug": key.slug,
+        "organizationId": str(key.organization_id),
+        "unwanted": list(unwanted),
+    }
+    for delay in _RACING_LOGINS:
+        await enqueue(db, SETTLE, payload, delay=delay)
+
+
+async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, Any]) -> WantedVhost:
+    """What the vhost should be now."""
+    vhost, slug, unwanted = payload["vhost"], payload["slug"], frozenset(payload["unwanted"])
+    organization_id = UUID(payload["organizationId"])
+    stands = await store.find_amqp(db, system, UUID(payload["keyId"])) is not None
+    queues = await _queues(db, system, organization_id, slug, vhost)
+    if vhost == LEGACY_VHOST and unwanted:
+        unwanted |= {inbound_queue(slug)}
+    if vhost == LEGACY_VHOST and not stands and not await store.has_amqp_in(db, system, organization_id, vhost):
+        queues, unwanted = None, frozenset({inbound_queue(slug), *(event_queue(slug, kind) for kind in EventKind)})
+    return WantedVhost(vhost, slug, stands, queues, unwanted - (queues.names if queues else frozenset()))
+
+
+async def wanted_queues(db: Connection, key: AmqpKey) -> PartnerQueues | None:
+    """The queues that a key's vhost should have; None while its organisation does not trade."""
+    return await _queues(db, _SYSTEM, key.organization_id, key.slug, key.vhost)
+
+
+async def _queues(db: Connection, system: SystemScope, organization_id: UUID, slug: str, vhost: str) -> PartnerQueues | None:
+    found = await store.find_queues(db, system, organization_id)
+    if found is None or not found.enabled:
+        return None
+    # In the vhost that all legacy keys share only the slug keeps organisations apart.
+    return PartnerQueues(slug, slug if vhost == LEGACY_VHOST else found.prefix)
+
+
+async def expire_due(db: Connection, system: SystemScope) -> int:
+    """Shuts the broker to keys that have expired, and forgets those that were never proved; how many there were."""
+    now = utc_now()
+    ended = await store.end_expired(db, system, now)
+    ended += await store.forget_unproven(db, system, now - _UNPROVEN)
+    for key in ended:
+        await queue_settling(db, key)
+    return len(ended)
+
+
+async def settle_all_but(db: Connection, system: SystemScope, existing: set[str]) -> None:
+    """Has the vhosts made again that keys need and a broker, that lost them, has not."""
+    for key in await store.list_amqp(db, system):
+        if key.vhost not in existing or key.vhost == LEGACY_VHOST:
+            await queue_settling(db, key)

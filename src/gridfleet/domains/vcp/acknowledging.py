@@ -1,0 +1,110 @@
+"""What partners are told of their orders, and how the log follows the plants' commands."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transition
+from gridfleet.domains.vcp import store
+from gridfleet.domains.vcp.events.models import NewEvent
+from gridfleet.domains.vcp.events.queueing import event_id, queue_events
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.protocol.partner_keys import EventKind
+from gridfleet.protocol.partner_messages import AckEvent, PartnerAck, RejectionReason
+
+__all__ = ["acknowledgement", "follow_commands"]
+
+_ENDS: Final = {
+    CommandStatus.APPLIED: PartnerAck.APPLIED,
+    CommandStatus.FAILED: PartnerAck.FAILED,
+    CommandStatus.EXPIRED: PartnerAck.EXPIRED,
+    CommandStatus.REJECTED: PartnerAck.REJECTED,
+}
+
+
+def acknowledgement(
+    organization_id: UUID,
+    api_key_id: UUID,
+    plant_id: UUID | None,
+    *,
+    entry_id: UUID,
+    message_id: str | None,
+    correlation_id: str | None,
+    site_id: str | None,
+    command_type: str | None,
+    status: str,
+    ack_status: str,
+    rejection_reason: str | None,
+    time: datetime,
+) -> NewEvent:
+    """The event that tells the key's partner where the order stands. Told again, it has the same id."""
+    body = AckEvent(
+        message_id,
+        correlation_id,
+        site_id,
+        command_type,
+        status,
+        PartnerAck(ack_status),
+        time.replace(microsecond=time.microsecond // 1000 * 1000),
+        UNSET if rejection_reason is None else RejectionReason(rejection_reason),
+    )
+    return NewEvent(
+        event_id(entry_id, ack_status),
+        organization_id,
+        plant_id,
+        api_key_id,
+        EventKind.COMMAND_ACK,
+        msgspec.json.encode(body),
+    )
+
+
+async def follow_commands(db: Connection, system: SystemScope, steps: Sequence[Transition]) -> None:
+    """Moves the orders on whose commands took these steps, in the transaction of the steps, and tells their senders how
+    they ended. Commands that no partner gave are passed over."""
+    last = {step.command_id: step for step in steps if not step.late}
+    if not last:
+        return
+    moved = await store.follow(
+        db,
+        system,
+        [
+            (
+                step.command_id,
+                step.status.value,
+                _ENDS[step.status].value if step.status in _ENDS else None,
+                RejectionReason.PLANT_REJECTED.value if step.status is CommandStatus.REJECTED else None,
+                step.at,
+            )
+            for step in last.values()
+        ],
+    )
+    ended = [entry for entry in moved if entry.status not in OPEN]
+    lost = [entry.id for entry in ended if entry.status in (CommandStatus.REJECTED, CommandStatus.FAILED)]
+    if lost:
+        await store.withdraw(db, system, lost)
+    await queue_events(
+        db,
+        system,
+        [
+            acknowledgement(
+                entry.organization_id,
+                entry.api_key_id,
+                entry.plant_id,
+                entry_id=entry.id,
+                message_id=entry.message_id,
+                correlation_id=entry.correlation_id,
+                site_id=entry.site_id,
+                command_type=entry.command_type,
+                status=entry.status,
+                ack_status=entry.ack_status,
+                rejection_reason=entry.rejection_reason,
+                time=entry.acknowledged_at,
+            )
+            for entry in ended
+        ],
+    )

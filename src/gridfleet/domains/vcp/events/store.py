@@ -1,0 +1,66 @@
+"""SQL of the events that wait for the broker."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from gridfleet.domains.vcp.events.models import NewEvent, QueuedEvent
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+_QUEUED = ", ".join(QueuedEvent._fields)
+
+
+async def insert(db: Connection, system: SystemScope, events: Sequence[NewEvent]) -> None:
+    """Queues events in their order."""
+    await db.execute(
+        "INSERT INTO partner_event (event_id, organization_id, plant_id, api_key_id, kind, body)"
+        " SELECT e.event_id, e.organization_id, e.plant_id, e.api_key_id, e.kind, e.body FROM unnest(%s::uuid[], %s::uuid[],"
+        " %s::uuid[], %s::uuid[], %s::text[], %s::bytea[]) WITH ORDINALITY"
+        " AS e (event_id, organization_id, plant_id, api_key_id, kind, body, place) ORDER BY e.place",
+        tuple([event[place] for event in events] for place in range(6)),
+    )
+
+
+async def waiting(
+    db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
+) -> list[QueuedEvent]:
+    """The oldest events of these organisations, but for those `claimed`."""
+    cursor = db.cursor(row_factory=class_row(QueuedEvent), binary=True)
+    await cursor.execute(
+        f"SELECT {_QUEUED} FROM partner_event WHERE organization_id = ANY(%s) AND id <> ALL(%s) ORDER BY id LIMIT %s",
+        (list(organization_ids), list(claimed), limit),
+    )
+    return await cursor.fetchall()
+
+
+async def delete(db: Connection, system: SystemScope, ids: Collection[int]) -> None:
+    """Strikes off what the broker has confirmed."""
+    await db.execute("DELETE FROM partner_event WHERE id = ANY(%s)", (list(ids),))
+
+
+async def delete_before(db: Connection, system: SystemScope, moment: datetime) -> int:
+    """Strikes off what nobody wants any more; how many."""
+    cursor = await db.execute("DELETE FROM partner_event WHERE at < %s", (moment,))
+    return cursor.rowcount
+
+
+async def listeners(db: Connection, system: SystemScope, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
+    """The organisations of those plants whose events somebody gets: its queues stand, and a live key may see the plant."""
+    cursor = await db.execute(
+        "SELECT p.id, p.organization_id FROM plant p"
+        " JOIN partner_queues q ON q.organization_id = p.organization_id AND q.enabled"
+        " WHERE p.id = ANY(%s) AND EXISTS (SELECT FROM partner_key k WHERE k.organization_id = p.organization_id"
+        " AND k.amqp_slug IS NOT NULL AND k.activated_at IS NOT NULL AND k.vhost <> '/'"
+        " AND (k.allowed_plant_ids IS NULL OR p.id = ANY(k.allowed_plant_ids)))",
+        (list(plant_ids),),
+    )
+    return dict(await cursor.fetchall())
+
+
+async def queues(db: Connection, system: SystemScope) -> dict[UUID, str]:
+    """The prefix of the own queues of every organisation whose queues stand at the broker."""
+    cursor = await db.execute("SELECT organization_id, prefix FROM partner_queues WHERE enabled")
+    return dict(await cursor.fetchall())

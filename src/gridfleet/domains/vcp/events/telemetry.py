@@ -1,0 +1,30 @@
+"""What partners are told of a plant's measurements: decoded, and fresh."""
+
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.vcp.events.models import NewEvent
+from gridfleet.domains.vcp.events.queueing import event_id
+from gridfleet.protocol.partner_keys import EventKind
+from gridfleet.protocol.partner_messages import DeviceValues, TelemetryEvent
+
+__all__ = ["MAX_AGE", "telemetry_event"]
+
+MAX_AGE: Final = timedelta(minutes=15)
+"""What was measured longer ago is history, and read over REST."""
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def telemetry_event(
+    organization_id: UUID, plant_id: UUID, message_id: str, time: datetime, values: dict[str | None, dict[str, float]]
+) -> NewEvent:
+    """The event about one snapshot: values by external id, None for the plant itself. The same message tells the same."""
+    own = values.get(None, {})
+    devices = [DeviceValues(external_id, found) for external_id, found in values.items() if external_id is not None]
+    body = _encoder.encode(TelemetryEvent(plant_id, time.replace(microsecond=time.microsecond // 1000 * 1000), own, devices))
+    told = event_id(plant_id, "telemetry", message_id, time.isoformat())
+    return NewEvent(told, organization_id, plant_id, None, EventKind.TELEMETRY, body)

@@ -1,0 +1,102 @@
+"""What partners read of a site over REST. A site that is unknown, or that the caller may not see, is forbidden."""
+
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.telemetry.energy.metering import metered_energy
+from gridfleet.domains.vcp import store
+from gridfleet.domains.vcp.models import LogEntry, ModeOverride, Schedule, Site, SiteConfiguration
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import Forbidden, ValidationFailed
+from gridfleet.kernel.pagination import Page, Paging
+from gridfleet.protocol.envelope import CommandType
+
+__all__ = ["MeterReading", "list_log", "list_meter_readings", "list_recent_orders", "read_configuration"]
+
+_LOOK_BACK: Final = timedelta(hours=24)
+_LONGEST_SPAN: Final = timedelta(hours=48)
+_MOST_ORDERS: Final = 1_000
+_MINUTE: Final = timedelta(minutes=1)
+_QUARTER: Final = 15 * _MINUTE
+_FIRST_YEAR: Final = 2000
+"""Nothing was measured before; the calendar's own beginning is not far."""
+
+
+class MeterReading(msgspec.Struct, frozen=True):
+    """What a meter counted in the `interval` minutes from `time` on: kWh imported less exported."""
+
+    time: datetime
+    plant_id: UUID
+    meter_id: str
+    interval: int
+    energy: float
+
+
+async def read_configuration(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> SiteConfiguration:
+    """How the site is set. Raises `Forbidden`."""
+    site = await _site(db, org, plant_id)
+    schedule = None
+    if site.schedule_ends_at is not None and site.schedule_ends_at > now and site.schedule_id is not None:
+        intervals = await store.intervals(db, org, plant_id)
+        schedule = Schedule(site.schedule_id, site.schedule_revision or 0, intervals)
+    return SiteConfiguration(
+        plant_id,
+        site.mode(now),
+        site.constraints,
+        site.fallback,
+        _holding(site.override, now),
+        schedule,
+        await store.pending(db, org, plant_id),
+    )
+
+
+def _holding(override: ModeOverride | None, now: datetime) -> ModeOverride | None:
+    if override is None or (override.expires_at is not None and override.expires_at <= now):
+        return None
+    return override
+
+
+async def list_recent_orders(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
+    """The newest thousand orders of the last 24 hours and those that are open, newest first. Raises `Forbidden`."""
+    await _site(db, org, plant_id)
+    return await store.recent(db, org, plant_id, now - _LOOK_BACK, _MOST_ORDERS)
+
+
+async def list_log(
+    db: Connection, org: OrgScope, plant_id: UUID, command_type: CommandType | None, paging: Paging
+) -> Page[LogEntry]:
+    """One page of everything that partners ordered from a plant, refused orders too, newest first. Raises `PlantNotFound`."""
+    await get_plant(db, org, plant_id)
+    entries = await store.log_page(db, org, plant_id, command_type, paging)
+    return Page.of(entries, await store.log_count(db, org, plant_id, command_type), paging)
+
+
+async def list_meter_readings(
+    db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime
+) -> list[MeterReading]:
+    """The whole quarters of an hour between `start` and `end`. Raises `Forbidden`, and `ValidationFailed` for a span that
+    is empty or longer than 48 hours."""
+    if start >= end:
+        raise ValidationFailed(details=["from: must be before to"])
+    if end - start > _LONGEST_SPAN:
+        raise ValidationFailed(details=["from: must be at most 48 hours before to"])
+    await _site(db, org, plant_id)
+    if end.year < _FIRST_YEAR:
+        return []
+    quarters = [quarter async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER)]
+    return [
+        MeterReading(quarter.start, plant_id, quarter.external_id, _QUARTER // _MINUTE, quarter.energy)
+        for quarter in sorted(quarters)
+    ]
+
+
+async def _site(db: Connection, org: OrgScope, plant_id: UUID) -> Site:
+    site = await store.find_site(db, org, plant_id)
+    if site is None:
+        raise Forbidden("There is no such site, or it is not yours to see.")
+    return site

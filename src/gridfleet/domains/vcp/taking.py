@@ -1,0 +1,339 @@
+"""The way of a partner's message: prove → known already? → read → weigh against the site → relay and write down.
+
+Everything happens in one transaction, after which the message may be acknowledged. A message that is taken again changes
+nothing: its messageId, or for one that did not use it up its bytes, is in the log.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from gridfleet.domains.device_templates.catalogue import templates_by_id
+from gridfleet.domains.partners.models import SendingKey
+from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, Requester
+from gridfleet.domains.plants.commands.relaying import drop_unsent, relay
+from gridfleet.domains.vcp import store
+from gridfleet.domains.vcp.acknowledging import acknowledgement
+from gridfleet.domains.vcp.events.queueing import queue_events
+from gridfleet.domains.vcp.models import (
+    Inbound,
+    Instruction,
+    ModeOverride,
+    NewEntry,
+    Rejection,
+    ScheduleInterval,
+    Site,
+    Verified,
+)
+from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, check_site, instruct, silent_from
+from gridfleet.domains.vcp.steering import return_to_auto
+from gridfleet.domains.vcp.verification import NUL, command_type, prove, read
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+from gridfleet.protocol.envelope import CommandType
+from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_inbound
+from gridfleet.protocol.partner_messages import (
+    MAX_BODY_BYTES,
+    ConstraintsOrder,
+    DeviceOrder,
+    FallbackOrder,
+    Mode,
+    ModeOrder,
+    PartnerAck,
+    RejectionReason,
+    ScheduleCancel,
+    ScheduleSet,
+    read_heading,
+)
+
+__all__ = ["refuse_unstorable", "take_order"]
+
+_UNPROVED: Final = frozenset(
+    {
+        RejectionReason.SIGNATURE_MISSING,
+        RejectionReason.SIGNATURE_INVALID,
+        RejectionReason.TIMESTAMP_OUT_OF_WINDOW,
+    }
+)
+_MOST_TEXT: Final = 128
+_A_MOMENT: Final = timedelta(milliseconds=1)
+"""Commands to a plant leave in the order in which they were issued."""
+
+_MOST_READ: Final = 4 * MAX_BODY_BYTES
+"""A message that is too large is named in its refusal, unless it is far too large."""
+
+
+class _Entry:
+    """What every entry about one message has in common."""
+
+    def __init__(self, message: Inbound, sender: SendingKey, content: Mapping[str, Any]) -> None:
+        self.message = message
+        self.sender = sender
+        self.content = content
+        self.message_id = _message_id(content.get("messageId"))
+        self.correlation_id = _text(content.get("correlationId"))
+        self.site_id = _text(content.get("siteId"))
+        self.digest = _digest(message.routing_key.encode(), message.body)
+        self.raw_digest = _digest(
+            message.routing_key.encode(),
+            message.body,
+            *(str(message.headers.get(name)).encode() for name in (SIGNATURE_HEADER, TIMESTAMP_HEADER, "CC", "BCC")),
+        )
+
+
+async def take_order(
+    db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, now: datetime, window_seconds: int
+) -> PartnerAck:
+    """Takes one message; answers the last word on it. Raises `psycopg.errors.UniqueViolation` when another process takes the
+    same messageId at this moment: try again."""
+    entry = _Entry(message, sender, read_heading(message.body) if len(message.body) <= _MOST_READ else {})
+    try:
+        key = prove(message, sender, entry.content.get("messageId"), now, window_seconds)
+    except Rejection as rejection:
+        return await _refuse(db, system, entry, rejection, now, claims_id=False)
+    if entry.message_id is not None:
+        known = await store.find_claim(db, system, sender.key.organization_id, entry.message_id)
+        if known is not None and known.digest == entry.digest:
+            return await _answer_again(db, system, sender, known)
+        if known is not None:
+            reused = Rejection(RejectionReason.DUPLICATE, "messageId: belongs to another message")
+            return await _refuse(db, system, entry, reused, now, claims_id=False)
+    site: Site | None = None
+    try:
+        verified = read(message, key)
+        site = await _site_of(db, system, sender, verified)
+        check_site(verified, site, now)
+        instruction = await _weigh(db, system, verified, site, now)
+        return await _accept(db, system, entry, verified, site, instruction, now)
+    except Rejection as rejection:
+        if site is not None and site.silent_from < now:
+            await store.save_site(db, system, replace(site, silent_from=now))
+        return await _refuse(db, system, entry, rejection, now, claims_id=True, plant_id=site.plant_id if site else None)
+
+
+async def refuse_unstorable(
+    db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, now: datetime
+) -> PartnerAck:
+    """Only writes down that a message was refused which the database would not take."""
+    entry = _Entry(message._replace(body=b"", headers={}), sender, {})
+    rejection = Rejection(RejectionReason.MALFORMED, "the message could not be stored")
+    return await _refuse(db, system, entry, rejection, now, claims_id=False)
+
+
+async def _site_of(db: Connection, system: SystemScope, sender: SendingKey, verified: Verified) -> Site:
+    """The site that the order names, locked."""
+    try:
+        plant_id = UUID(verified.order.site_id)
+    except ValueError:
+        raise Rejection(RejectionReason.SITE_UNKNOWN, "siteId: is not the id of a plant") from None
+    organization_id = sender.key.organization_id
+    site = await store.lock_site(db, system, organization_id, plant_id)
+    if site is None:
+        await store.open_site(db, system, organization_id, plant_id)
+        site = await store.lock_site(db, system, organization_id, plant_id)
+    if site is None:
+        raise Rejection(RejectionReason.SITE_UNKNOWN, "siteId: the organisation has no such plant")
+    if sender.key.plant_ids is not None and plant_id not in sender.key.plant_ids:
+        raise Rejection(RejectionReason.SITE_NOT_ALLOWED, "siteId: the API key may not command this plant")
+    return site
+
+
+async def _weigh(db: Connection, system: SystemScope, verified: Verified, site: Site, now: datetime) -> Instruction:
+    device = template = None
+    if isinstance(verified.order, DeviceOrder) and verified.device is not None:
+        device = await store.find_device(db, system, site.plant_id, verified.device)
+        if device is not None and device.template_id is not None:
+            template = (await templates_by_id(db, [device.template_id])).get(device.template_id)
+    return instruct(verified, site, now, device, template)
+
+
+async def _accept(
+    db: Connection,
+    system: SystemScope,
+    entry: _Entry,
+    verified: Verified,
+    site: Site,
+    instruction: Instruction,
+    now: datetime,
+) -> PartnerAck:
+    order, key = verified.order, entry.sender.key
+    if verified.type is CommandType.EMERGENCY:
+        await drop_unsent(db, system, site.plant_id, now)
+    if site.fallback_since is not None and not isinstance(order, ModeOrder):
+        await return_to_auto(db, system, site.plant_id, now - _A_MOMENT)
+    device, command_id = instruction.device, new_id()
+    command = NewCommand(
+        id=command_id,
+        plant_id=site.plant_id,
+        sub_device_id=device and device.id,
+        type=verified.type,
+        target=device and device.external_id,
+        instruction=instruction.content,
+        requester=Requester("API_KEY", str(key.id)),
+        issued_at=now,
+        expires_at=instruction.expires_at,
+    )
+    if not await relay(db, system, command):
+        raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
+    await store.save_site(db, system, await _after(db, system, verified, site, command_id, str(key.id), now))
+    ack = PartnerAck.ACCEPTED
+    new = _new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
+    await store.insert_entry(db, system, replace(new, issued_at=order.issued_at, expires_at=instruction.expires_at))
+    await _tell(db, system, new)
+    return ack
+
+
+async def _after(
+    db: Connection, system: SystemScope, verified: Verified, site: Site, command_id: UUID, set_by: str, now: datetime
+) -> Site:
+    """The site after an accepted order; its intervals are written."""
+    order = verified.order
+    new = replace(site, silent_from=silent_from(order, site, now), fallback_since=None)
+    match order:
+        case ModeOrder(mode=Mode.AUTO):
+            return replace(new, override=None, override_command_id=None)
+        case ModeOrder(mode=mode):
+            end = None if mode is Mode.EMERGENCY_STOP else order.expires_at
+            return replace(new, override=ModeOverride(mode, set_by, now, end), override_command_id=command_id)
+        case ScheduleSet(schedule_id=schedule_id, revision=revision, intervals=asked):
+            intervals = [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in asked]
+            await store.delete_intervals(db, system, site.plant_id)
+            await store.insert_intervals(db, system, site.plant_id, intervals)
+            return replace(
+                new,
+                schedule_id=schedule_id,
+                schedule_revision=revision,
+                schedule_ends_at=max(one.end for one in intervals),
+                schedule_command_id=command_id,
+            )
+        case ScheduleCancel():
+            await store.delete_intervals(db, system, site.plant_id)
+            return replace(new, schedule_ends_at=None, schedule_command_id=None)
+        case ConstraintsOrder(constraints=changes):
+            return replace(new, constraints=changed_constraints(site.constraints, changes))
+        case FallbackOrder(fallback=changes):
+            return replace(new, fallback=changed_fallback(site.fallback, changes))
+    return new
+
+
+async def _refuse(
+    db: Connection,
+    system: SystemScope,
+    entry: _Entry,
+    rejection: Rejection,
+    now: datetime,
+    *,
+    claims_id: bool,
+    plant_id: UUID | None = None,
+) -> PartnerAck:
+    claims_id = claims_id and entry.message_id is not None and rejection.reason not in _UNPROVED
+    if not claims_id and entry.message.redelivered:
+        known = await store.find_refused(db, system, entry.sender.key.id, entry.raw_digest)
+        if known is not None:
+            return PartnerAck(known.ack_status)
+    kind = command_type(parse_inbound(entry.sender.key.slug, entry.message.routing_key), dict(entry.content))
+    new = _new_entry(entry, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
+    new = replace(new, rejection_reason=rejection.reason, detail=_storable(rejection.detail)[:500])
+    await store.insert_entry(db, system, new)
+    await _tell(db, system, new)
+    return PartnerAck.REJECTED
+
+
+async def _answer_again(db: Connection, system: SystemScope, sender: SendingKey, known: store.EarlierEntry) -> PartnerAck:
+    """The first one's latest word, with the id that it had."""
+    event = acknowledgement(
+        sender.key.organization_id,
+        sender.key.id,
+        None,
+        entry_id=known.id,
+        message_id=known.message_id,
+        correlation_id=known.correlation_id,
+        site_id=known.site_id,
+        command_type=known.command_type,
+        status=known.status,
+        ack_status=known.ack_status,
+        rejection_reason=known.rejection_reason,
+        time=known.acknowledged_at,
+    )
+    await queue_events(db, system, [event])
+    return PartnerAck(known.ack_status)
+
+
+async def _tell(db: Connection, system: SystemScope, entry: NewEntry) -> None:
+    event = acknowledgement(
+        entry.organization_id,
+        entry.api_key_id,
+        entry.plant_id,
+        entry_id=entry.id,
+        message_id=entry.message_id,
+        correlation_id=entry.correlation_id,
+        site_id=entry.site_id,
+        command_type=entry.command_type,
+        status=entry.status,
+        ack_status=entry.ack_status,
+        rejection_reason=entry.rejection_reason,
+        time=entry.acknowledged_at,
+    )
+    await queue_events(db, system, [event])
+
+
+def _new_entry(
+    entry: _Entry,
+    entry_id: UUID,
+    plant_id: UUID | None,
+    kind: str | None,
+    status: CommandStatus,
+    ack: PartnerAck,
+    now: datetime,
+    *,
+    claims_id: bool,
+) -> NewEntry:
+    return NewEntry(
+        id=entry_id,
+        organization_id=entry.sender.key.organization_id,
+        api_key_id=entry.sender.key.id,
+        plant_id=plant_id,
+        site_id=entry.site_id,
+        message_id=entry.message_id,
+        correlation_id=entry.correlation_id,
+        command_type=kind,
+        routing_key=_storable(entry.message.routing_key),
+        payload=_payload(entry),
+        digest=entry.digest if claims_id else entry.raw_digest,
+        claims_id=claims_id,
+        status=status.value,
+        ack_status=ack,
+        acknowledged_at=now,
+    )
+
+
+def _payload(entry: _Entry) -> dict[str, Any]:
+    """What the partner sent, unless it cannot, or need not, be kept."""
+    storable = len(entry.message.body) <= MAX_BODY_BYTES and NUL not in entry.message.body
+    return dict(entry.content) if storable else {}
+
+
+def _digest(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+
+
+def _message_id(value: Any) -> str | None:
+    """A UUID in lower case, so that it is the same however it is written; None for anything else."""
+    try:
+        return str(UUID(value)) if isinstance(value, str) and len(value) == 36 else None
+    except ValueError:
+        return None
+
+
+def _text(value: Any) -> str | None:
+    return _storable(value)[:_MOST_TEXT] if isinstance(value, str) else None
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL's text knows neither NUL nor lone surrogates."""
+    return text.replace("\0", "�").encode("utf-8", "replace").decode()

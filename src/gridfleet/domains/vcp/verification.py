@@ -1,0 +1,118 @@
+"""Whether a message is an order of the partner whose vhost it came from. No database.
+
+Verified in this order: no CC or BCC; a known routing key of the partner's own slug; a scope for it; the size; the messageId;
+for signed orders the signature and its time; then the members. A refusal before the signature is proved does not use the
+messageId up.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from gridfleet.domains.partners.models import SendingKey
+from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
+from gridfleet.protocol import signature
+from gridfleet.protocol.envelope import CommandType
+from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER, InboundKey, Order, parse_inbound
+from gridfleet.protocol.partner_messages import (
+    MAX_BODY_BYTES,
+    DeviceOrder,
+    Mode,
+    ModeOrder,
+    RejectionReason,
+    ScheduleSet,
+    open_order,
+)
+
+__all__ = ["NUL", "command_type", "prove", "read"]
+
+NUL: Final = rb"\u0000"
+"""The database's JSON cannot hold it; JSON can name it only so."""
+
+_EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
+_COPIES: Final = frozenset({"cc", "bcc"})
+
+
+def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, window_seconds: int) -> InboundKey:
+    """What the message asks for, once it is known to be the partner's; raises `Rejection`."""
+    if copies := sorted(name for name in message.headers if name.lower() in _COPIES):
+        raise Rejection(RejectionReason.MALFORMED, f"the header {copies[0]} is not allowed")
+    key = parse_inbound(sender.key.slug, message.routing_key)
+    if key is None:
+        raise Rejection(RejectionReason.MALFORMED, "the routing key is none of yours")
+    if key.order.scope not in sender.key.scopes:
+        raise Rejection(RejectionReason.MALFORMED, f"the API key lacks the scope {key.order.scope}")
+    if len(message.body) > MAX_BODY_BYTES:
+        raise Rejection(RejectionReason.MALFORMED, f"{len(message.body)} bytes; at most {MAX_BODY_BYTES}")
+    if NUL in message.body:
+        raise Rejection(RejectionReason.MALFORMED, "the character U+0000 is not allowed")
+    if key.order.signed:
+        _check_signature(message, sender.signing_key, message_id, now, window_seconds)
+    return key
+
+
+def _check_signature(message: Inbound, key: bytes | None, message_id: Any, now: datetime, window_seconds: int) -> None:
+    sent = _text(message.headers.get(SIGNATURE_HEADER))
+    stamp = _text(message.headers.get(TIMESTAMP_HEADER))
+    if not sent or not stamp:
+        raise Rejection(
+            RejectionReason.SIGNATURE_MISSING, f"the headers {SIGNATURE_HEADER} and {TIMESTAMP_HEADER} are required"
+        )
+    if not stamp.isascii() or not stamp.isdecimal() or len(stamp) > 16:
+        raise Rejection(RejectionReason.SIGNATURE_INVALID, f"{TIMESTAMP_HEADER}: must be epoch milliseconds")
+    if not isinstance(message_id, str) or not message_id.isascii():
+        raise Rejection(RejectionReason.MALFORMED, "messageId: must be a UUID")
+    sent_at = int(stamp)
+    if key is None or not signature.verify(key, sent, message.routing_key, message_id, sent_at, message.body):
+        raise Rejection(RejectionReason.SIGNATURE_INVALID, "the signature does not match the message and the signing key")
+    off = sent_at - int(now.timestamp() * 1000)
+    if abs(off) > window_seconds * 1000:
+        raise Rejection(
+            RejectionReason.TIMESTAMP_OUT_OF_WINDOW,
+            f"{TIMESTAMP_HEADER}: is {abs(off) // 1000} s {'ahead of' if off > 0 else 'behind'} the service's clock",
+        )
+
+
+def _text(value: Any) -> str | None:
+    """A header that may be text, bytes or a number."""
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("ascii", "replace")
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    return None
+
+
+def read(message: Inbound, key: InboundKey) -> Verified:
+    """The order in a proved message; raises `Rejection`."""
+    try:
+        order = open_order(key.order, message.body)
+    except msgspec.DecodeError as error:
+        raise Rejection(RejectionReason.MALFORMED, str(error)[:500]) from None
+    times = [("issuedAt", order.issued_at), ("expiresAt", order.expires_at)]
+    if isinstance(order, ScheduleSet):
+        times += [("intervals.start", one.start) for one in order.intervals]
+    for name, time in times:
+        if time is not None and not _EARLIEST <= time <= _LATEST:
+            raise Rejection(RejectionReason.MALFORMED, f"{name}: is not a time of our days")
+    device = None
+    if isinstance(order, DeviceOrder):
+        device = key.device or order.device_id
+        if device is None or (order.device_id is not None and order.device_id != device):
+            raise Rejection(RejectionReason.MALFORMED, "deviceId: must name one sub-device, the same as the routing key")
+    if isinstance(order, ModeOrder) and order.expires_at is None and order.mode not in (Mode.AUTO, Mode.EMERGENCY_STOP):
+        raise Rejection(RejectionReason.MALFORMED, f"expiresAt: {order.mode} needs an end")
+    kind = key.order.command_type
+    if isinstance(order, ModeOrder) and order.mode is Mode.EMERGENCY_STOP:
+        kind = CommandType.EMERGENCY
+    return Verified(order, kind, device)
+
+
+def command_type(key: InboundKey | None, content: dict[str, Any]) -> str | None:
+    """The kind of command that a refused message would have been, as far as it can be told."""
+    if key is None:
+        return None
+    if key.order is Order.MODE and content.get("mode") == Mode.EMERGENCY_STOP:
+        return CommandType.EMERGENCY.value
+    return key.order.command_type.value

@@ -1,0 +1,31 @@
+"""IP addresses and the networks they belong to."""
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+__all__ = ["IPNetwork", "is_within", "parse_address", "parse_network"]
+
+IPNetwork = IPv4Network | IPv6Network
+
+
+def parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """The address, or None for anything else. A listener for both families shows IPv4 callers as `::ffff:192.0.2.1`."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+
+
+def is_within(text: str, networks: Iterable[IPNetwork]) -> bool:
+    """Whether the address belongs to one of the networks; what is no address belongs to none."""
+    address = parse_address(text)
+    return address is not None and any(address in network for network in networks)
+
+
+def parse_network(text: str) -> IPNetwork | None:
+    """The network written in CIDR notation, with its length; None for anything else, such as one with host bits set."""
+    try:
+        return ip_network(text) if "/" in text and "%" not in text else None
+    except ValueError:
+        return None

@@ -1,0 +1,80 @@
+"""What a simulated site does with orders to it as a whole: setpoints, modes, an emergency stop, schedules, limits."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gridfleet.device import Command, CommandRejected
+from gridfleet.protocol.envelope import CommandType
+from gridfleet.protocol.partner_messages import Mode
+from gridfleet.simulator.physics import Orders, PlantDesign
+
+__all__ = ["SiteOrders"]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOrders:
+    """What holds. A setpoint ends at `until_ms` (epoch milliseconds, None: never) and came from a schedule or not."""
+
+    mode: Mode = Mode.AUTO
+    mode_w: int | None = None
+    setpoint_w: int | None = None
+    until_ms: int | None = None
+    from_schedule: bool = False
+    constraints: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether an emergency stop holds."""
+        return self.mode is Mode.EMERGENCY_STOP
+
+    def obey(self, command: Command, now_ms: int) -> "SiteOrders":
+        """What holds after a command; `CommandRejected` for one that makes no sense here. The site's own clock counts."""
+        if self.stopped and command.mode != Mode.AUTO:
+            raise CommandRejected("EMERGENCY_STOP_ACTIVE", "only the mode AUTO starts the site again")
+        match command.type:
+            case CommandType.SITE_SETPOINT if command.power_kw is not None:
+                return self._hold(command, now_ms)
+            case CommandType.MODE_CHANGE | CommandType.EMERGENCY if command.mode in set(Mode):
+                power = None if command.power_kw is None else round(command.power_kw * 1000)
+                return replace(self, mode=Mode(command.mode), mode_w=power, setpoint_w=None, until_ms=None)
+            case CommandType.SCHEDULE:
+                # Its steps come one by one; without steps it is over.
+                over = self.from_schedule and not (command.schedule or {}).get("intervals")
+                return replace(self, setpoint_w=None, until_ms=None, from_schedule=False) if over else self
+            case CommandType.CONFIG:
+                return replace(self, constraints={**self.constraints, **((command.params or {}).get("constraints") or {})})
+        raise CommandRejected("PARAMS_INVALID", f"{command.type} does not say what to do")
+
+    def _hold(self, command: Command, now_ms: int) -> "SiteOrders":
+        assert command.power_kw is not None
+        limit = self.constraints.get("importLimitKw" if command.power_kw > 0 else "exportLimitKw")
+        if limit is not None and abs(command.power_kw) > limit:
+            raise CommandRejected("OUT_OF_RANGE", f"the site's limit is {limit} kW")
+        seconds = (command.params or {}).get("durationSeconds")
+        until_ms = None if seconds is None else now_ms + round(seconds * 1000)
+        return replace(
+            self,
+            setpoint_w=round(command.power_kw * 1000),
+            until_ms=until_ms,
+            from_schedule=command.schedule is not None,
+        )
+
+    def apply(self, orders: Orders, design: PlantDesign, time_ms: int) -> Orders:
+        """Orders to devices and to the site taken together, at a time. Those to the site win."""
+        devices = [battery.id for battery in design.batteries]
+        if self.stopped:
+            return replace(orders, stopped=orders.stopped | {*devices, *(pv.id for pv in design.pvs)})
+        if self.setpoint_w is not None and (self.until_ms is None or time_ms <= self.until_ms):
+            return replace(orders, site_w=self.setpoint_w, battery_w={})
+        match self.mode:
+            case Mode.STANDBY:
+                return replace(orders, stopped=orders.stopped | set(devices))
+            case Mode.CHARGE:
+                most = {one.id: one.charge_max_w for one in design.batteries}
+            case Mode.DISCHARGE:
+                most = {one.id: -one.discharge_max_w for one in design.batteries}
+            case _:
+                return orders
+        total = sum(most.values())
+        share = 1.0 if self.mode_w is None or not total else min(1.0, abs(self.mode_w / total))
+        return replace(orders, battery_w={device: round(power * share) for device, power in most.items()})

@@ -1,0 +1,245 @@
+"""A trading partner with nothing but the answer that made his key: orders to a plant, their acks, what he reads."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiormq
+import httpx
+import pytest
+
+from commanded_battery import Battery, add_template
+from fleet_under_test import Fleet, JsonObject
+from gridfleet.device import DeviceEntry, Snapshot
+from gridfleet.partner import Event, EventKind, Order, OrderRefused, Partner
+from partner_address import address_of
+from running_stack import RunningStack
+from trading_partner import WRITING, connected, make_key, start_trading
+
+ENDS = ("APPLIED", "REJECTED", "FAILED", "EXPIRED")
+
+
+@dataclass
+class Partnership:
+    """An organisation that trades, and its template for batteries."""
+
+    stack: RunningStack
+    fleet: Fleet
+    slug: str
+    template: str
+
+    def key(self, scopes: list[str] = WRITING, **members: Any) -> JsonObject:
+        """A new key's create response."""
+        return make_key(self.fleet, scopes, **members)
+
+    def partner(self, created: JsonObject) -> AbstractAsyncContextManager[Partner]:
+        """The partner's program."""
+        return connected(self.fleet, self.slug, created)
+
+    def read(self, created: JsonObject, path: str) -> httpx.Response:
+        """What the key reads over REST."""
+        return httpx.get(f"{self.stack.base_url}/api/v1/vcp/sites/{path}", headers={"X-API-Key": created["key"]}, timeout=30)
+
+
+@pytest.fixture(scope="module")
+def trading(stack: RunningStack) -> Iterator[Partnership]:
+    """The queues stand in the vhosts of all keys that are made from now on."""
+    fleet = Fleet(stack)
+    try:
+        yield Partnership(stack, fleet, start_trading(fleet), add_template(fleet))
+    finally:
+        fleet.close()
+
+
+@pytest.fixture
+def battery(trading: Partnership, tmp_path: Path) -> Battery:
+    return Battery(trading.fleet, trading.template, tmp_path)
+
+
+async def test_a_setpoint_from_the_partner_to_the_plant_and_back(trading: Partnership, battery: Battery) -> None:
+    created = await asyncio.to_thread(trading.key)
+    site = battery.plant.id
+    async with battery.connected(), trading.partner(created) as partner:
+        order = await partner.order(Order.SETPOINT, site, powerKw=-12.5, durationSeconds=900, correlationId="trade-7")
+        ended = await partner.wait_for(order, *ENDS)
+        acks = partner.acks(order)
+
+    [obeyed] = battery.obeyed
+    assert (obeyed.type, obeyed.power_kw, obeyed.params) == ("SITE_SETPOINT", -12.5, {"durationSeconds": 900})
+    assert [ack["ackStatus"] for ack in acks] == ["ACCEPTED", "APPLIED"]
+    names = ("messageId", "correlationId", "siteId", "commandType")
+    assert [ended[name] for name in names] == [order, "trade-7", site, "SITE_SETPOINT"]
+    [entry] = trading.read(created, f"{site}/commands").json()["commands"]
+    assert (entry["messageId"], entry["status"], entry["ackStatus"], entry["rejectionReason"]) == (
+        order,
+        "APPLIED",
+        "APPLIED",
+        None,
+    )
+    assert entry["payload"]["powerKw"] == -12.5
+    assert entry["executedAt"] is not None
+    log = f"/trading/plants/{site}/command-log"
+    assert trading.fleet.call("GET", log)["data"] == [entry]
+    assert trading.fleet.call("GET", f"{log}?commandType=EMERGENCY")["data"] == []
+    details = trading.fleet.call("GET", "/trading/connection-details")
+    assert (details["vhost"], details["port"]) == (created["apiKey"]["vhost"], trading.stack.ports["amqps_port"])
+
+
+async def test_every_kind_of_order_reaches_the_plant(trading: Partnership, battery: Battery) -> None:
+    created = await asyncio.to_thread(trading.key)
+    site, now = battery.plant.id, datetime.now(UTC)
+    interval = {"start": (now + timedelta(hours=1)).isoformat(), "durationSeconds": 900, "powerKw": 5}
+    async with battery.connected(), trading.partner(created) as partner:
+        orders = [
+            await partner.order(Order.CONSTRAINTS, site, constraints={"importLimitKw": 10}),
+            await partner.order(Order.FALLBACK, site, fallback={"mode": "STANDBY", "afterSeconds": 3600}),
+            await partner.order(Order.DEVICE, site, device="BAT1", action="set_power", params={"power_kw": 3}),
+            await partner.order(Order.SCHEDULE_SET, site, scheduleId="day", revision=1, intervals=[interval]),
+            await partner.order(Order.MODE, site, mode="CHARGE", expires_at=now + timedelta(minutes=10)),
+        ]
+        for order in orders:
+            assert (await partner.wait_for(order, *ENDS))["ackStatus"] == "APPLIED"
+        config = trading.read(created, f"{site}/config").json()
+        beyond = await partner.order(Order.SETPOINT, site, powerKw=10.5)
+        assert (await partner.wait_for(beyond))["rejectionReason"] == "CONSTRAINT_VIOLATED"
+        stop = await partner.order(Order.MODE, site, mode="EMERGENCY_STOP")
+        assert (await partner.wait_for(stop, *ENDS))["ackStatus"] == "APPLIED"
+        late = await partner.order(Order.SETPOINT, site, powerKw=1)
+        assert (await partner.wait_for(late))["rejectionReason"] == "EMERGENCY_STOP_ACTIVE"
+
+    kinds = [command.type for command in battery.obeyed]
+    assert kinds == ["CONFIG", "CONFIG", "DEVICE_COMMAND", "SCHEDULE", "MODE_CHANGE", "EMERGENCY"]
+    assert battery.obeyed[2].target == "BAT1"
+    assert config["operatingMode"] == config["modeOverride"]["mode"] == "CHARGE"
+    assert config["constraints"]["importLimitKw"] == 10
+    assert config["fallback"] == {"mode": "STANDBY", "afterSeconds": 3600}
+    assert [step["powerKw"] for step in config["activeSchedule"]["intervals"]] == [5]
+    assert config["pendingCommands"] == []
+
+
+async def test_a_schedule_is_stepped_on_in_time(trading: Partnership, battery: Battery) -> None:
+    created = await asyncio.to_thread(trading.key)
+    now = datetime.now(UTC)
+    steps = [
+        {"start": (now + timedelta(seconds=second)).isoformat(), "durationSeconds": 2, "powerKw": power}
+        for second, power in ((-1, 1), (1, 2), (3, 3))
+    ]
+    async with battery.connected(), trading.partner(created) as partner:
+        order = await partner.order(Order.SCHEDULE_SET, battery.plant.id, scheduleId="s", revision=1, intervals=steps)
+        await partner.wait_for(order, "APPLIED")
+        async with asyncio.timeout(20):
+            while battery.obeyed[-1].power_kw != 3:
+                await asyncio.sleep(0.05)
+    powers = [command.power_kw for command in battery.obeyed if command.type == "SITE_SETPOINT"]
+    assert powers in ([1, 2, 3], [2, 3]), "each step once; the first one's time may have passed"
+
+
+async def test_unsigned_forged_and_foreign_orders_do_nothing(trading: Partnership, battery: Battery) -> None:
+    created = await asyncio.to_thread(trading.key)
+    limited = await asyncio.to_thread(trading.key, [*WRITING[:3], "vcp:write:mode"], allowedPlantIds=[battery.plant.id])
+    site = battery.plant.id
+    async with trading.partner({**created, "signingKey": None}) as partner:
+        order = await partner.order(Order.MODE, site, mode="AUTO")
+        assert (await partner.wait_for(order))["rejectionReason"] == "SIGNATURE_MISSING"
+    async with trading.partner({**created, "signingKey": limited["signingKey"]}) as partner:
+        order = await partner.order(Order.MODE, site, mode="AUTO")
+        assert (await partner.wait_for(order))["rejectionReason"] == "SIGNATURE_INVALID"
+    async with trading.partner(created) as partner:
+        order = await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+        assert (await partner.wait_for(order))["rejectionReason"] == "SITE_UNKNOWN"
+    other = trading.fleet.plant()
+    async with trading.partner(limited) as partner:
+        order = await partner.order(Order.SETPOINT, other.id, powerKw=1)
+        assert (await partner.wait_for(order))["rejectionReason"] == "SITE_NOT_ALLOWED"
+        with pytest.raises(OrderRefused):
+            await partner.order(Order.DEVICE, site, device="BAT1", action="stop")
+        order = await partner.order(Order.SETPOINT, site, powerKw=1)
+        assert (await partner.wait_for(order))["ackStatus"] == "ACCEPTED"
+    assert trading.read(limited, f"{other.id}/config").status_code == 403
+    assert trading.read(limited, f"{site}/config").status_code == 200
+
+
+async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership, battery: Battery) -> None:
+    """The broker does not look at CC and BCC; the gateway does."""
+    created = await asyncio.to_thread(trading.key, WRITING[:3])
+    async with trading.partner(created) as partner:
+        for header in ("CC", "BCC"):
+            for key in (f"{trading.slug}.command.mode", f"{trading.slug}.command.site-setpoint"):
+                body = {
+                    "messageId": str(uuid4()),
+                    "siteId": battery.plant.id,
+                    "issuedAt": "2026-11-20T10:00:00Z",
+                    "mode": "AUTO",
+                    "powerKw": 1,
+                }
+                channel = await partner._connection.channel()
+                await channel.basic_publish(
+                    json.dumps(body).encode(),
+                    exchange="vcp",
+                    routing_key=f"{trading.slug}.command.site-setpoint",
+                    properties=aiormq.spec.Basic.Properties(headers={header: [key]}),
+                )
+                ack = await partner.wait_for(body["messageId"])
+                # The broker shows nobody a BCC: the message counts for what its own key says, and once.
+                assert ack.get("rejectionReason") == ("MALFORMED" if header == "CC" else None)
+                assert ack["commandType"] == "SITE_SETPOINT"
+    rows = trading.fleet.sql("SELECT type FROM plant_command WHERE plant_id = %s", [battery.plant.id])
+    assert rows == [("SITE_SETPOINT",)] * 2
+
+
+async def test_a_partner_hears_of_the_plants_that_he_may_see(trading: Partnership, battery: Battery) -> None:
+    plant = battery.plant
+    seeing = await asyncio.to_thread(trading.key, ["vcp:connect"], allowedPlantIds=[plant.id])
+    blind = await asyncio.to_thread(trading.key, ["vcp:connect"], allowedPlantIds=[trading.fleet.plant().id])
+    rule = {"name": "Hot", "metric": "heat", "condition": "GT", "threshold": 70, "plantId": plant.id}
+    await asyncio.to_thread(trading.fleet.call, "POST", "/alert-rules", rule)
+    plant.add_device("INV1")
+    now = datetime.now(UTC).replace(microsecond=0)
+
+    async def first(partner: Partner, kind: EventKind) -> Event:
+        async with asyncio.timeout(20):
+            return await anext(aiter(partner.events(kind)))
+
+    async with trading.partner(seeing) as partner, trading.partner(blind) as outsider:
+        nothing = [asyncio.create_task(anext(aiter(outsider.events(kind)))) for kind in EventKind]
+        async with battery.connected() as device:
+            old = Snapshot(time=now - timedelta(minutes=16), devices=[DeviceEntry("INV1", {"heat": 71.5})])
+            await device.send(old)
+            await device.send(Snapshot(time=now, fields={"load": 2}, devices=[DeviceEntry("INV1", {"heat": 71.5})]))
+            telemetry = await first(partner, EventKind.TELEMETRY)
+            status = await first(partner, EventKind.STATUS)
+            alert = await first(partner, EventKind.ALERT)
+        assert not any(task.done() for task in nothing)
+        for task in nothing:
+            task.cancel()
+
+    assert telemetry.content == {
+        "siteId": plant.id,
+        "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "values": {"load": 2.0},
+        "devices": [{"id": "INV1", "values": {"heat": 71.5}}],
+    }
+    assert (status.content["siteId"], status.content["status"]) == (plant.id, "ONLINE")
+    assert (alert.content["siteId"], alert.content["severity"], alert.content["status"]) == (plant.id, "WARNING", "ACTIVE")
+
+
+async def test_the_program_of_the_page_runs(trading: Partnership, battery: Battery, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "partner-messages.md"
+    program = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[0]
+    created = await asyncio.to_thread(trading.key)
+    names = {
+        "ADDRESS": address_of(trading.stack, trading.slug, created),
+        "SIGNING_KEY": created["signingKey"],
+        "CA_PEM": (trading.stack.home / "ca" / "ca.pem").read_text(),
+        "SITE_ID": battery.plant.id,
+    }
+    async with battery.connected():
+        await asyncio.to_thread(exec, program, names)
+    assert "'ackStatus': 'APPLIED'" in capsys.readouterr().out

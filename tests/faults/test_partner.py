@@ -1,0 +1,86 @@
+"""kill -9 of the gateway while partners give orders: none is lost, none is carried out twice, each has its one history."""
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from commanded_battery import Battery, add_template
+from fleet_under_test import Fleet, wait_for
+from gridfleet.partner import Order, Partner
+from running_stack import RunningStack
+from trading_partner import AckLedger, connected, make_key, start_trading
+
+PARTNERS = 2
+HISTORY = (
+    "SELECT v.message_id, v.status, v.ack_status, count(*), count(c.id) FROM vcp_command v"
+    " LEFT JOIN plant_command c ON c.id = v.id WHERE v.organization_id = %s GROUP BY 1, 2, 3"
+)
+
+
+async def give_orders(partner: Partner, site: str, orders: list[str], stop: asyncio.Event) -> None:
+    """Setpoints until stopped."""
+    while not stop.is_set():
+        order = await partner.order(Order.SETPOINT, site, powerKw=len(orders) % 50)
+        orders.append(order)
+        await asyncio.sleep(0.1)
+
+
+async def orders_under_kills(victim: RunningStack, fleet: Fleet, folder: Path, names: list[str]) -> int:
+    """Kills these parts one after the other while orders flow, and compares the ledgers; how many orders there were."""
+    slug, template = start_trading(fleet), add_template(fleet)
+    ledgers = [AckLedger() for _ in range(PARTNERS)]
+    given: list[list[str]] = [[] for _ in range(PARTNERS)]
+    batteries = [Battery(fleet, template, folder) for _ in range(PARTNERS)]
+    stop = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        partners = []
+        for battery, ledger in zip(batteries, ledgers, strict=True):
+            await stack.enter_async_context(battery.connected())
+            created = await asyncio.to_thread(make_key, fleet, allowedPlantIds=[battery.plant.id])
+            partner = await stack.enter_async_context(connected(fleet, slug, created))
+            await stack.enter_async_context(ledger.kept(partner))
+            partners.append(partner)
+        giving = [
+            asyncio.create_task(give_orders(partner, battery.plant.id, orders, stop))
+            for partner, battery, orders in zip(partners, batteries, given, strict=True)
+        ]
+        for name in names:
+            await asyncio.sleep(random.uniform(0.2, 1.5))
+            pid = victim.kill(name)
+            await asyncio.to_thread(victim.wait_for_restart, name, pid)
+            await ledgers[0].ended([given[0][-1]], 60)
+        stop.set()
+        await asyncio.gather(*giving)
+        for ledger, orders in zip(ledgers, given, strict=True):
+            await ledger.ended(orders, 60)
+    for battery, ledger, orders in zip(batteries, ledgers, given, strict=True):
+        obeyed = [command.command_id for command in battery.obeyed]
+        assert len(obeyed) == len(set(obeyed)) == len(orders), "each obeyed once"
+        assert [command.power_kw for command in battery.obeyed] == [number % 50 for number in range(len(orders))], "in order"
+        assert set(ledger.acks) == set(orders)
+        assert {tuple(acks) for acks in ledger.acks.values()} == {("ACCEPTED", "APPLIED")}, "told once of each step"
+    everything = [order for orders in given for order in orders]
+    histories = fleet.sql(HISTORY, [fleet.organization_id])
+    assert sorted(row[0] for row in histories) == sorted(everything)
+    assert {row[1:] for row in histories} == {("APPLIED", "APPLIED", 1, 1)}
+    left = "SELECT count(*) FROM partner_event WHERE organization_id = %s"
+    await asyncio.to_thread(wait_for, lambda: fleet.sql(left, [fleet.organization_id]) == [(0,)])
+    return len(everything)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_two_kills_of_the_gateway_lose_and_double_no_order(victim: RunningStack, fleet: Fleet, tmp_path: Path) -> None:
+    print(await orders_under_kills(victim, fleet, tmp_path, ["gateway"] * 2), "orders, all applied once")
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("name", ["gateway", "ingest-1", "postgres"])
+async def test_ten_kills_of_a_part_lose_and_double_no_order(
+    victim: RunningStack, fleet: Fleet, tmp_path: Path, name: str
+) -> None:
+    print(name, await orders_under_kills(victim, fleet, tmp_path, [name] * 10), "orders, all applied once")

@@ -1,0 +1,223 @@
+"""API keys over REST: what making, reading and revoking them answers. These keys may not use the broker, so none is needed."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api_service import api_service
+from gridfleet.domains.organizations.models import Organization
+from gridfleet.domains.partners.key_text import digest_of
+from people import People, Person, refused
+
+WANTED: dict[str, Any] = {"name": "Trader", "partnerId": "trader-1", "scopes": ["plants:read", "telemetry:read"]}
+
+
+@pytest.fixture
+async def people(database_url: str, home: Path) -> AsyncIterator[People]:
+    async with api_service(database_url, home, rate_limits="off") as service:
+        yield People(service)
+
+
+@pytest.fixture
+async def admin(people: People) -> Person:
+    return await people.person("admin@example.com")
+
+
+@pytest.fixture
+async def org(people: People, admin: Person) -> Organization:
+    return await people.organization(ORG_ADMIN=admin)
+
+
+async def make(people: People, admin: Person, org: Organization, **changes: Any) -> Any:
+    """A key's create response."""
+    answer = await people.call("POST", "/partner/api-keys", {**WANTED, **changes}, who=admin, org=org.id)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+async def by_key(people: People, created: Any, path: str, method: str = "GET", **more: Any) -> httpx.Response:
+    """A call with nothing but the key."""
+    headers = {"x-api-key": created["key"], **more.pop("headers", {})}
+    return await people.call(method, path, headers=headers, **more)
+
+
+async def test_the_secrets_are_shown_once_and_stored_nowhere(people: People, admin: Person, org: Organization) -> None:
+    answer = await people.call("POST", "/partner/api-keys", WANTED, who=admin, org=org.id)
+    assert answer.headers["cache-control"] == "no-store"
+    created = answer.json()
+    assert set(created) == {"key", "signingKey", "apiKey"}
+    assert created["signingKey"] is None, "nothing is to be signed"
+    assert digest_of(created["key"]) is not None
+    shown = created["apiKey"]
+    assert created["key"].startswith(shown["keyPrefix"])
+    assert len(shown["keyPrefix"]) == 16
+    assert shown["vhost"] == f"partner-{shown['id']}"
+    assert (shown["isActive"], shown["lastUsedAt"], shown["expiresAt"]) == (True, None, None)
+    assert (shown["allowedIps"], shown["allowedPlantIds"]) == ([], None)
+    assert shown["creator"]["email"] == admin.email
+    [row] = await people.execute("SELECT t::text FROM partner_key t")
+    assert created["key"] not in row[0]
+    listed = (await people.call("GET", "/partner/api-keys", who=admin, org=org.id)).json()
+    assert listed["data"] == [shown]
+    assert (await people.call("GET", f"/partner/api-keys/{shown['id']}", who=admin, org=org.id)).json() == shown
+    [event] = [event for event in await people.events() if event["event"] == "api_key.created"]
+    assert (event["subjectId"], event["actorId"], event["organizationId"]) == (shown["id"], str(admin.id), str(org.id))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["plants:fly"]}, "scopes.0"),
+        ({"scopes": None}, "scopes"),
+        ({"name": ""}, "name"),
+        ({"name": "x" * 101}, "name"),
+        ({"partnerId": ""}, "partnerId"),
+        ({"expiresAt": "2020-01-01T00:00:00Z"}, "expiresAt"),
+        ({"expiresAt": "tomorrow"}, "expiresAt"),
+        ({"allowedIps": ["10.0.0.0/33"]}, "allowedIps.0"),
+        ({"allowedIps": ["10.0.0.1"]}, "allowedIps.0"),
+        ({"allowedIps": ["10.0.0.0/8", "10.0.0.1/8"]}, "allowedIps.1"),
+        ({"allowedIps": ["anywhere"]}, "allowedIps.0"),
+        ({"allowedPlantIds": ["0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d"]}, "allowedPlantIds.0"),
+        ({"allowedPlantIds": []}, "allowedPlantIds"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+async def test_what_cannot_be_is_refused(
+    people: People, admin: Person, org: Organization, change: dict[str, Any], complaint: str
+) -> None:
+    answer = await people.call("POST", "/partner/api-keys", {**WANTED, **change}, who=admin, org=org.id)
+    assert refused(answer, 400, "VALIDATION_ERROR")[0].startswith(f"{complaint}:")
+    assert await people.execute("SELECT id FROM partner_key") == []
+
+
+async def test_revoking_is_for_ever_and_at_once(people: People, admin: Person, org: Organization) -> None:
+    created = await make(people, admin, org)
+    path = f"/partner/api-keys/{created['apiKey']['id']}"
+    assert (await by_key(people, created, "/plants")).status_code == 200
+    for _ in range(2):
+        assert (await people.call("DELETE", path, who=admin, org=org.id)).status_code == 200
+        refused(await by_key(people, created, "/plants"), 401, "UNAUTHORIZED")
+    assert (await people.call("GET", path, who=admin, org=org.id)).json()["isActive"] is False
+    assert [event["event"] for event in await people.events()].count("api_key.revoked") == 1
+    refused(await people.call("DELETE", "/partner/api-keys/5", who=admin, org=org.id), 400, "INVALID_UUID")
+
+
+async def test_a_key_ends_with_its_time(people: People, admin: Person, org: Organization) -> None:
+    created = await make(people, admin, org, expiresAt=(datetime.now(UTC) + timedelta(hours=1)).isoformat())
+    assert (await by_key(people, created, "/plants")).status_code == 200
+    await people.execute("UPDATE partner_key SET expires_at = now() - interval '1 second', last_used_at = NULL")
+    refused(await by_key(people, created, "/plants"), 401, "UNAUTHORIZED")
+    [key] = (await people.call("GET", "/partner/api-keys", who=admin, org=org.id)).json()["data"]
+    assert (key["isActive"], key["lastUsedAt"]) == (False, None)
+
+
+async def test_a_key_acts_in_its_own_organisation_alone(people: People, admin: Person, org: Organization) -> None:
+    created = await make(people, admin, org)
+    other = await people.organization(ORG_ADMIN=admin)
+    assert (await by_key(people, created, "/plants", headers={"x-org-id": str(org.id)})).status_code == 200
+    for named in (str(other.id), "5", ""):
+        refused(await by_key(people, created, "/plants", headers={"x-org-id": named}), 403, "FORBIDDEN")
+
+
+async def test_scopes_open_what_they_name_and_nothing_else(people: People, admin: Person, org: Organization) -> None:
+    created = await make(people, admin, org, scopes=["vcp:connect", "plants:read"][1:])
+    assert (await by_key(people, created, "/device-templates")).status_code == 200
+    refused(await by_key(people, created, "/alerts"), 403, "FORBIDDEN")
+    refused(await by_key(people, created, "/partner/api-keys"), 403, "FORBIDDEN")
+    refused(await by_key(people, created, "/users"), 403, "SUPER_ADMIN_REQUIRED")
+    refused(await by_key(people, created, "/auth/me"), 401, "UNAUTHORIZED")
+    body = {"name": "P", "serialNumber": "S", "type": "GATEWAY"}
+    refused(await by_key(people, created, "/plants", "POST", json=body), 403, "FORBIDDEN")
+
+
+async def test_a_session_counts_before_a_key(people: People, admin: Person, org: Organization) -> None:
+    created = await make(people, admin, org)
+    stranger = await people.person()
+    headers = {"x-api-key": created["key"], "x-org-id": str(org.id)}
+    refused(await people.call("GET", "/plants", headers=headers, who=stranger), 403, "FORBIDDEN")
+    spoilt = {**headers, "authorization": "Bearer not.a.token"}
+    assert (await people.call("GET", "/plants", headers=spoilt)).status_code == 200
+    refused(await people.call("GET", "/plants", headers={**spoilt, "x-api-key": "gf_live_x"}), 401, "UNAUTHORIZED")
+
+
+async def test_addresses_that_are_not_allowed_are_strangers(people: People, admin: Person, org: Organization) -> None:
+    near = await make(people, admin, org, allowedIps=["127.0.0.0/8", "::1/128"])
+    far = await make(people, admin, org, allowedIps=["192.0.2.0/24"])
+    assert (await by_key(people, near, "/plants")).status_code == 200
+    refused(await by_key(people, far, "/plants"), 401, "UNAUTHORIZED")
+    used = {
+        key["id"]: key["lastUsedAt"]
+        for key in (await people.call("GET", "/partner/api-keys", who=admin, org=org.id)).json()["data"]
+    }
+    assert used[near["apiKey"]["id"]] is not None
+    assert used[far["apiKey"]["id"]] is None
+
+
+async def test_what_is_no_key_is_not_looked_up(people: People, admin: Person, org: Organization) -> None:
+    created = await make(people, admin, org)
+    swapped = created["key"][:-1] + ("0" if created["key"][-1] != "0" else "1")
+    for text in (swapped, created["key"].lower(), created["key"] + "0", "gf_live_", "", "é" * 46):
+        headers = {"x-api-key": text.encode("latin-1").decode("latin-1")}
+        answer = await people.call("GET", "/plants", headers={name: value.encode("latin-1") for name, value in headers.items()})
+        refused(answer, 401, "UNAUTHORIZED")
+
+
+async def test_a_key_that_broker_scopes_ask_for_needs_the_broker(people: People, admin: Person, org: Organization) -> None:
+    """Nothing remains of a key that could not be proved: here there is no broker at all."""
+    for name in ("broker_url", "broker_management_url"):
+        secret = people.service.state.settings.home / "secrets" / name
+        secret.parent.mkdir(exist_ok=True)
+        secret.write_text("http://nobody@127.0.0.1:9" if "management" in name else "amqp://nobody@127.0.0.1:9")
+    body = {**WANTED, "scopes": ["vcp:connect"]}
+    answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
+    refused(answer, 500, "INTERNAL_SERVER_ERROR")
+    assert await people.execute("SELECT id FROM partner_key") == []
+    assert [event for event in await people.events() if event["event"].startswith("api_key")] == []
+
+
+async def test_sending_a_creation_again_gives_the_same_key(people: People, admin: Person, org: Organization) -> None:
+    headers = {"idempotency-key": "once"}
+    first, again = [
+        await people.call("POST", "/partner/api-keys", WANTED, who=admin, org=org.id, headers=headers) for _ in range(2)
+    ]
+    assert first.json() == again.json()
+    assert again.headers["cache-control"] == "no-store"
+
+
+async def test_a_key_that_cannot_use_the_broker_fails_its_trial(people: People, admin: Person, org: Organization) -> None:
+    created = await make(people, admin, org)
+    path = f"/partner/api-keys/{created['apiKey']['id']}"
+    for key in (created["key"], "gf_live_wrong"):
+        trial = (await people.call("POST", f"{path}/test-connection", {"key": key}, who=admin, org=org.id)).json()
+        assert trial["ok"] is False
+        assert trial["error"]
+    for _ in range(2):
+        assert (await people.call("POST", f"{path}/bundle-acknowledged", who=admin, org=org.id)).status_code == 200
+    events = [event["event"] for event in await people.events()]
+    assert (events.count("api_key.test_connection"), events.count("api_key.bundle_acknowledged")) == (2, 1)
+
+
+async def test_an_organisation_lives_as_long_as_its_keys(people: People, admin: Person, org: Organization) -> None:
+    chief = await people.person(super_admin=True)
+    created = await make(people, admin, org)
+    await people.execute("DELETE FROM membership")
+    refused(await people.call("DELETE", f"/organizations/{org.id}", who=chief), 409, "CONFLICT")
+    path = f"/partner/api-keys/{created['apiKey']['id']}"
+    assert (await people.call("DELETE", path, who=chief, org=org.id)).status_code == 200
+    assert (await people.call("DELETE", f"/organizations/{org.id}", who=chief)).status_code in (200, 204)
+
+
+async def test_a_slug_stays_while_a_key_logs_in_with_it(people: People, admin: Person, org: Organization) -> None:
+    chief = await people.person(super_admin=True)
+    await make(people, admin, org)
+    await people.execute("UPDATE partner_key SET amqp_slug = %s", org.slug)
+    refused(await people.call("PATCH", f"/organizations/{org.id}", {"slug": "another"}, who=chief), 409, "CONFLICT")
+    await people.execute("UPDATE partner_key SET amqp_slug = NULL")
+    answer = await people.call("PATCH", f"/organizations/{org.id}", {"slug": "another"}, who=chief)
+    assert answer.status_code == 200

@@ -1,0 +1,186 @@
+"""Who may log in to the broker as a partner, over AMQPS, and what ends it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiormq.exceptions import AMQPError, ChannelAccessRefused
+
+from api_service import api_service
+from broker_node import BrokerNode
+from fleet_under_test import JsonObject, wait_for
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.protocol.partner_keys import EventKind, event_queue
+from partner_organization import Organization
+from people import People, refused
+from running_stack import RunningStack
+
+
+@pytest.fixture(scope="module")
+def created(acme: Organization) -> JsonObject:
+    return acme.key()
+
+
+async def is_refused(org: Organization, created: JsonObject, **changes: Any) -> bool:
+    """Whether the broker keeps a login out."""
+    try:
+        async with org.connected(created, **changes):
+            return False
+    except (AMQPError, ConnectionError):
+        return True
+
+
+def newest_refusal(org: Organization) -> JsonObject:
+    return org.events("partner.connection_refused")[0]
+
+
+async def test_the_create_response_is_enough_to_consume(acme: Organization) -> None:
+    created = acme.key(["vcp:connect"])
+    assert acme.record(created)["lastUsedAt"] is None, "the proof is no use"
+    for _ in range(2):
+        async with acme.connected(created) as connection:
+            channel = await connection.channel()
+            for kind in EventKind:
+                await channel.basic_consume(event_queue(acme.slug, kind), lambda _: asyncio.sleep(0), no_ack=True)
+    connections = [event for event in acme.events("partner.connected") if event["subjectId"] == created["apiKey"]["id"]]
+    assert len(connections) == 1, "the first login alone"
+    assert connections[0]["ip"] == "127.0.0.1"
+    assert acme.record(created)["lastUsedAt"] is not None
+
+
+async def test_a_login_must_be_right_in_every_part(acme: Organization, acme_energy: Organization, created: JsonObject) -> None:
+    other, foreign = acme.key(["vcp:connect"]), acme_energy.key(["vcp:connect"])
+    assert await is_refused(acme, created, user=acme_energy.slug)
+    assert newest_refusal(acme)["details"] == {"reason": "wrong user name"}
+    for vhost in (other["apiKey"]["vhost"], foreign["apiKey"]["vhost"], "/", "plants"):
+        assert await is_refused(acme, created, vhost=vhost)
+        assert newest_refusal(acme)["details"] == {"reason": "wrong vhost"}
+        assert newest_refusal(acme)["ip"] == "127.0.0.1"
+    before = acme.sql("SELECT count(*) FROM audit_event WHERE organization_id IS NULL AND details->>'reason' = 'bad key'")
+    for key in ("wrong", created["key"][:-1] + "_", "gf_live_", "x" * 500):
+        assert await is_refused(acme, created, key=key)
+    after = acme.sql("SELECT count(*) FROM audit_event WHERE organization_id IS NULL AND details->>'reason' = 'bad key'")
+    assert after[0][0] - before[0][0] == 4
+    assert not await is_refused(acme, created)
+
+
+async def test_a_key_for_rest_alone_has_no_place_at_the_broker(acme: Organization) -> None:
+    created = acme.key(["plants:read"])
+    assert created["apiKey"]["vhost"] not in acme.vhosts()
+    assert await is_refused(acme, created)
+    assert newest_refusal(acme)["details"] == {"reason": "no scope for the broker"}
+
+
+async def test_addresses_are_looked_at(acme: Organization) -> None:
+    near, far = acme.key(allowedIps=["127.0.0.0/8"]), acme.key(allowedIps=["192.0.2.0/24", "2001:db8::/32"])
+    assert not await is_refused(acme, near)
+    assert await is_refused(acme, far)
+    refusal = newest_refusal(acme)
+    assert (refusal["details"], refusal["ip"]) == ({"reason": "address not allowed"}, "127.0.0.1")
+    assert refusal["subjectId"] == far["apiKey"]["id"]
+
+
+async def test_revoking_closes_what_is_open_and_leaves_nothing(acme: Organization) -> None:
+    created, other = acme.key(), acme.key()
+    async with acme.connected(created) as connection, acme.connected(other) as left_alone:
+        closed = asyncio.ensure_future(connection.closing)
+        acme.revoke(created)
+        await asyncio.wait([closed], timeout=15)
+        assert closed.done()
+        assert await is_refused(acme, created)
+        assert newest_refusal(acme)["details"] == {"reason": "revoked"}
+        wait_for(lambda: created["apiKey"]["vhost"] not in acme.vhosts())
+        assert not left_alone.is_closed
+        await left_alone.channel()
+
+
+async def test_expiry_closes_what_is_open(acme: Organization) -> None:
+    created = acme.key(expiresAt="2099-01-01T00:00:00Z")
+    async with acme.connected(created) as connection:
+        closed = asyncio.ensure_future(connection.closing)
+        acme.sql("UPDATE partner_key SET expires_at = now() WHERE id = %s", [created["apiKey"]["id"]])
+        await asyncio.wait([closed], timeout=30)
+        assert closed.done()
+    assert await is_refused(acme, created)
+    assert newest_refusal(acme)["details"] == {"reason": "expired"}
+    assert acme.record(created)["isActive"] is False
+
+
+async def test_a_key_can_be_tried(acme: Organization, created: JsonObject) -> None:
+    path = f"/partner/api-keys/{created['apiKey']['id']}/test-connection"
+    trial = acme.call("POST", path, {"key": created["key"]})
+    assert (trial["ok"], trial["error"]) == (True, None)
+    assert trial["durationMs"] > 0
+    far = acme.key(allowedIps=["192.0.2.0/24"])
+    trial = acme.call("POST", f"/partner/api-keys/{far['apiKey']['id']}/test-connection", {"key": far["key"]})
+    assert trial["ok"] is False
+    assert far["key"] not in trial["error"]
+
+
+async def test_a_vhost_that_the_broker_lost_is_made_again(acme: Organization, stack: RunningStack) -> None:
+    created = acme.key()
+    vhost = created["apiKey"]["vhost"]
+    async with open_management(acme.management_url) as management:
+        await management.delete_vhost(vhost)
+    stack.wait_for_restart("gateway", stack.kill("gateway"))
+    wait_for(lambda: len(acme.queues(vhost)) == 5)
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        await channel.basic_consume(event_queue(acme.slug, EventKind.STATUS), lambda _: asyncio.sleep(0), no_ack=True)
+
+
+@pytest.fixture
+async def people(database_url: str, home: Path, broker: BrokerNode) -> AsyncIterator[People]:
+    """An api whose broker asks nobody: every partner's login fails."""
+    async with api_service(
+        database_url, home, broker_url=broker.url, broker_management_url=broker.management_url, rate_limits="off"
+    ) as service:
+        yield People(service)
+
+
+async def test_nothing_remains_of_a_key_that_the_broker_refuses(people: People, broker: BrokerNode) -> None:
+    admin = await people.person()
+    org = await people.organization(ORG_ADMIN=admin)
+    async with open_management(broker.management_url) as management:
+        before = await management.vhosts()
+        body = {"name": "K", "partnerId": "p", "scopes": ["vcp:connect"]}
+        refused(await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id), 500, "INTERNAL_SERVER_ERROR")
+        assert await management.vhosts() == before
+    assert await people.execute("SELECT id FROM partner_key") == []
+    assert [event for event in await people.events() if event["event"] == "api_key.created"] == []
+
+
+async def test_a_key_of_an_older_installation_shares_the_first_vhost(acme: Organization, acme_energy: Organization) -> None:
+    old, foreign = acme.key(["vcp:connect"]), acme_energy.key(["vcp:connect"])
+    for org, key in ((acme, old), (acme_energy, foreign)):
+        org.sql("UPDATE partner_key SET vhost = '/' WHERE id = %s", [key["apiKey"]["id"]])
+        org.sql("UPDATE partner_queues SET prefix = %s WHERE organization_id = %s", [acme_energy.slug, org.organization_id])
+        settle(org, key)
+    mine, theirs = event_queue(acme.slug, EventKind.STATUS), event_queue(acme_energy.slug, EventKind.STATUS)
+    async with acme.connected(old, vhost="/") as connection:
+        channel = await connection.channel()
+        await channel.basic_get(mine, no_ack=True)
+        await channel.basic_publish(b"{}", exchange="vcp", routing_key=f"{acme.slug}.command.mode")
+        for queue in (theirs, f"{acme_energy.slug}.inbound", f"{acme_energy.slug}.x"):
+            with pytest.raises(ChannelAccessRefused):
+                await (await connection.channel()).basic_get(queue, no_ack=True)
+        closed = asyncio.ensure_future(connection.closing)
+        acme.revoke(old)
+        await asyncio.wait([closed], timeout=15)
+        assert closed.done()
+    wait_for(lambda: mine not in acme.queues("%2F"))
+    assert theirs in acme.queues("%2F")
+    acme_energy.revoke(foreign)
+    for org in (acme, acme_energy):
+        org.sql("UPDATE partner_queues SET prefix = %s WHERE organization_id = %s", [org.slug, org.organization_id])
+
+
+def settle(org: Organization, created: JsonObject) -> None:
+    """Has the gateway look after a key's vhost, and waits for the queues."""
+    key = created["apiKey"]
+    payload = {"keyId": key["id"], "vhost": "/", "slug": org.slug, "organizationId": org.organization_id, "unwanted": []}
+    org.sql("INSERT INTO outbox (kind, payload, due_at) VALUES ('partners.settle_vhost', %s, now())", [json.dumps(payload)])
+    wait_for(lambda: f"{org.slug}.inbound" in org.queues("%2F"))

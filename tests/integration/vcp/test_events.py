@@ -1,0 +1,134 @@
+"""What is told, of whom, to whom: written in the transaction of its cause."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from gridfleet.domains.plants.models import PlantStatus
+from gridfleet.domains.plants.presence import PlantSeen, record_presence
+from gridfleet.domains.vcp.events.models import QueuedEvent, recipients
+from gridfleet.domains.vcp.events.recipients import listened_plants, served_vhosts
+from gridfleet.kernel.ids import new_id
+from partner_orders import sending_key
+from partner_site import SYSTEM, PartnerSite, add_key
+
+SIGNALS = [{"key": "p", "field": "power", "unit": "kW", "scale": 0.1}, {"key": "fault", "bit": 0, "word": "status"}]
+
+
+def ago(**parts: float) -> str:
+    return (datetime.now(UTC) - timedelta(**parts)).isoformat()
+
+
+async def events(site: PartnerSite, kind: str) -> list[tuple[Any, dict[str, Any]]]:
+    """(event id, content) of what waits."""
+    rows = await site.rows(f"SELECT event_id, body FROM partner_event WHERE kind = '{kind}' ORDER BY id")
+    return [(event_id, json.loads(body)) for event_id, body in rows]
+
+
+async def test_fresh_measurements_are_told_decoded(site: PartnerSite) -> None:
+    await site.plant.add_device("INV1", SIGNALS)
+    time = datetime.now(UTC).replace(microsecond=0)
+    message = site.plant.message(
+        {
+            "time": time.isoformat(),
+            "fields": {"load": 2, "gone": None},
+            "devices": [
+                {"id": "INV1", "fields": {"power": 42, "status": 3, "undeclared": 1}},
+                {"id": "NEW", "fields": {"p": 1}},
+            ],
+        }
+    )
+    await site.plant.bench.take(message)
+    [(first, content)] = await events(site, "telemetry")
+    assert content == {
+        "siteId": str(site.plant.id),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "values": {"load": 2.0},
+        "devices": [{"id": "INV1", "values": {"p": 4.2, "fault": 1.0}}],
+    }
+    await site.plant.bench.take(message)
+    assert [event_id for event_id, _ in await events(site, "telemetry")] == [first, first], "told again with the same id"
+
+
+async def test_old_measurements_are_history(site: PartnerSite) -> None:
+    await site.plant.add_device("INV1", SIGNALS)
+    old = {"id": "INV1", "time": ago(minutes=16), "fields": {"power": 1}}
+    await site.plant.bench.take(
+        site.plant.message({"time": ago(minutes=16), "fields": {"load": 2}}),
+        site.plant.message({"time": ago(minutes=14), "fields": {"load": 3}, "devices": [old]}),
+    )
+    [(_, content)] = await events(site, "telemetry")
+    assert (content["values"], content["devices"]) == ({"load": 3.0}, [])
+
+
+async def test_nobody_listens_nothing_is_written(site: PartnerSite) -> None:
+    snapshot = {"time": ago(seconds=1), "fields": {"load": 2}}
+    stranger = await site.plant.bench.plant()
+    await site.plant.bench.take(stranger.message(snapshot))
+    for statement in (
+        "UPDATE partner_queues SET enabled = false",
+        "UPDATE partner_queues SET enabled = true",
+        "UPDATE partner_key SET allowed_plant_ids = '{}'",
+    ):
+        await site.execute(statement)
+        site.plant.bench.pipeline.listeners.forget_all()
+        await site.plant.bench.take(site.plant.message(snapshot, message_id=statement))
+    assert len(await events(site, "telemetry")) == 1, "while the queues stood"
+
+
+async def test_the_database_tells_when_to_look_again(site: PartnerSite) -> None:
+    """The gateway and the ingest hear of keys and queues by one channel."""
+    async with site.database.autocommit() as db:
+        await db.execute("LISTEN partner_key_changed")
+        await site.execute("UPDATE partner_queues SET enabled = false")
+        await site.execute("UPDATE partner_key SET allowed_plant_ids = '{}'")
+        heard = [notice.payload async for notice in db.notifies(timeout=5, stop_after=2)]
+        await db.execute("UNLISTEN *")
+    assert heard == ["", str(site.sender.key.id)]
+
+
+async def test_every_change_of_connectivity_is_told(site: PartnerSite) -> None:
+    for status in (PlantStatus.ONLINE, PlantStatus.ONLINE, PlantStatus.OFFLINE):
+        async with site.database.transaction() as db:
+            await record_presence(db, SYSTEM, [PlantSeen(site.plant.id, datetime.now(UTC), status, None)], [])
+    told = await events(site, "status")
+    assert [content["status"] for _, content in told] == ["ONLINE", "OFFLINE"]
+    assert datetime.fromisoformat(told[0][1]["time"]) <= datetime.now(UTC)
+
+
+async def test_alerts_are_told_as_they_change(site: PartnerSite) -> None:
+    alert = new_id()
+    await site.execute(
+        "INSERT INTO alert (id, organization_id, plant_id, severity, message, metric, value, measured_at)"
+        " VALUES (%(alert)s, %(org)s, %(plant)s, 'CRITICAL', 'Too hot', 'heat', 71, now())",
+        {"alert": alert},
+    )
+    await site.execute("UPDATE alert SET status = 'RESOLVED', resolved_at = now()")
+    await site.execute("UPDATE alert SET message = 'Too hot!'")
+    told = [content for _, content in await events(site, "alert")]
+    assert [content.pop("status") for content in told] == ["ACTIVE", "RESOLVED"]
+    assert told[0].keys() == {"alertId", "siteId", "type", "severity", "message", "time"}
+    assert (told[0]["alertId"], told[0]["severity"]) == (str(alert), "CRITICAL")
+
+
+async def test_who_is_served_and_listened_to(site: PartnerSite) -> None:
+    bench, organization = site.plant.bench, site.plant.organization_id
+    blind = await add_key(bench, organization, site.sender.key.slug, plant_ids=[new_id()])
+    await site.execute("UPDATE partner_key SET vhost = '/' WHERE id = %(blind)s", {"blind": blind.key.id})
+    async with site.database.transaction() as db:
+        served = await served_vhosts(db, SYSTEM)
+        listened = await listened_plants(db, SYSTEM, [site.plant.id, new_id()])
+    assert [(one.key, one.inbound_queue) for one in served] == [(site.sender.key, f"{site.sender.key.slug}.inbound")]
+    assert listened == {site.plant.id: organization}
+
+
+@pytest.mark.parametrize("whose", ["all", "one"])
+def test_recipients(whose: str) -> None:
+    plant: UUID = new_id()
+    keys = [sending_key(plant_ids=plants).key for plants in (None, [plant], [new_id()])]
+    only = keys[2].id if whose == "one" else None
+    event = QueuedEvent(1, new_id(), new_id(), plant, only, "telemetry", b"{}")
+    assert recipients(event, keys) == (keys[:2] if whose == "all" else keys[2:])

@@ -1,0 +1,216 @@
+"""Gateway processes over a real broker: who serves which vhost, what is taken, what is told, whoever comes and goes."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import aiormq
+import pytest
+from aiormq.abc import AbstractChannel
+from pydantic import SecretStr
+
+from broker_node import BrokerNode
+from gridfleet.amqp.partner_gateway import PartnerGateway
+from gridfleet.domains.partners.models import SendingKey
+from gridfleet.domains.vcp.events.models import NewEvent
+from gridfleet.domains.vcp.events.queueing import queue_events
+from gridfleet.domains.vcp.models import Inbound
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.ids import new_id
+from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
+from partner_orders import order
+from partner_site import SYSTEM, PartnerSite, partner_site
+
+
+@dataclass
+class Market:
+    """A broker with the vhosts of some partners, and the gateway processes that serve them."""
+
+    node: BrokerNode
+    sites: list[PartnerSite] = field(default_factory=list)
+
+    async def add(self, database: Database) -> PartnerSite:
+        """Another organisation with a plant, a key, and its vhost."""
+        site = await partner_site(database, self.sites[0].plant.bench if self.sites else None)
+        await self.settle(site.sender)
+        self.sites.append(site)
+        return site
+
+    async def settle(self, sender: SendingKey) -> None:
+        async with open_management(self.node.management_url) as management:
+            queues = PartnerQueues(sender.key.slug, sender.key.slug)
+            await settle_partner_vhost(management, self.node.url, sender.key.vhost, queues)
+
+    @asynccontextmanager
+    async def gateway(self) -> AsyncIterator["asyncio.Task[None]"]:
+        """One process's partner side, until the block ends as by a kill."""
+        settings = self.node.settings.model_copy(update={"broker_url": SecretStr(self.node.url)})
+        bench = self.sites[0].plant.bench
+        async with open_database(bench.database.url, name="gateway", size=6) as database:
+            task = asyncio.create_task(PartnerGateway(settings, database, bench.keyring).run())
+            try:
+                yield task
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    @asynccontextmanager
+    async def channel(self, site: PartnerSite) -> AsyncIterator[AbstractChannel]:
+        async with open_channel(self.node.url, site.sender.key.vhost) as channel:
+            yield channel
+
+    async def publish(self, site: PartnerSite, message: Inbound) -> None:
+        async with self.channel(site) as channel:
+            await channel.basic_publish(
+                message.body,
+                exchange=EXCHANGE,
+                routing_key=message.routing_key,
+                mandatory=True,
+                properties=aiormq.spec.Basic.Properties(delivery_mode=2, headers=dict(message.headers)),
+            )
+
+    async def order(self, site: PartnerSite, **members: Any) -> str:
+        """Publishes a setpoint; its messageId."""
+        message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, **({"powerKw": 1} | members))
+        await self.publish(site, message)
+        return str(json.loads(message.body)["messageId"])
+
+    async def told(self, site: PartnerSite, count: int, kind: EventKind = EventKind.COMMAND_ACK) -> list[dict[str, Any]]:
+        """The next events, in their order, with the ids that they had."""
+        found: list[dict[str, Any]] = []
+        async with self.channel(site) as channel, asyncio.timeout(20):
+            while len(found) < count:
+                got = await channel.basic_get(event_queue(site.sender.key.slug, kind), no_ack=True)
+                if isinstance(got.delivery, aiormq.spec.Basic.GetOk):
+                    found.append(json.loads(got.body) | {"id": got.header.properties.message_id})
+                else:
+                    await asyncio.sleep(0.05)
+        return found
+
+    async def consumers(self, site: PartnerSite) -> int:
+        async with self.channel(site) as channel:
+            return (await channel.queue_declare(inbound_queue(site.sender.key.slug), passive=True)).consumer_count or 0
+
+
+@pytest.fixture
+async def market(database: Database, broker: BrokerNode) -> AsyncIterator[Market]:
+    found = Market(broker)
+    yield found
+    async with open_management(broker.management_url) as management:
+        for site in found.sites:
+            await management.delete_vhost(site.sender.key.vhost)
+
+
+async def test_orders_wait_for_a_gateway_and_acks_for_the_partner(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    orders = [await market.order(site, powerKw=number) for number in range(5)]
+    async with market.gateway():
+        acks = await market.told(site, 5)
+    assert [ack["messageId"] for ack in acks] == orders
+    assert {ack["ackStatus"] for ack in acks} == {"ACCEPTED"}
+    assert [command[1]["powerKw"] for command in await site.commands()] == [0, 1, 2, 3, 4]
+    assert await site.rows("SELECT 1 FROM partner_event") == []
+
+
+async def test_two_gateways_share_and_take_over(market: Market, database: Database) -> None:
+    sites = [await market.add(database) for _ in range(6)]
+    async with market.gateway():
+        async with market.gateway():
+            for site in sites:
+                await market.order(site)
+            for site in sites:
+                assert len(await market.told(site, 1)) == 1
+            async with asyncio.timeout(20):
+                while [await market.consumers(site) for site in sites] != [1] * 6:
+                    await asyncio.sleep(0.1)
+        for site in sites:
+            await market.order(site)
+        for site in sites:
+            assert len(await market.told(site, 1)) == 1
+            assert [entry[1] for entry in await site.log()] == ["ACCEPTED", "ACCEPTED"]
+
+
+async def test_keys_are_followed_as_they_come_and_go(market: Market, database: Database) -> None:
+    first = await market.add(database)
+    async with market.gateway():
+        await market.order(first)
+        await market.told(first, 1)
+        second = await market.add(database)
+        await market.order(second)
+        await market.told(second, 1)
+        await first.execute("UPDATE partner_queues SET enabled = false WHERE organization_id = %(org)s")
+        async with asyncio.timeout(10):
+            while await market.consumers(first):
+                await asyncio.sleep(0.05)
+        await market.order(first)
+        await market.order(second)
+        await market.told(second, 1)
+        assert len(await first.log()) == 1
+        await first.execute("UPDATE partner_queues SET enabled = true WHERE organization_id = %(org)s")
+        await market.told(first, 1)
+
+
+async def test_a_key_without_a_scope_any_more_is_refused_at_once(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    async with market.gateway():
+        await market.order(site)
+        await market.told(site, 1)
+        await site.execute("UPDATE partner_key SET scopes = '{vcp:connect}' WHERE id = %(key)s")
+        await market.order(site)
+        [ack] = await market.told(site, 1)
+    assert ack["rejectionReason"] == "MALFORMED"
+
+
+async def test_a_message_that_the_database_would_not_store_does_not_block_the_queue(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    await site.execute("ALTER TABLE vcp_command ADD CONSTRAINT no_thirteen CHECK (payload->>'powerKw' IS DISTINCT FROM '13')")
+    async with market.gateway():
+        await market.order(site, powerKw=13)
+        good = await market.order(site, powerKw=14)
+        refused, accepted = await market.told(site, 2)
+    assert (refused["messageId"], refused["rejectionReason"]) == (None, "MALFORMED")
+    assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
+
+
+async def test_events_keep_their_order_and_their_ids(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    organization, plant = site.plant.organization_id, site.plant.id
+
+    def event(number: int, of: UUID | None = None) -> NewEvent:
+        body = json.dumps({"number": number}).encode()
+        return NewEvent(new_id(), organization, plant, of, EventKind.TELEMETRY, body)
+
+    events = [event(number) for number in range(700)]
+    async with database.transaction() as db:
+        await queue_events(db, SYSTEM, [event(-1, new_id()), *events])
+    async with market.gateway():
+        told = await market.told(site, 700, EventKind.TELEMETRY)
+        async with asyncio.timeout(10):
+            while await site.rows("SELECT 1 FROM partner_event"):
+                await asyncio.sleep(0.05)
+    assert [one["number"] for one in told] == list(range(700)), "another key's is not told"
+    assert [one["id"] for one in told] == [str(one.event_id) for one in events]
+
+
+async def test_nothing_is_struck_off_that_the_broker_did_not_take(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    async with open_management(market.node.management_url) as management:
+        await management.delete_vhost(site.sender.key.vhost)
+    event = NewEvent(new_id(), site.plant.organization_id, site.plant.id, None, EventKind.STATUS, b"{}")
+    async with database.transaction() as db:
+        await queue_events(db, SYSTEM, [event])
+    async with market.gateway():
+        await asyncio.sleep(1)
+        assert len(await site.rows("SELECT 1 FROM partner_event")) == 1
+        await market.settle(site.sender)
+        [told] = await market.told(site, 1, EventKind.STATUS)
+    assert told["id"] == str(event.event_id)

@@ -1,0 +1,102 @@
+"""What partners read of a site over REST."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gridfleet.domains.vcp.reading import list_meter_readings, list_recent_orders, read_configuration
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.kernel.errors import Forbidden, ValidationFailed
+from gridfleet.kernel.ids import new_id
+from partner_site import PartnerSite
+
+PERSON = UserCaller(new_id(), new_id(), "viewer@example.com", "Viewer", False, None)
+METER = [
+    {"key": "energy_imported", "field": "imported", "unit": "Wh", "kind": "counter"},
+    {"key": "energy_exported", "field": "exported", "unit": "kWh", "kind": "counter"},
+]
+
+
+def scope(site: PartnerSite, *plants: object) -> OrgScope:
+    limited = frozenset({site.plant.id if plant == "this" else new_id() for plant in plants}) if plants else None
+    return OrgScope(site.plant.organization_id, OrgRole.VIEWER, PERSON, limited)
+
+
+async def test_a_site_that_nobody_has_steered_yet(site: PartnerSite) -> None:
+    async with site.database.transaction() as db:
+        found = await read_configuration(db, scope(site), site.plant.id, datetime.now(UTC))
+    assert (found.operating_mode, found.mode_override, found.active_schedule, found.pending_commands) == (
+        "AUTO",
+        None,
+        None,
+        [],
+    )
+    assert found.constraints.import_limit_kw is found.fallback.mode is None
+
+
+async def test_foreign_and_hidden_sites_are_forbidden_alike(site: PartnerSite) -> None:
+    now = datetime.now(UTC)
+    stranger = OrgScope(new_id(), OrgRole.ORG_ADMIN, PERSON)
+    for org, plant in ((scope(site), new_id()), (scope(site, "other"), site.plant.id), (stranger, site.plant.id)):
+        async with site.database.transaction() as db:
+            for reading in (
+                read_configuration(db, org, plant, now),
+                list_recent_orders(db, org, plant, now),
+                list_meter_readings(db, org, plant, now - timedelta(hours=1), now),
+            ):
+                with pytest.raises(Forbidden):
+                    await reading
+    async with site.database.transaction() as db:
+        await read_configuration(db, scope(site, "this", "other"), site.plant.id, now)
+
+
+async def test_open_orders_stay_in_the_list_and_ended_ones_for_a_day(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=1)
+    await site.hear("APPLIED")
+    await site.send("command.site-setpoint", powerKw=2)
+    now = datetime.now(UTC)
+    async with site.database.transaction() as db:
+        today = await list_recent_orders(db, scope(site), site.plant.id, now)
+        later = await list_recent_orders(db, scope(site), site.plant.id, now + timedelta(hours=25))
+        config = await read_configuration(db, scope(site), site.plant.id, now)
+    assert [entry.payload["powerKw"] for entry in today] == [2, 1]
+    assert [entry.payload["powerKw"] for entry in later] == [2]
+    assert [entry.message_id for entry in config.pending_commands] == [later[0].message_id]
+
+
+async def test_meters_are_read_by_quarters_of_an_hour(site: PartnerSite) -> None:
+    await site.plant.add_device("GRID", METER)
+    await site.execute("UPDATE sub_device SET type = 'METER' WHERE plant_id = %(plant)s AND external_id = 'GRID'")
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    readings = [(-5, 1_000, 7.0), (5, 1_500, 7.0), (20, 2_500, 7.5), (29, 2_600, 8.0), (46, 100, 8.0)]
+    await site.plant.bench.take(
+        *(
+            site.plant.message(
+                {
+                    "time": (start + timedelta(minutes=minute)).isoformat(),
+                    "devices": [
+                        {"id": "GRID", "fields": {"imported": imported, "exported": exported}},
+                        {"id": "BAT1", "fields": {"energy_imported": minute}},
+                    ],
+                },
+                message_id=str(minute),
+            )
+            for minute, imported, exported in readings
+        )
+    )
+    async with site.database.transaction() as db:
+        found = await list_meter_readings(db, scope(site), site.plant.id, start, start + timedelta(hours=1))
+        cut = await list_meter_readings(
+            db, scope(site), site.plant.id, start + timedelta(minutes=1), start + timedelta(minutes=44)
+        )
+        for bad in (timedelta(0), timedelta(hours=49)):
+            with pytest.raises(ValidationFailed):
+                await list_meter_readings(db, scope(site), site.plant.id, start - bad, start)
+        assert (
+            await list_meter_readings(db, scope(site), site.plant.id, *(datetime(1, 1, day, tzinfo=UTC) for day in (1, 2)))
+            == []
+        )
+    shown = [((one.time - start) // timedelta(minutes=1), one.meter_id, one.interval, one.energy) for one in found]
+    # The import counter is in Wh, and was reset before the last reading.
+    assert shown == [(0, "GRID", 15, 0.5), (15, "GRID", 15, 0.1), (45, "GRID", 15, 0.0)]
+    assert [one.time for one in cut] == [found[1].time], "whole quarters only"

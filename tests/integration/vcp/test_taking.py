@@ -1,0 +1,279 @@
+"""Orders from the message to the log, the plant's command and the partner's acks."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from gridfleet.domains.plants.commands.models import CommandReason
+from gridfleet.domains.vcp.taking import take_order
+from gridfleet.kernel.ids import new_id
+from partner_orders import body_of, order, sealed, sending_key, soon
+from partner_site import SYSTEM, PartnerSite
+
+
+def interval(seconds: float, length: int = 900, power: float = 1) -> dict[str, Any]:
+    start = datetime.now(UTC) + timedelta(seconds=seconds)
+    return {"start": start.isoformat(), "durationSeconds": length, "powerKw": power}
+
+
+async def test_a_setpoint_is_relayed_and_followed_to_its_end(site: PartnerSite) -> None:
+    message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=-7.5, correlationId="c-1")
+    assert await site.take(message) == "ACCEPTED"
+
+    assert await site.commands() == [("SITE_SETPOINT", {"powerKw": -7.5}, "PENDING")]
+    await site.hear("RECEIVED")
+    assert await site.log() == [("RECEIVED", "ACCEPTED", None, True)]
+    await site.hear("APPLIED")
+    assert await site.log() == [("APPLIED", "APPLIED", None, True)]
+    first, last = await site.told()
+    assert (first["ackStatus"], first["status"], last["ackStatus"], last["status"]) == (
+        "ACCEPTED",
+        "PENDING",
+        "APPLIED",
+        "APPLIED",
+    )
+    assert last["correlationId"] == "c-1"
+    assert (last["siteId"], last["commandType"]) == (str(site.plant.id), "SITE_SETPOINT")
+    assert "rejectionReason" not in last
+    assert first["eventId"] != last["eventId"]
+    [(executed,)] = await site.rows("SELECT executed_at IS NOT NULL FROM vcp_command")
+    assert executed
+
+
+async def test_a_plant_that_refuses_is_reported_so(site: PartnerSite) -> None:
+    await site.send("command.device.BAT1", action="set_power", params={"power_kw": 2})
+    assert (await site.commands())[0][1] == {"action": "set_power", "params": {"power_kw": 2}}
+    await site.hear("REJECTED", CommandReason("EMPTY", "no charge"))
+    assert await site.log() == [("REJECTED", "REJECTED", "PLANT_REJECTED", True)]
+    assert (await site.told())[-1]["rejectionReason"] == "PLANT_REJECTED"
+
+
+async def test_a_repeated_message_does_nothing_twice(site: PartnerSite) -> None:
+    message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1)
+    assert [await site.take(message), await site.take(message._replace(redelivered=True))] == ["ACCEPTED", "ACCEPTED"]
+    await site.hear("APPLIED")
+    assert await site.take(message) == "APPLIED"
+
+    assert len(await site.commands()) == len(await site.log()) == 1
+    told = await site.told()
+    assert [one["ackStatus"] for one in told] == ["ACCEPTED", "ACCEPTED", "APPLIED", "APPLIED"]
+    assert told[0] == told[1]
+    assert told[2] == told[3], "told again with the same id"
+
+
+async def test_a_message_id_belongs_to_one_message(site: PartnerSite) -> None:
+    slug, content = site.sender.key.slug, body_of(site.plant.id, powerKw=1)
+    await site.take(sealed(f"{slug}.command.site-setpoint", content))
+    await site.take(sealed(f"{slug}.command.site-setpoint", content | {"powerKw": 2}))
+    upper = content | {"messageId": content["messageId"].upper()}
+    await site.take(sealed(f"{slug}.command.site-setpoint", upper))
+
+    assert await site.log() == [
+        ("PENDING", "ACCEPTED", None, True),
+        ("REJECTED", "REJECTED", "DUPLICATE", False),
+        ("REJECTED", "REJECTED", "DUPLICATE", False),
+    ]
+    assert len(await site.commands()) == 1
+
+
+async def test_a_failed_signature_does_not_use_its_id_up(site: PartnerSite) -> None:
+    slug, content = site.sender.key.slug, body_of(site.plant.id, mode="AUTO")
+    forged = sealed(f"{slug}.command.mode", content, key=bytes(32))
+    await site.take(forged)
+    await site.take(forged._replace(redelivered=True))
+    await site.take(sealed(f"{slug}.command.mode", content, age=3600))
+    await site.take(sealed(f"{slug}.command.mode", content))
+
+    assert [entry[1:] for entry in await site.log()] == [
+        ("REJECTED", "SIGNATURE_INVALID", False),
+        ("REJECTED", "TIMESTAMP_OUT_OF_WINDOW", False),
+        ("ACCEPTED", None, True),
+    ]
+    assert len(await site.told()) == 3
+
+
+async def test_the_same_message_taken_by_two_processes_counts_once(site: PartnerSite) -> None:
+    message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1)
+    outcomes = await asyncio.gather(*(site.take(message) for _ in range(4)), return_exceptions=True)
+    refused = [one for one in outcomes if isinstance(one, BaseException)]
+    assert all(isinstance(one, psycopg.errors.UniqueViolation) for one in refused)
+    assert len(await site.commands()) == len(await site.log()) == 1
+
+
+async def test_sites_that_may_not_be_commanded(site: PartnerSite) -> None:
+    organization, slug = site.sender.key.organization_id, site.sender.key.slug
+    limited = sending_key(organization, slug=slug, plant_ids=[new_id()])
+    foreign = sending_key(slug=slug)
+    for sender, where, reason in (
+        (site.sender, new_id(), "SITE_UNKNOWN"),
+        (site.sender, "plant-7", "SITE_UNKNOWN"),
+        (limited, site.plant.id, "SITE_NOT_ALLOWED"),
+    ):
+        await site.take(order("command.site-setpoint", where, slug=slug, powerKw=1), sender=sender)
+        assert (await site.log())[-1][2] == reason
+    for lifecycle in ("SUSPENDED", "DECOMMISSIONED", "PENDING"):
+        await site.execute("UPDATE plant SET lifecycle_status = %(life)s WHERE id = %(plant)s", {"life": lifecycle})
+        assert await site.send("command.site-setpoint", powerKw=1) == "SITE_SUSPENDED"
+    assert await site.commands() == []
+    async with site.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO organization (id, name, slug) VALUES (%s, 'Other', %s)", (foreign.key.organization_id, new_id().hex)
+        )
+    await site.take(order("command.site-setpoint", site.plant.id, slug=slug, powerKw=1), sender=foreign)
+    assert await site.rows("SELECT rejection_reason, plant_id FROM vcp_command WHERE organization_id <> %(org)s") == [
+        ("SITE_UNKNOWN", None)
+    ]
+
+
+async def test_device_commands_are_weighed_against_the_template(site: PartnerSite) -> None:
+    assert await site.send("command.device.BAT9", action="stop") == "DEVICE_UNKNOWN"
+    assert await site.send("command.device.BAT1", action="fly") == "ACTION_NOT_IN_TEMPLATE"
+    assert await site.send("command.device.BAT1", action="set_power", params={"power_kw": 11}) == "PARAMS_INVALID"
+    assert await site.send("command.device.BAT1", action="set_power") == "PARAMS_INVALID"
+    assert await site.send("command.device", deviceId="BAT1", action="stop") == "ACCEPTED"
+
+
+async def test_limits_hold_from_the_moment_they_are_set(site: PartnerSite) -> None:
+    assert await site.send("config.constraints", constraints={"importLimitKw": 5, "chargeMaxKw": 2}) == "ACCEPTED"
+    assert await site.send("command.site-setpoint", powerKw=5.1) == "CONSTRAINT_VIOLATED"
+    assert await site.send("command.site-setpoint", powerKw=-50) == "ACCEPTED"
+    assert await site.send("config.constraints", constraints={"importLimitKw": None}) == "ACCEPTED"
+    assert await site.send("command.site-setpoint", powerKw=5.1) == "ACCEPTED"
+    assert (await site.commands())[0][:2] == (
+        "CONFIG",
+        {
+            "params": {
+                "constraints": {
+                    "importLimitKw": 5.0,
+                    "exportLimitKw": None,
+                    "chargeMaxKw": 2.0,
+                    "dischargeMaxKw": None,
+                    "socMinPct": None,
+                    "socMaxPct": None,
+                }
+            }
+        },
+    )
+
+
+async def test_an_emergency_stop_comes_before_everything_and_stays(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=1)
+    assert await site.send("command.mode", mode="EMERGENCY_STOP") == "ACCEPTED"
+    assert await site.rows("SELECT expires_at <= now() FROM plant_command WHERE type = 'SITE_SETPOINT'") == [(True,)]
+    assert (await site.commands())[1][:2] == ("EMERGENCY", {"mode": "EMERGENCY_STOP"})
+    await site.hear("FAILED")
+    assert await site.send("command.site-setpoint", powerKw=1) == "EMERGENCY_STOP_ACTIVE"
+    assert await site.send("command.mode", mode="AUTO") == "ACCEPTED"
+    assert await site.send("command.site-setpoint", powerKw=1) == "ACCEPTED"
+
+
+async def test_an_override_ends_by_itself_and_once(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
+    assert (await site.site("override_mode"))[0] == "STANDBY"
+    assert await site.steer(59) == 0
+    assert [await site.steer(61), await site.steer(61)] == [1, 0]
+    assert (await site.site("override_mode"))[0] is None
+    assert [command[:2] for command in await site.commands()] == [
+        ("MODE_CHANGE", {"mode": "STANDBY"}),
+        ("MODE_CHANGE", {"mode": "AUTO"}),
+    ]
+
+
+async def test_an_override_that_the_plant_refuses_is_withdrawn(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
+    await site.hear("REJECTED")
+    assert (await site.site("override_mode"))[0] is None
+
+
+async def test_a_schedule_steps_on_in_time_and_once(site: PartnerSite) -> None:
+    steps = [interval(-10, 70, 1), interval(100, 60, 2), interval(160, 60, 3)]
+    assert await site.send("schedule.set", scheduleId="s", revision=1, intervals=steps) == "ACCEPTED"
+    done = [await site.steer(second) for second in (0, 0, 90, 105, 105, 165, 165)]
+    assert done == [1, 0, 0, 1, 0, 1, 0]
+    setpoints = [content for kind, content, _ in await site.commands() if kind == "SITE_SETPOINT"]
+    assert [one["powerKw"] for one in setpoints] == [1, 2, 3]
+    assert [one["params"]["durationSeconds"] for one in setpoints] == pytest.approx([60, 55, 55], abs=2)
+    assert setpoints[0]["schedule"] == {"scheduleId": "s", "revision": 1}
+    assert (await site.site("schedule_active"))[0]
+    assert await site.steer(400) > 0
+    assert not (await site.site("schedule_active"))[0]
+
+
+async def test_steps_missed_or_beyond_the_limits_are_passed_over(site: PartnerSite) -> None:
+    steps = [interval(0, 10, 1), interval(10, 10, 9), interval(20, 10, 2)]
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=steps)
+    await site.send("config.constraints", constraints={"importLimitKw": 5})
+    await site.steer(15)
+    await site.steer(25)
+    assert [content["powerKw"] for kind, content, _ in await site.commands() if kind == "SITE_SETPOINT"] == [2]
+
+
+async def test_an_override_holds_a_schedule_up(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[interval(0, 100, 4)])
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(30))
+    assert await site.steer(5) == 0
+    await site.steer(31)
+    assert [kind for kind, _, _ in await site.commands()] == ["SCHEDULE", "MODE_CHANGE", "MODE_CHANGE", "SITE_SETPOINT"]
+
+
+async def test_schedules_are_replaced_and_cancelled(site: PartnerSite) -> None:
+    first, second = [interval(0, 100, 1)], [interval(0, 100, 2)]
+    assert await site.send("schedule.set", scheduleId="s", revision=2, intervals=first) == "ACCEPTED"
+    assert await site.send("schedule.set", scheduleId="s", revision=2, intervals=second) == "SCHEDULE_INVALID"
+    assert await site.send("schedule.set", scheduleId="s", revision=3, intervals=second) == "ACCEPTED"
+    assert await site.rows("SELECT power_kw FROM vcp_interval") == [(2.0,)]
+    assert await site.send("schedule.cancel", scheduleId="t") == "SCHEDULE_INVALID"
+    assert await site.send("schedule.cancel", scheduleId="s") == "ACCEPTED"
+    assert await site.steer(5) == 0
+    assert (await site.commands())[-1][:2] == ("SCHEDULE", {"schedule": {"scheduleId": "s", "revision": 3, "intervals": []}})
+
+
+async def test_a_schedule_that_the_plant_refuses_is_withdrawn(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[interval(0, 100, 1)])
+    await site.hear("FAILED")
+    assert await site.steer(5) == 0
+    assert await site.rows("SELECT 1 FROM vcp_interval") == []
+
+
+async def test_a_silent_partner_loses_the_site_to_its_fallback(site: PartnerSite) -> None:
+    await site.send("config.fallback", fallback={"mode": "SELF_CONSUMPTION", "afterSeconds": 60})
+    assert [await site.steer(59), await site.steer(61), await site.steer(61)] == [0, 1, 0]
+    assert await site.send("command.site-setpoint", powerKw=3) == "ACCEPTED"
+    issued = [command[1].get("mode", command[0]) for command in await site.commands()]
+    # The fallback's command was issued a minute ahead of our clock.
+    assert issued == ["CONFIG", "AUTO", "SITE_SETPOINT", "SELF_CONSUMPTION"]
+    assert await site.steer(50) == 0
+    assert await site.steer(70) == 1
+
+
+async def test_what_was_ordered_for_a_time_is_no_silence(site: PartnerSite) -> None:
+    await site.send("config.fallback", fallback={"mode": "STANDBY", "afterSeconds": 60})
+    await site.send("command.site-setpoint", powerKw=3, durationSeconds=600)
+    assert [await site.steer(300), await site.steer(661)] == [0, 1]
+
+
+async def test_unreadable_messages_end_in_the_log_too(site: PartnerSite) -> None:
+    slug = site.sender.key.slug
+    plain = order("command.site-setpoint", site.plant.id, slug=slug, powerKw=1)
+    for body in (b"", b"{", b'{"messageId":"\\u0000"}', b'{"messageId":"\\ud800"}', b'{"siteId":7,"messageId":[1]}'):
+        assert await site.take(plain._replace(body=body)) == "REJECTED"
+    assert await site.take(plain._replace(routing_key=f"{slug}.command.\x00")) == "REJECTED"
+    assert {entry[2] for entry in await site.log()} == {"MALFORMED"}
+    assert len(await site.log()) == 6
+    assert [one["messageId"] is None for one in await site.told()] == [True] * 5 + [False]
+
+
+async def test_rolled_back_nothing_was_taken(site: PartnerSite) -> None:
+    message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1)
+
+    async def killed() -> None:
+        async with site.database.transaction() as db:
+            await take_order(db, SYSTEM, site.sender, message, datetime.now(UTC), 600)
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        await killed()
+    assert await site.log() == await site.commands() == await site.told() == []

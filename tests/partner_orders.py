@@ -1,0 +1,72 @@
+"""Orders as a partner's program writes them, and a key that may write all of them."""
+
+import json
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from gridfleet.domains.partners.models import AmqpKey, SendingKey, vhost_of
+from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
+from gridfleet.domains.vcp.models import Inbound
+from gridfleet.kernel.ids import new_id
+from gridfleet.protocol import signature
+from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER
+
+SIGNING_KEY = bytes(range(32))
+SLUG = "acme-energy"
+
+
+def sending_key(
+    organization_id: UUID | None = None,
+    *,
+    slug: str = SLUG,
+    scopes: Iterable[Scope] = AMQP_SCOPES,
+    plant_ids: Iterable[UUID] | None = None,
+) -> SendingKey:
+    """A key that signs with SIGNING_KEY."""
+    key_id = new_id()
+    plants = None if plant_ids is None else frozenset(plant_ids)
+    key = AmqpKey(key_id, organization_id or new_id(), slug, vhost_of(key_id), frozenset(scopes), plants)
+    return SendingKey(key, SIGNING_KEY)
+
+
+def soon(seconds: float = 600) -> str:
+    """A time ahead of us."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def body_of(site: UUID | str, **members: Any) -> dict[str, Any]:
+    """An order's members; None leaves one out."""
+    content = {"messageId": str(uuid4()), "siteId": str(site), "issuedAt": datetime.now(UTC).isoformat()} | members
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def order(
+    kind: str,
+    site: UUID | str,
+    *,
+    slug: str = SLUG,
+    key: bytes = SIGNING_KEY,
+    age: float = 0,
+    headers: dict[str, Any] | None = None,
+    **members: Any,
+) -> Inbound:
+    """A signed message for `{slug}.{kind}`."""
+    return sealed(f"{slug}.{kind}", body_of(site, **members), key=key, age=age, headers=headers)
+
+
+def sealed(
+    routing_key: str,
+    content: dict[str, Any],
+    *,
+    key: bytes = SIGNING_KEY,
+    age: float = 0,
+    headers: dict[str, Any] | None = None,
+) -> Inbound:
+    """The same for a body of any kind."""
+    body = json.dumps(content).encode()
+    sent_at = int((time.time() - age) * 1000)
+    sig = signature.sign(key, routing_key, str(content.get("messageId")), sent_at, body)
+    return Inbound(routing_key, body, {SIGNATURE_HEADER: sig, TIMESTAMP_HEADER: sent_at} if headers is None else headers)

@@ -1,0 +1,145 @@
+"""A partner at a site, over a database of the test's own: what he sends, what the log and the plant's commands say."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from accounts import add_user
+from commands_at_work import add_commandable
+from gridfleet.domains.partners.models import SendingKey
+from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
+from gridfleet.domains.plants.commands.acknowledgements import hear_plants
+from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
+from gridfleet.domains.vcp.acknowledging import follow_commands
+from gridfleet.domains.vcp.models import Inbound
+from gridfleet.domains.vcp.steering import steer
+from gridfleet.domains.vcp.taking import take_order
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+from gridfleet.protocol.envelope import AckStatus
+from ingest_bench import Bench, BenchPlant
+from partner_orders import order, sending_key
+
+SYSTEM = SystemScope("a test")
+
+
+@dataclass
+class PartnerSite:
+    """A plant and the key of the partner who steers it."""
+
+    database: Database
+    plant: BenchPlant
+    sender: SendingKey
+
+    async def take(self, message: Inbound, *, now: datetime | None = None, sender: SendingKey | None = None) -> str:
+        """Takes one message as the gateway does; the last word on it."""
+        async with self.database.transaction() as db:
+            return await take_order(db, SYSTEM, sender or self.sender, message, now or datetime.now(UTC), 600)
+
+    async def send(self, kind: str, *, now: datetime | None = None, **members: Any) -> str:
+        """Takes a new order; the last word on it, or the reason against it."""
+        await self.take(order(kind, self.plant.id, slug=self.sender.key.slug, **members), now=now)
+        status, reason = (await self.log())[-1][1:3]
+        return reason or status
+
+    async def log(self) -> list[tuple[Any, ...]]:
+        """(status, ackStatus, rejectionReason, claims) of every entry of the partner's organisation, the oldest first."""
+        return await self.rows(
+            "SELECT status, ack_status, rejection_reason, claims_id FROM vcp_command"
+            " WHERE organization_id = %(org)s ORDER BY created_at, id"
+        )
+
+    async def told(self) -> list[dict[str, Any]]:
+        """The acks that wait for the broker, in their order, with their ids."""
+        rows = await self.rows("SELECT event_id::text, kind, body FROM partner_event WHERE kind = 'command-ack' ORDER BY id")
+        return [json.loads(body) | {"eventId": event_id} for event_id, _, body in rows]
+
+    async def commands(self) -> list[tuple[Any, ...]]:
+        """(type, instruction, status) of the plant's commands in the order of their issue."""
+        return await self.rows(
+            "SELECT type, instruction, status FROM plant_command WHERE plant_id = %(plant)s ORDER BY issued_at, id"
+        )
+
+    async def newest(self) -> UUID:
+        """The plant's newest command."""
+        [(found,)] = await self.rows(
+            "SELECT id FROM plant_command WHERE plant_id = %(plant)s ORDER BY issued_at DESC, id DESC LIMIT 1"
+        )
+        assert isinstance(found, UUID)
+        return found
+
+    async def hear(self, status: str, reason: CommandReason | None = None) -> None:
+        """The plant's word on its newest command, as the ingest takes it."""
+        now = datetime.now(UTC)
+        ack = Acknowledgement(await self.newest(), self.plant.id, AckStatus(status), now, reason)
+        async with self.database.transaction() as db:
+            await follow_commands(db, SYSTEM, await hear_plants(db, SYSTEM, [ack], (), now))
+
+    async def steer(self, seconds: float = 0) -> int:
+        """What the executor does so many seconds from now."""
+        async with self.database.transaction() as db:
+            return await steer(db, SYSTEM, datetime.now(UTC) + timedelta(seconds=seconds))
+
+    async def set_site(self, **columns: Any) -> None:
+        """The site's row."""
+        names = ", ".join(f"{name} = %({name})s" for name in columns)
+        await self.execute(f"UPDATE vcp_site SET {names} WHERE plant_id = %(plant)s", columns)
+
+    async def site(self, columns: str) -> Any:
+        """Columns of the site's row."""
+        rows = await self.rows(f"SELECT {columns} FROM vcp_site WHERE plant_id = %(plant)s")
+        return rows[0] if rows else None
+
+    async def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """What a query about this site gives."""
+        async with self.database.transaction() as db:
+            return await (await db.execute(query.encode(), self._names())).fetchall()
+
+    async def execute(self, statement: str, values: dict[str, Any] | None = None) -> None:
+        """Changes what is stored."""
+        async with self.database.transaction() as db:
+            await db.execute(statement.encode(), self._names() | (values or {}))
+
+    def _names(self) -> dict[str, Any]:
+        return {"plant": self.plant.id, "org": self.plant.organization_id, "key": self.sender.key.id}
+
+
+async def partner_site(database: Database, bench: Bench | None = None) -> PartnerSite:
+    """A site with a battery, and a stored key of its organisation whose queues stand."""
+    bench = bench or Bench(database)
+    plant = await bench.plant()
+    await add_commandable(plant)
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT slug FROM organization WHERE id = %s", (plant.organization_id,))
+        row = await cursor.fetchone()
+        assert row is not None
+        slug = str(row[0])
+    sender = await add_key(bench, plant.organization_id, slug)
+    async with database.transaction() as db:
+        await db.execute("INSERT INTO partner_queues VALUES (%s, %s, true)", (plant.organization_id, slug))
+    return PartnerSite(database, plant, sender)
+
+
+async def add_key(
+    bench: Bench,
+    organization_id: UUID,
+    slug: str,
+    scopes: frozenset[Scope] = AMQP_SCOPES,
+    plant_ids: list[UUID] | None = None,
+) -> SendingKey:
+    """A key that the database knows too."""
+    sender = sending_key(organization_id, slug=slug, scopes=scopes, plant_ids=plant_ids)
+    key = sender.key
+    assert sender.signing_key is not None
+    user = await add_user(bench.database)
+    sealed = bench.keyring.encrypt(sender.signing_key, table="partner_key", column="signing_key", row_id=key.id)
+    async with bench.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_plant_ids,"
+            " vhost, amqp_slug, signing_key, key_version, created_by, activated_at)"
+            " VALUES (%s, %s, 'Key', 'partner', 'gf_live_', %s, %s, %s, %s, %s, %s, 1, %s, now())",
+            (key.id, organization_id, key.id.bytes, sorted(scopes), plant_ids, key.vhost, slug, sealed, user.id),
+        )
+    return sender

@@ -1,0 +1,78 @@
+"""A partner's program at a running service, for tests that watch everything it is told."""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fleet_under_test import Fleet, JsonObject
+from gridfleet.partner import EventKind, Partner
+from partner_address import address_of
+
+WRITING = [
+    "vcp:connect",
+    "vcp:read",
+    "vcp:write:setpoint",
+    "vcp:write:device-command",
+    "vcp:write:schedule",
+    "vcp:write:mode",
+    "vcp:write:config",
+]
+
+
+def start_trading(fleet: Fleet) -> str:
+    """Enables trading with the sandbox in the ESM's place; the organisation's slug, which is the queue prefix as well."""
+    sandbox = fleet.call("POST", f"/svc-esm/admin/enable?orgId={fleet.organization_id}")
+    settings = {
+        "esmApiUrl": sandbox["esmApiUrl"],
+        "esmClientId": sandbox["clientId"],
+        "esmClientSecret": sandbox["clientSecret"],
+    }
+    fleet.call("POST", "/trading/config", settings)
+    return str(fleet.call("POST", "/trading/config/enable")["queuePrefix"])
+
+
+def make_key(fleet: Fleet, scopes: list[str] = WRITING, **members: Any) -> JsonObject:
+    """A new key's create response."""
+    body = {"name": "Trader", "partnerId": "trader-1", "scopes": scopes} | members
+    created: JsonObject = fleet.call("POST", "/partner/api-keys", body)
+    return created
+
+
+@asynccontextmanager
+async def connected(fleet: Fleet, slug: str, created: JsonObject) -> AsyncIterator[Partner]:
+    """The partner's program."""
+    authority = (fleet.stack.home / "ca" / "ca.pem").read_text()
+    address = address_of(fleet.stack, slug, created)
+    async with Partner(address, signing_key=created["signingKey"], authority=authority) as partner:
+        yield partner
+
+
+class AckLedger:
+    """Every ack that a partner was told, by order, repetitions left out."""
+
+    def __init__(self) -> None:
+        self.acks: defaultdict[str, list[str]] = defaultdict(list)
+
+    @asynccontextmanager
+    async def kept(self, partner: Partner) -> AsyncIterator[None]:
+        """Writes down what comes until the block ends."""
+        reading = asyncio.create_task(self._read(partner))
+        try:
+            yield
+        finally:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+
+    async def _read(self, partner: Partner) -> None:
+        async for event in partner.events(EventKind.COMMAND_ACK):
+            self.acks[event.content["messageId"]].append(event.content["ackStatus"])
+
+    async def ended(self, orders: list[str], seconds: float) -> None:
+        """Returns once each of these orders has its last word."""
+        async with asyncio.timeout(seconds):
+            while any(self.acks[order][-1:] in ([], ["ACCEPTED"]) for order in orders):
+                await asyncio.sleep(0.1)

@@ -1,0 +1,40 @@
+"""The page for partners says what the code does: routing keys, scopes, reasons, the vector, and programs that parse."""
+
+import ast
+import re
+from pathlib import Path
+
+from gridfleet.protocol import signature
+from gridfleet.protocol.partner_keys import EventKind, Order, event_queue
+from gridfleet.protocol.partner_messages import Mode, RejectionReason
+
+PAGE = (Path(__file__).parents[3] / "docs" / "partner-messages.md").read_text()
+
+
+def test_every_order_has_its_row() -> None:
+    for order in Order:
+        [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{{slug}}.{order}`")]
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert cells[1].split(",")[0] == order.command_type
+        assert cells[3:] == [f"`{order.scope}`", "yes" if order.signed else "no"]
+
+
+def test_every_queue_mode_and_reason_is_named() -> None:
+    named = set(re.findall(r"[A-Z_]{4,}", PAGE))
+    assert set(RejectionReason) | set(Mode) <= named
+    assert all(f"`{event_queue('{slug}', kind)}`" in PAGE for kind in EventKind)
+
+
+def test_the_vector_holds() -> None:
+    rows = dict(re.findall(r"^\| ([a-z ]+) \| `([^`]+)` \|$", PAGE, re.MULTILINE))
+    key = signature.key_from_hex(rows["signing key"])
+    message_id = re.findall(r'"messageId":"([^"]+)"', rows["body"])[0]
+    signed = signature.sign(key, rows["routing key"], message_id, int(rows["timestamp"]), rows["body"].encode())
+    assert signed == rows["signature"]
+
+
+def test_the_programs_parse() -> None:
+    programs = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(programs) == 2
+    for program in programs:
+        ast.parse(program)
