@@ -19,6 +19,7 @@ _ALERTS: Final[Row] = ("GET", "/api/v1/alerts")
 _NEW_RULE: Final[Row] = ("POST", "/api/v1/alert-rules")
 _CHANGED_RULE: Final[Row] = ("PATCH", "/api/v1/alert-rules/{id}")
 _METERS: Final[Row] = ("GET", "/api/v1/trading/plants/{id}/meters")
+_COMMAND_LOG: Final[Row] = ("GET", "/api/v1/trading/plants/{id}/command-log")
 _TRADING_CONFIG: Final[Row] = ("POST", "/api/v1/trading/config")
 _NEW_SANDBOX_PLANT: Final[Row] = ("POST", "/api/v1/svc-esm/admin/plants")
 _SANDBOX_PLANT: Final[Row] = ("PATCH", "/api/v1/svc-esm/admin/plants/{id}")
@@ -91,6 +92,10 @@ MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
 """Fields of a record beyond the contract's, wherever it is answered."""
 
 FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
+    (_COMMAND_LOG, "commandType"): (
+        {"enum": ["SITE_SETPOINT", "DEVICE_COMMAND", "MODE_CHANGE", "EMERGENCY", "SCHEDULE", "CONFIG"]},
+        "decided: every type of order can be filtered",
+    ),
     (_SUB_DEVICES, "externalId"): (
         {"pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"},
         "length and characters are not shown in the contract",
