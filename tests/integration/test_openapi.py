@@ -20,6 +20,8 @@ from served import Served, served
 
 import_handlers()
 DOCUMENT = build_document(ENDPOINTS.values(), version="0", base_url="http://localhost")
+PROVES_AT_THE_BROKER = {"POST /api/v1/partner/api-keys"}
+"""Fails as its row says where there is no broker, as here."""
 ENDS_ITS_SESSION = {"/api/v1/auth/logout", "/api/v1/auth/logout-all"}
 
 
@@ -82,7 +84,7 @@ def test_the_service_keeps_to_it(service: Served) -> None:
         @given(case=operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE))
         def send(case: Any) -> None:
             answer = case.call(base_url=base, headers=service.headers)
-            assert answer.status_code < 500, answer.text
+            assert answer.status_code < 500 or case.operation.label in PROVES_AT_THE_BROKER, answer.text
             if answer.status_code != 404:  # a path that generation made into another route
                 case.validate_response(answer, checks=[status_code_conformance, response_schema_conformance])
 
