@@ -22,6 +22,7 @@ __all__ = ["ACCESS_TOKEN_LIFETIME", "AccessClaims", "AccessTokens", "InvalidToke
 
 ACCESS_TOKEN_LIFETIME: Final = timedelta(minutes=15)
 _MAX_TOKEN_CHARACTERS: Final = 2048
+_MOST_VERIFIED: Final = 10_000
 
 
 class InvalidToken(Exception):
@@ -108,6 +109,8 @@ class AccessTokens:
             "api",
             {version: OctKey.import_key(keyring.derive("access tokens", version)) for version in keyring.versions},
         )
+        # Most calls carry a token that the call before carried: a look-up instead of a tenth of a millisecond.
+        self._verified: dict[str, tuple[AccessClaims, int]] = {}
 
     def issue(self, claims: AccessClaims) -> str:
         """A token valid for ACCESS_TOKEN_LIFETIME from now."""
@@ -120,11 +123,19 @@ class AccessTokens:
 
     def read(self, token: str) -> AccessClaims:
         """What a token signed by us and not expired says. Raises InvalidToken."""
+        known = self._verified.get(token)
+        if known is not None and int(utc_now().timestamp()) < known[1]:
+            return known[0]
         claims = self._signer.verify(token)
         try:
-            return AccessClaims(UUID(claims["sub"]), UUID(claims["sid"]), int(claims["tokenVersion"]))
+            found = AccessClaims(UUID(claims["sub"]), UUID(claims["sid"]), int(claims["tokenVersion"]))
+            expires = int(claims["exp"])
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InvalidToken("claims are missing") from None
+        if len(self._verified) >= _MOST_VERIFIED:
+            self._verified.clear()
+        self._verified[token] = found, expires
+        return found
 
 
 class PlantTokens:

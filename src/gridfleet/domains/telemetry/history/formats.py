@@ -61,17 +61,20 @@ def points_json(plant_id: UUID, points: Iterable[Newest]) -> bytes:
     written: list[str] = []
     this_time = this_device = None
     time_text = dotted = named = ""
+    units: dict[str | None, str] = {}
+    after_time = f'","plant_id":"{plant_id}","metric":'
     for device, place, time, value in points:
         if time != this_time:
             this_time, time_text = time, _time_text(time)
         if device != this_device:
             this_device, dotted, named = device, f"{device}.", f'"subDevice":{_json(device)}'
+        unit = units.get(place.unit) or units.setdefault(place.unit, _json(place.unit))
         flag = ""
         if not place.low <= value <= place.high:
             flag = ',"outOfRange":true' if named else '"outOfRange":true'
         written.append(
-            f'{{"time":"{time_text}","plant_id":"{plant_id}","metric":{_json(dotted + place.key)},"value":{value!r},'
-            f'"unit":{_json(place.unit)},"metadata":{{{named}{flag}}}}}'
+            f'{{"time":"{time_text}{after_time}{_json(dotted + place.key)},"value":{value!r},'
+            f'"unit":{unit},"metadata":{{{named}{flag}}}}}'
         )
     return f"[{','.join(written)}]".encode()
 
