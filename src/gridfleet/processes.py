@@ -44,6 +44,9 @@ async def _serve(settings: Settings) -> None:
     from gridfleet.api._http.serving import serve
     from gridfleet.api._http.state import open_state
 
+    # A large answer makes tens of thousands of objects for a moment. At the default threshold every fiftieth of them set off a
+    # full collection, over everything that was ever imported: a tenth of a second in which nobody is answered.
+    _collect_rarely()
     async with open_state(settings) as state:
         await run_until_stopped(
             {
@@ -60,8 +63,7 @@ async def _ingest(settings: Settings) -> None:
 
     # A batch keeps tens of thousands of containers alive for a moment; at the default threshold the collector walks them
     # again and again, which was a tenth of the process's time.
-    gc.freeze()
-    gc.set_threshold(50_000, 10, 100)
+    _collect_rarely()
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     async with _database(settings, "gridfleet-ingest", 4) as database:
         await run_until_stopped({"ingest": IngestWorker(settings, database, keyring).run})
@@ -114,3 +116,9 @@ def _run(settings: Settings, main: Coroutine[Any, Any, None]) -> None:
 
     configure_logging(settings.log_level, json=settings.log_format == "json")
     uvloop.run(main)
+
+
+def _collect_rarely() -> None:
+    """Leaves what is loaded by now out of garbage collections, and makes them rare."""
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 100)

@@ -92,7 +92,11 @@ class _Sums:
 
     def add(self, number: int, time: datetime, total: float, low: float, high: float, count: int) -> None:
         """Adds the figures of values of series `number` that begin at `time` and lie in one bucket."""
-        key = (time - (time - _EPOCH) % self.width, number)
+        self.add_bucket(number, time - (time - _EPOCH) % self.width, total, low, high, count)
+
+    def add_bucket(self, number: int, start: datetime, total: float, low: float, high: float, count: int) -> None:
+        """The same for the bucket that begins at `start`."""
+        key = (start, number)
         earlier = self._figures.get(key)
         if earlier is not None:
             total, low, high, count = total + earlier[0], min(low, earlier[1]), max(high, earlier[2]), count + earlier[3]
@@ -143,6 +147,7 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
         for place in one.places:
             by_place.setdefault((place.source_id, place.layout_id), []).append((number, place.position))
     shared: dict[tuple[int, datetime], list[tuple[float, float, float, int]]] = {}
+    add = sums.add_bucket if level.width == sums.width else sums.add
     for (source_id, layout_id), members in by_place.items():
         rows = await rollups.buckets(db, level, source_id, layout_id, [position for _, position in members], start, end)
         for time, *columns in rows:
@@ -151,7 +156,7 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
                 if not count:
                     continue
                 if len(sums.series[number].places) == 1:
-                    sums.add(number, time, total, low, high, count)
+                    add(number, time, total, low, high, count)
                 else:
                     shared.setdefault((number, time), []).append((total, low, high, count))
     for (number, time), figures in shared.items():
@@ -160,7 +165,7 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
             await _add_frames(db, sums, [sums.series[number]], time, time + level.width)
         else:
             for figure in figures:
-                sums.add(number, time, *figure)
+                add(number, time, *figure)
 
 
 async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start: datetime, end: datetime) -> None:

@@ -52,6 +52,12 @@ def _numbers(values: Sequence[float]) -> list[str]:
     return _encode(values)[1:-1].decode().split(",") if values else []
 
 
+def _bucket_times(points: Sequence[BucketPoint]) -> Iterator[str]:
+    """Buckets begin at whole seconds, which msgspec prints in bulk, a dozen times faster than `isoformat`."""
+    texts = _encode([point.time for point in points])[1:-1].decode()
+    return (f"{text[1:20]}.000Z" for text in texts.split(",")) if texts else iter(())
+
+
 def _time_text(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds")[:23] + "Z"
 
@@ -156,19 +162,14 @@ class PointWriter:
             line = self._lines.get(id(place)) or self._line(series, place)
             yield f"{start}{line.middle}{value!r}{line.plain if place.low <= value <= place.high else line.flagged}"
 
-    def _bucket_lines(self, points: Iterable[BucketPoint]) -> Iterator[str]:
-        this_time = None
-        start = ""
-        for time, series, average, minimum, maximum, size in points:
-            if time != this_time:
-                this_time = time
-                start = self._start + _time_text(time)
-            line = self._line(series, series.places[0])
+    def _bucket_lines(self, points: Sequence[BucketPoint]) -> Iterator[str]:
+        for (_, series, average, minimum, maximum, size), time in zip(points, _bucket_times(points), strict=True):
+            line = self._lines.get(id(series.places[0])) or self._line(series, series.places[0])
             if self._json:
                 figures = f'"min":{minimum!r},"max":{maximum!r},"count":{size}}}}}'
-                yield f"{start}{line.middle}{average!r}{line.bucket}{figures}{self._stop}"
+                yield f"{self._start}{time}{line.middle}{average!r}{line.bucket}{figures}{self._stop}"
             else:
-                yield f"{start}{line.middle}{average!r}{line.plain}"
+                yield f"{self._start}{time}{line.middle}{average!r}{line.plain}"
 
     def _line(self, series: Series, place: Place) -> _Line:
         line = self._lines.get(id(place))
