@@ -5,6 +5,7 @@ import math
 import random
 import time
 from collections import defaultdict
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -109,8 +110,8 @@ async def test_a_plant_that_floods_does_not_hold_up_the_others(victim: RunningSt
         await psycopg.AsyncConnection.connect(EmbeddedPostgres(victim.home).url, autocommit=True) as db,
     ):
         before, began = flood.confirmed, time.monotonic()
-        connections = [await plant.connect() for plant in others]
-        try:
+        async with AsyncExitStack() as stack:
+            connections = [await stack.enter_async_context(await plant.connect()) for plant in others]
             for second in range(30):
                 for plant, connection in zip(others, connections, strict=True):
                     at = int(time.time() * 1000)
@@ -120,9 +121,6 @@ async def test_a_plant_that_floods_does_not_hold_up_the_others(victim: RunningSt
                     await readable(db, plant, at)
                     lags.append(time.monotonic() - sent)
                     await asyncio.sleep(max(0.0, sent + 0.1 - time.monotonic()))
-        finally:
-            for connection in connections:
-                await connection.close()
         rate = (flood.confirmed - before) / len(DEVICES) / (time.monotonic() - began)
     await compare(flood)
     lags.sort()
