@@ -27,9 +27,10 @@ check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture
 	$(RUN)/lint-imports
 	$(RUN)/python -m pytest -q tests/architecture
 
-bench: $(DEVELOPMENT) ## Measure ingest and queries against this machine's limits, and the lists of a large fleet
+bench: $(DEVELOPMENT) ## Measure ingest, history and lists against this machine's limits and peers
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	$(RUN)/python -m bench.ingest $(ARGS)
+	$(RUN)/python -m bench.history
 	$(RUN)/python -m bench.lists
 
 faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
