@@ -22,8 +22,3 @@ CREATE INDEX plant_decommissioned ON plant (organization_id) WHERE lifecycle_sta
 def upgrade() -> None:
     """Makes them."""
     op.execute(INDEXES)
-
-
-def downgrade() -> None:
-    """Migrations go forward only."""
-    raise NotImplementedError("restore a backup instead")
