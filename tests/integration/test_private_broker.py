@@ -137,6 +137,7 @@ async def test_a_killed_node_comes_back_with_its_durable_messages(node: Node) ->
     connection = await aiormq.connect(f"{broker.url}/plants")
     channel = await connection.channel()
     await channel.queue_declare("kept", durable=True)
+    await asyncio.sleep(3)  # a kill takes along what the broker was told to declare in the seconds before
     sent = await channel.basic_publish(b"1", routing_key="kept", properties=aiormq.spec.Basic.Properties(delivery_mode=2))
     assert isinstance(sent, aiormq.spec.Basic.Ack)
     for program, process in broker._running:
