@@ -40,7 +40,7 @@ faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
 lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --group build -o requirements.lock
-	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --extra otel --group dev -c requirements.lock -o requirements-dev.lock
 
 LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
