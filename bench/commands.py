@@ -24,7 +24,7 @@ from bench.meter import cpu_of, cpu_of_stack
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
 from gridfleet.device import Command, Device, Package
 
-__all__ = ["main"]
+__all__ = ["Site", "main", "prepare_site"]
 
 _BATTERY: Final = "00000000-0000-7000-8000-000000000005"
 _END_SECONDS: Final = 60.0
@@ -72,7 +72,7 @@ async def _measure(stack: Stack, plants: int, single: int, burst: int) -> None:
         async with AsyncExitStack() as opened:
             http = await opened.enter_async_context(httpx.AsyncClient(base_url=f"{stack.api_url}/api/v1", timeout=30))
             await _log_in(http)
-            sites = [await _site(http, Path(folder)) for _ in range(plants)]
+            sites = [await prepare_site(http, Path(folder)) for _ in range(plants)]
             for site in sites:
                 await opened.enter_async_context(site.device)
                 await site.device.wait_connected(20)
@@ -113,7 +113,8 @@ async def _log_in(http: httpx.AsyncClient) -> None:
     http.headers["x-org-id"] = (await http.post("/organizations", json=body)).raise_for_status().json()["id"]
 
 
-async def _site(http: httpx.AsyncClient, folder: Path) -> Site:
+async def prepare_site(http: httpx.AsyncClient, folder: Path) -> Site:
+    """Registers and provisions a plant with a battery in the organisation that `http` names."""
     body = {"name": "Bench", "serialNumber": uuid4().hex, "type": "GATEWAY", "authMethod": "PASSWORD"}
     plant_id = (await http.post("/plants", json=body)).raise_for_status().json()["id"]
     device = {"externalId": "BAT1", "name": "Battery", "type": "BATTERY", "templateId": _BATTERY}

@@ -56,6 +56,13 @@ class Ledger:
         self.sums[frame.source_id] = Sums(old.points + len(present), old.total + total, old.weighted + weighted)
         self.points += len(present)
 
+    def merge(self, other: "Ledger") -> None:
+        """Counts what another ledger holds."""
+        for source, sums in other.sums.items():
+            old = self.sums.get(source, Sums(0, 0, 0))
+            self.sums[source] = Sums(*map(sum, zip(old, sums, strict=True)))
+        self.points += other.points
+
 
 class Sent(NamedTuple):
     """A message: the place of its plant in the fleet, its MQTT topic and its bytes; the oldest frame that it brings, or

@@ -44,6 +44,19 @@ def test_the_whole_benchmark_runs_and_writes_complete_results(tmp_path: Path) ->
     assert "ingest, broker to committed" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_short_soak_finds_everything_in_its_place() -> None:
+    size = ["--plants", "20", "--sites", "2", "--visitors", "2", "--minutes", "0.3", "--warm-up", "0", "--limit", "1000"]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.soak", *size], cwd=ROOT, capture_output=True, text=True, timeout=170, check=False
+    )
+    # A lost value, a failed answer, an error in a log or a closed connection ends it with an error.
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "20 plants, " in done.stdout
+    assert "all stored" in done.stdout
+
+
 def store(database_url: str, frame: Frame, **changes: int) -> None:
     """Puts a frame into the table; `changes` are values by place that differ from what the ledger has."""
     values = [None if value is None else value / 100 for value in frame.values]

@@ -1,0 +1,293 @@
+"""`python -m bench.soak`: a fleet at work for a quarter of an hour. Does memory grow, does anything fail?
+
+Every plant is connected over MQTT and sends a signed snapshot every ten seconds; some are the project's own clients, which
+obey commands; people log in, look around and log out. Afterwards every value that was sent has to be there, no answer, log
+line or connection may have gone wrong, and no process of the service may have grown faster than the limit.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from statistics import linear_regression, mean
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import httpx
+import psutil
+import psycopg
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from bench.client import Client, percentile
+from bench.commands import Site, prepare_site
+from bench.fleet import Fleet, register_fleet
+from bench.load import POINTS_PER_SNAPSHOT, Ledger, make_load
+from bench.meter import verify
+from bench.publisher import Publishers
+from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
+from gridfleet.kernel.db import open_database
+
+__all__ = ["main"]
+
+_INTERVAL_SECONDS: Final = 10.0
+_SAMPLE_SECONDS: Final = 5.0
+_VISIT_SECONDS: Final = 60.0
+_LAST_SECONDS: Final = 60.0
+_ROLES: Final = ("serve", "ingest", "gateway", "jobs")
+_MIB: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class Sample:
+    """Memory that belongs to each process alone (bytes), `minutes` after the start."""
+
+    minutes: float
+    memory: dict[str, int]
+
+
+@dataclass(slots=True)
+class Soak:
+    """What happened while it ran."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    messages: int = 0
+    bad_signatures: int = 0
+    commands: int = 0
+    answers: list[float] = field(default_factory=list)
+    visits: int = 0
+    samples: list[Sample] = field(default_factory=list)
+
+
+def main() -> None:
+    """Runs it; exit code 1 when something failed or grew."""
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("--plants", type=int, default=1_000)
+    parser.add_argument("--sites", type=int, default=20, help="plants beside them that obey commands")
+    parser.add_argument("--visitors", type=int, default=10, help="people, each with some calls a second")
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--warm-up", type=float, default=5.0, help="minutes whose growth does not count")
+    parser.add_argument("--limit", type=float, default=1.0, help="growth that is a failure, %% a minute")
+    chosen = parser.parse_args()
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+    try:
+        uvloop.run(_soak(chosen, say))
+    except BenchFailed as failure:
+        print(f"FAILED: {failure}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+async def _soak(chosen: argparse.Namespace, say: Callable[[str], None]) -> None:
+    say("starting PostgreSQL and RabbitMQ")
+    with running_stack(log_format="json") as stack, TemporaryDirectory() as folder:
+        async with AsyncExitStack() as opened:
+            database = await opened.enter_async_context(open_database(stack.database_url, name="gridfleet-bench", size=2))
+            fleet = await register_fleet(database, stack.keyring, chosen.plants)
+            stack.start_api()
+            watched = {role: [stack.start(role)] for role in _ROLES if role != "serve"}
+            watched["serve"] = [process for process in psutil.Process().children() if process.cmdline()[-1] == "serve"]
+            watched |= {"broker": [stack.broker_process()], "postgres": [stack.postgres_process()]}
+            http = await opened.enter_async_context(httpx.AsyncClient(base_url=f"{stack.api_url}/api/v1", timeout=30))
+            http.headers.update({"authorization": f"Bearer {await _log_in(http)}", "x-org-id": str(fleet.organization_id)})
+            rule = {"name": "Soak", "metric": "device-1.signal_00", "condition": "GT", "threshold": 990}
+            (await http.post("/alert-rules", json=rule)).raise_for_status()
+            sites = [await prepare_site(http, Path(folder)) for _ in range(chosen.sites)]
+            for site in sites:
+                await opened.enter_async_context(site.device)
+                await site.device.wait_connected(20)
+            say(f"logging {chosen.plants} plants in")
+            publishers = await Publishers.connect(fleet.plants, stack.settings.mqtt_port)
+            say(f"{chosen.minutes:g} minutes at work")
+            soak = await _work(stack, fleet, publishers, sites, watched, chosen)
+            say("waiting until everything is stored")
+            await asyncio.to_thread(stack.wait_until_empty, _LAST_SECONDS)
+            await _commands_ended(stack, soak.commands)
+            publishers.close()
+        verify(stack.database_url, soak.ledger)
+        _check_refusals(stack, soak)
+        _check_logs(stack.settings.home / "logs")
+    _show(soak, chosen)
+
+
+async def _work(
+    stack: Stack,
+    fleet: Fleet,
+    publishers: Publishers,
+    sites: Sequence[Site],
+    watched: dict[str, list[psutil.Process]],
+    chosen: argparse.Namespace,
+) -> Soak:
+    soak = Soak()
+    began = time.monotonic()
+    end = began + chosen.minutes * 60
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_send(fleet, publishers, soak, end))
+        tasks.create_task(_command(sites, soak, end))
+        tasks.create_task(_watch(watched, soak, began, end))
+        for number in range(chosen.visitors):
+            tasks.create_task(_visit(stack, fleet, soak, end, random.Random(number)))
+    return soak
+
+
+async def _send(fleet: Fleet, publishers: Publishers, soak: Soak, end: float) -> None:
+    """A snapshot of every plant each ten seconds, spread evenly over them."""
+    turn = 0
+    while (started := time.monotonic()) < end:
+        # In a thread: signing a thousand messages would hold up the visitors' clocks.
+        load = await asyncio.to_thread(
+            make_load, fleet, POINTS_PER_SNAPSHOT, POINTS_PER_SNAPSHOT * len(fleet.plants), seed=turn, late=0
+        )
+        turn += 1
+        soak.ledger.merge(load.ledger)
+        soak.bad_signatures += load.bad_signatures
+        for number, message in enumerate(load.messages):
+            publishers.send(message)
+            soak.messages += 1
+            await asyncio.sleep(max(0.0, started + number / len(load.messages) * _INTERVAL_SECONDS - time.monotonic()))
+        await asyncio.sleep(max(0.0, started + _INTERVAL_SECONDS - time.monotonic()))
+    await publishers.publish([])
+
+
+async def _command(sites: Sequence[Site], soak: Soak, end: float) -> None:
+    """A command to one site after the other, two a second."""
+    for site in cycle(sites):
+        if time.monotonic() >= end:
+            return
+        await site.order()
+        soak.commands += 1
+        await asyncio.sleep(0.5)
+
+
+async def _visit(stack: Stack, fleet: Fleet, soak: Soak, end: float, chance: random.Random) -> None:
+    """Logs in, looks around for a minute, logs out, again and again."""
+    async with httpx.AsyncClient(base_url=f"{stack.api_url}/api/v1", timeout=30) as http:
+        while time.monotonic() < end:
+            token = await _log_in(http)
+            until = min(end, time.monotonic() + _VISIT_SECONDS)
+            async with Client(stack, token, str(fleet.organization_id)) as client:
+                while time.monotonic() < until:
+                    soak.answers.append(await client.time(_page(fleet, chance)))
+                    await asyncio.sleep(chance.uniform(0.1, 0.3))
+            (await http.post("/auth/logout", headers={"authorization": f"Bearer {token}"})).raise_for_status()
+            soak.visits += 1
+
+
+def _page(fleet: Fleet, chance: random.Random) -> str:
+    plant = chance.choice(fleet.plants)
+    now = int(time.time())
+    hour = "&".join(f"{name}={time.strftime('%FT%TZ', time.gmtime(at))}" for name, at in (("from", now - 3_600), ("to", now)))
+    signal = f"{plant.device_ids[0]}.signal_00"
+    paths = (
+        f"/plants?page={chance.randint(1, 10)}",
+        f"/plants/{plant.id}",
+        f"/plants/{plant.id}/sub-devices",
+        f"/plants/{plant.id}/energy/today",
+        f"/telemetry/{plant.id}/latest",
+        f"/telemetry?plantId={plant.id}&metric={signal}&{hour}",
+        f"/telemetry?plantId={plant.id}&metric={signal}&bucket=1 minute&{hour}".replace(" ", "%20"),
+        "/alerts?status=ACTIVE",
+        "/alert-rules",
+        "/organizations",
+        "/auth/me",
+        "/health/ready",
+    )
+    return f"/api/v1{chance.choice(paths)}"
+
+
+async def _watch(watched: dict[str, list[psutil.Process]], soak: Soak, began: float, end: float) -> None:
+    while (now := time.monotonic()) < end:
+        memory = {name: sum(map(_own_memory, processes)) for name, processes in watched.items()}
+        soak.samples.append(Sample((now - began) / 60, memory))
+        await asyncio.sleep(_SAMPLE_SECONDS)
+
+
+def _own_memory(process: psutil.Process) -> int:
+    """Bytes that no other process shares, of it and its children (PostgreSQL's come and go)."""
+    total = 0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            total += one.memory_full_info().uss
+        except psutil.NoSuchProcess:
+            if one == process:
+                raise BenchFailed(f"{process} has died") from None
+    return total
+
+
+async def _log_in(http: httpx.AsyncClient) -> str:
+    answer = await http.post("/auth/login", json={"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD})
+    token: str = answer.raise_for_status().json()["access_token"]
+    return token
+
+
+async def _commands_ended(stack: Stack, count: int) -> None:
+    deadline = time.monotonic() + _LAST_SECONDS
+    with psycopg.connect(stack.database_url, autocommit=True) as db:
+        while (states := dict(db.execute("SELECT status, count(*) FROM plant_command GROUP BY 1").fetchall())) != (
+            {"APPLIED": count} if count else {}
+        ):
+            if time.monotonic() > deadline:
+                raise BenchFailed(f"{count} commands were given and ended as {states}")
+            await asyncio.sleep(0.5)
+
+
+def _check_refusals(stack: Stack, soak: Soak) -> None:
+    with psycopg.connect(stack.database_url) as db:
+        found = dict(db.execute("SELECT reason, count(*) FROM refused_message GROUP BY 1").fetchall())
+    if found != ({"SIGNATURE_INVALID": soak.bad_signatures} if soak.bad_signatures else {}):
+        raise BenchFailed(f"{soak.bad_signatures} bad signatures were sent; refused: {found}")
+
+
+def _check_logs(folder: Path) -> None:
+    """Every line is an event in JSON, and none is an error."""
+    for role in _ROLES:
+        path = folder / f"{role}.log"
+        for line in path.read_text().splitlines():
+            try:
+                event: dict[str, Any] = json.loads(line)
+            except ValueError:
+                raise BenchFailed(f"{path.name} holds a line that is no event: {line[:500]}") from None
+            if event.get("level") in ("error", "critical"):
+                raise BenchFailed(f"{path.name}: {line[:2_000]}")
+
+
+def _show(soak: Soak, chosen: argparse.Namespace) -> None:
+    counted = [sample for sample in soak.samples if sample.minutes >= chosen.warm_up]
+    if len(counted) < 3:
+        raise BenchFailed("nothing is left after the warm-up")
+    table = Table("process", "MiB at first", "after warm-up", "at the end", "growth, % a minute")
+    grown: list[str] = []
+    minutes = [sample.minutes for sample in counted]
+    for name in soak.samples[0].memory:
+        sizes = [sample.memory[name] / _MIB for sample in counted]
+        growth = linear_regression(minutes, sizes).slope / mean(sizes) * 100
+        first = soak.samples[0].memory[name] / _MIB
+        table.add_row(name, f"{first:.1f}", f"{sizes[0]:.1f}", f"{sizes[-1]:.1f}", f"{growth:+.2f}")
+        if growth > chosen.limit:
+            grown.append(name)
+    Console(width=100).print(table)
+    print(
+        f"{chosen.plants} plants, {soak.messages:,} messages, {soak.ledger.points:,} points, all stored;"
+        f" {soak.bad_signatures} bad signatures, all refused; {soak.commands} commands, all applied"
+    )
+    print(
+        f"{len(soak.answers):,} calls in {soak.visits} visits, none failed:"
+        f" p50 {percentile(soak.answers, 0.5) * 1000:.1f} ms, p99 {percentile(soak.answers) * 1000:.1f} ms"
+    )
+    if grown:
+        raise BenchFailed(f"grew by more than {chosen.limit:g} % a minute: {', '.join(grown)}")
+
+
+if __name__ == "__main__":
+    main()
