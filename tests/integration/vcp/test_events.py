@@ -91,11 +91,11 @@ async def test_the_database_tells_when_to_look_again(site: PartnerSite) -> None:
 
 
 async def test_every_change_of_connectivity_is_told(site: PartnerSite) -> None:
-    for status in (PlantStatus.ONLINE, PlantStatus.ONLINE, PlantStatus.OFFLINE):
+    for status, reason in ((PlantStatus.ONLINE, None), (PlantStatus.ONLINE, "again"), (PlantStatus.OFFLINE, "maintenance")):
         async with site.database.transaction() as db:
-            await record_presence(db, SYSTEM, [PlantSeen(site.plant.id, datetime.now(UTC), status, None)], [])
+            await record_presence(db, SYSTEM, [PlantSeen(site.plant.id, datetime.now(UTC), status, None, reason)], [])
     told = await events(site, "status")
-    assert [content["status"] for _, content in told] == ["ONLINE", "OFFLINE"]
+    assert [(content["status"], content.get("reason")) for _, content in told] == [("ONLINE", None), ("OFFLINE", "maintenance")]
     assert datetime.fromisoformat(told[0][1]["time"]) <= datetime.now(UTC)
 
 

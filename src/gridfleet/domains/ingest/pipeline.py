@@ -54,6 +54,7 @@ MAX_AHEAD: Final = timedelta(minutes=5)
 PRESENCE_EVERY: Final = timedelta(seconds=10)
 """How far `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 MAX_EXTERNAL_ID: Final = 64
+MAX_STATUS_REASON: Final = 200
 
 _envelope = msgspec.json.Decoder(wire.Envelope)
 _snapshot = msgspec.json.Decoder(wire.Snapshot)
@@ -310,7 +311,8 @@ def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datet
     if message.status is wire.PlantStatus.OFFLINE:
         for device in plant.devices.values():  # they become UNKNOWN with it, so their next entry is news again
             device.status = SubDeviceStatus.UNKNOWN
-    _see_plant(batch, plant, PlantStatus(message.status), now)
+    reason = _storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
+    _see_plant(batch, plant, PlantStatus(message.status), now, reason)
     if message.status is wire.PlantStatus.ONLINE:
         batch.connected.add(plant.id)
 
@@ -322,13 +324,13 @@ def _tell(batch: Batch, plant: KnownPlant, message: str, time: datetime, told: d
     batch.events.append(telemetry_event(batch.listeners[plant.id], plant.id, message, time, values))
 
 
-def _see_plant(batch: Batch, plant: KnownPlant, status: PlantStatus, now: datetime) -> None:
+def _see_plant(batch: Batch, plant: KnownPlant, status: PlantStatus, now: datetime, reason: str | None = None) -> None:
     seen = plant.seen
     seen.hear(now)
     if status is not plant.status or now - seen.written_at >= PRESENCE_EVERY:
         plant.status = status
         seen.written_at = now
-        batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, seen.interval_seconds)
+        batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, seen.interval_seconds, reason)
 
 
 def _see_device(batch: Batch, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:

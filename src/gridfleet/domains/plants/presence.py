@@ -17,12 +17,13 @@ __all__ = ["DeviceSeen", "PlantSeen", "record_bad_signatures", "record_presence"
 
 
 class PlantSeen(NamedTuple):
-    """A plant spoke at `at`; `interval_seconds` is how often it usually does, if known."""
+    """A plant spoke at `at`; `interval_seconds` is how often it usually does, if known; `reason` what it said of the status."""
 
     plant_id: UUID
     at: datetime
     status: PlantStatus
     interval_seconds: float | None
+    reason: str | None = None
 
 
 class DeviceSeen(NamedTuple):

@@ -195,7 +195,7 @@ async def decommission(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     """DECOMMISSIONED, without certificates, and not ONLINE."""
     await db.execute(
         "UPDATE plant SET lifecycle_status = 'DECOMMISSIONED', updated_at = now(),"
-        " status = CASE status WHEN 'ONLINE' THEN 'OFFLINE' ELSE status END,"
+        " status = CASE status WHEN 'ONLINE' THEN 'OFFLINE' ELSE status END, status_reason = 'decommissioned',"
         " certificate_serial_number = NULL, certificate_fingerprint = NULL, certificate_expires_at = NULL,"
         " previous_certificate_serial_number = NULL, previous_certificate_valid_until = NULL"
         " WHERE id = %s AND organization_id = %s",
@@ -247,23 +247,26 @@ async def record_rotation(db: Connection, org: OrgScope, plant_id: UUID) -> None
 
 
 async def record_presence(
-    db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, PlantStatus | None, float | None]]
+    db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, PlantStatus | None, float | None, str | None]]
 ) -> None:
-    """(plant, last seen, status if it is to change, usual interval in seconds if known); time never moves back."""
+    """(plant, last seen, status if it is to change, usual interval in seconds if known, why the status changes if it was
+    said); time never moves back."""
     rows = list(seen)
     await db.execute(
         "UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = coalesce(seen.status, plant.status),"
+        " status_reason = CASE WHEN seen.status <> plant.status THEN seen.reason ELSE plant.status_reason END,"
         " usual_interval_seconds = coalesce(seen.every, plant.usual_interval_seconds)"
-        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[]) AS seen (id, at, status, every)"
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[], %s::text[])"
+        " AS seen (id, at, status, every, reason)"
         " WHERE plant.id = seen.id",
-        ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]),
+        [[row[column] for row in rows] for column in range(5)],
     )
 
 
 async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:
     """Plants that were ONLINE and have been silent for three usual intervals (at least 90 s) become OFFLINE."""
     cursor = await db.execute(
-        "UPDATE plant SET status = 'OFFLINE' WHERE status = 'ONLINE'"
+        "UPDATE plant SET status = 'OFFLINE', status_reason = 'silent' WHERE status = 'ONLINE'"
         " AND last_seen_at < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' RETURNING id"
     )
     return [row[0] for row in await cursor.fetchall()]
