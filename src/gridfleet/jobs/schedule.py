@@ -1,5 +1,7 @@
 """What runs when. Times are UTC; a job that is still waiting when its next turn comes runs once."""
 
+from datetime import timedelta
+
 from procrastinate import App, PsycopgConnector
 
 from gridfleet.domains.notifications.logs import trim_deliveries
@@ -8,10 +10,12 @@ from gridfleet.domains.plants.installation.records import trim_refused_messages
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.erasing import erase_deleted
+from gridfleet.domains.vcp.forgetting import forget_commands
 from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.settings import Settings
 
@@ -57,6 +61,11 @@ def build_app(settings: Settings, database: Database) -> App:
     async def trim_notifications(timestamp: int) -> None:
         async with database.transaction() as db:
             await trim_deliveries(db)
+
+    @app.periodic(cron="47 3 * * *")
+    @app.task(queueing_lock="forget_commands", name="vcp.forget_commands")
+    async def forget_old_commands(timestamp: int) -> None:
+        await forget_commands(database, _SYSTEM, utc_now() - timedelta(days=settings.command_days))
 
     return app
 

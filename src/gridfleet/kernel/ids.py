@@ -2,9 +2,10 @@
 
 import os
 import time
+from datetime import datetime
 from uuid import UUID
 
-__all__ = ["new_id"]
+__all__ = ["first_id_at", "new_id"]
 
 
 def new_id() -> UUID:
@@ -16,3 +17,8 @@ def new_id() -> UUID:
     value |= 0b10 << 62
     value |= random & ((1 << 62) - 1)
     return UUID(int=value)
+
+
+def first_id_at(moment: datetime) -> UUID:
+    """A bound: ids made before `moment` are smaller, later ones are not."""
+    return UUID(int=int(moment.timestamp() * 1_000) << 80)

@@ -92,6 +92,7 @@ class Settings(BaseSettings):
         False, description="Whether an ESM may have a private address: for closed networks whose members are all trusted."
     )
     audit_days: int = Field(730, ge=1, description="How long audit events are kept.")
+    command_days: int = Field(730, ge=1, description="How long commands and partners' orders are kept once they have ended.")
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (),
         description="Networks of reverse proxies before the REST API, such as `10.0.0.0/8,::1/128`: callers they name in"

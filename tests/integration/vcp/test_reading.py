@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gridfleet.domains.vcp.forgetting import forget_commands
 from gridfleet.domains.vcp.reading import list_meter_readings, list_recent_orders, read_configuration
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
-from partner_site import PartnerSite
+from partner_site import SYSTEM, PartnerSite
 
 PERSON = UserCaller(new_id(), new_id(), "viewer@example.com", "Viewer", False, None)
 METER = [
@@ -100,3 +101,17 @@ async def test_meters_are_read_by_quarters_of_an_hour(site: PartnerSite) -> None
     # The import counter is in Wh, and was reset before the last reading; between two readings both counters rise evenly.
     assert shown == [(0, "GRID", 15, 0.583333), (15, "GRID", 15, -0.233333), (30, "GRID", 15, 0.0)]
     assert [one.time for one in cut] == [found[1].time], "whole quarters only"
+
+
+async def test_what_ended_long_ago_is_forgotten_and_what_is_open_is_not(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=1)
+    await site.hear("APPLIED")
+    await site.send("command.site-setpoint", powerKw="far too much")
+    await site.send("command.site-setpoint", powerKw=2)
+    assert await forget_commands(site.database, SYSTEM, datetime.now(UTC) - timedelta(minutes=1)) == 0
+    assert len(await site.log()) == 3
+
+    forgotten = await forget_commands(site.database, SYSTEM, datetime.now(UTC) + timedelta(minutes=1))
+
+    assert forgotten == 3  # two orders, one command
+    assert [status for status, *_ in await site.log()] == [status for *_, status in await site.commands()] == ["PENDING"]

@@ -386,3 +386,13 @@ _LOGGED = "plant_id = %(plant)s AND organization_id = %(org)s AND (%(type)s::tex
 
 def _logged(org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> dict[str, Any]:
     return {"plant": plant_id, "org": org.organization_id, "type": command_type}
+
+
+async def delete_entries(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
+    """Deletes at most `limit` entries of the log with ids below `before`, but not what is still open; how many."""
+    cursor = await db.execute(
+        "DELETE FROM vcp_command WHERE id IN (SELECT id FROM vcp_command WHERE id < %s"
+        " AND status NOT IN ('PENDING', 'SENT', 'RECEIVED') ORDER BY id LIMIT %s)",
+        (before, limit),
+    )
+    return cursor.rowcount

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from gridfleet.domains.plants.commands.models import (
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["EXPIRY_REASONS", "as_of", "expire", "expire_due"]
+__all__ = ["EXPIRY_REASONS", "as_of", "expire", "expire_due", "forget_ended"]
 
 EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
     CommandStatus.PENDING: CommandReason("NOT_SENT", "The plant was not connected."),
@@ -50,3 +51,8 @@ def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
 async def expire_due(db: Connection, system: SystemScope, now: datetime) -> list[Transition]:
     """Ends up to a thousand commands whose time has passed; answers their steps."""
     return await store.expire(db, system, now, EXPIRY_REASONS)
+
+
+async def forget_ended(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
+    """Deletes at most `limit` commands with ids below `before` that have ended; how many."""
+    return await store.delete_finished(db, system, before, limit)

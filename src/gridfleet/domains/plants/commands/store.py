@@ -293,3 +293,13 @@ async def expire(
         },
     )
     return await cursor.fetchall()
+
+
+async def delete_finished(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
+    """Deletes at most `limit` commands with ids below `before` that have ended; how many."""
+    cursor = await db.execute(
+        "DELETE FROM plant_command WHERE id IN"
+        " (SELECT id FROM plant_command WHERE id < %s AND finished_at IS NOT NULL ORDER BY id LIMIT %s)",
+        (before, limit),
+    )
+    return cursor.rowcount

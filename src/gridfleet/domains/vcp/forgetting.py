@@ -1,0 +1,28 @@
+"""How long orders and commands are kept."""
+
+from datetime import datetime
+from typing import Final
+
+from gridfleet.domains.plants.commands.expiry import forget_ended
+from gridfleet.domains.vcp import store
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.ids import first_id_at
+
+__all__ = ["forget_commands"]
+
+_BATCH: Final = 5_000
+
+
+async def forget_commands(database: Database, system: SystemScope, before: datetime) -> int:
+    """Deletes the partners' orders, then the plants' commands, of before that moment that have ended; in short
+    transactions, so that nobody waits. How many."""
+    total = 0
+    for forget in (store.delete_entries, forget_ended):
+        while True:
+            async with database.transaction() as db:
+                count = await forget(db, system, first_id_at(before), _BATCH)
+            total += count
+            if count < _BATCH:
+                break
+    return total
