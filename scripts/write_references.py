@@ -193,7 +193,7 @@ def _who(caller: CallerRule) -> str:
 
 def _core_time(run: dict[str, Any]) -> float:
     """Microseconds of all processes for a value, from the broker into the database."""
-    return sum(run["cpu_microseconds_per_point"].values())
+    return float(sum(run["cpu_microseconds_per_point"].values()))
 
 
 def _commands(words: str, command: Any) -> Iterator[str]:
