@@ -38,14 +38,47 @@ COMPUTED = {"ingest_processes": "half the cores, at least 1"}
 """Defaults that depend on the machine, in words."""
 
 
-def settings_table() -> str:
-    """Every environment variable, in the order of the class."""
-    return _table(
-        ("variable", "default", "meaning"),
-        (
-            (f"`GRIDFLEET_{name.upper()}`", _default(name, setting), f"{setting.description}{_choices(setting)}")
-            for name, setting in Settings.model_fields.items()
-        ),
+TOPICS = {
+    "The service": (
+        "home",
+        "environment",
+        "log_",
+        "http_",
+        "public_url",
+        "trusted_proxies",
+        "internal_",
+        "keys",
+        "admin_",
+        "serve_",
+    ),
+    "Database, broker, cache": ("database_", "broker_url", "broker_management_url", "broker_queue_type", "redis_", "cache_"),
+    "Ports and addresses of the private broker": (
+        "amqp",
+        "mqtt_port",
+        "mqtts_",
+        "mqtt_host",
+        "mqtt_bind",
+        "management_",
+        "epmd_",
+        "broker_",
+    ),
+    "Limits and lifetimes": ("rate_limits", "login_", "account_", "partner_", "mqtt_token_", "signature_window_", "esm_"),
+    "Mail and notifications": ("smtp_", "mail_", "expo_", "sms_"),
+    "Ingest": ("ingest_",),
+    "Retention": ("audit_", "telemetry_"),
+}
+"""Where a setting belongs, by how its name begins; what fits nowhere comes last."""
+
+
+def settings_tables() -> str:
+    """Every environment variable by topic, within one in the order of the class."""
+    found: dict[str, list[Sequence[str]]] = {topic: [] for topic in (*TOPICS, "Further")}
+    for name, setting in Settings.model_fields.items():
+        topic = next((topic for topic, beginnings in TOPICS.items() if name.startswith(beginnings)), "Further")
+        row = (f"`GRIDFLEET_{name.upper()}`", _default(name, setting), f"{setting.description}{_choices(setting)}")
+        found[topic].append(row)
+    return "\n".join(
+        f"## {topic}\n\n{_table(('variable', 'default', 'meaning'), rows)}" for topic, rows in found.items() if rows
     )
 
 
@@ -152,7 +185,7 @@ def sizing_tables() -> str:
 
 
 PAGES = {
-    "settings.md": settings_table,
+    "settings.md": settings_tables,
     "metrics.md": metrics_table,
     "partners.md": scopes_table,
     "errors.md": errors_table,
