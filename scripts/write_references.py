@@ -114,7 +114,8 @@ def errors_table() -> str:
 def rest_tables() -> str:
     """Every endpoint, a table for each first word of the path."""
     import_handlers()
-    found = sorted(ENDPOINTS.values(), key=lambda each: (_noun(each), each.path, each.method))
+    public = [each for each in ENDPOINTS.values() if each.path.startswith("/api/v1/")]
+    found = sorted(public, key=lambda each: (_noun(each), each.path, each.method))
     return "\n".join(
         f"## {noun}\n\n"
         + _table(
@@ -210,9 +211,9 @@ def _noun(endpoint: Endpoint) -> str:
 def _who(caller: CallerRule) -> str:
     match caller.kind:
         case CallerKind.ORG_MEMBER:
-            who = f"{caller.min_role.name if caller.min_role else 'member'} of the organisation"
+            who = caller.min_role.name if caller.min_role else "member"
         case CallerKind.SESSION:
-            who = "who is logged in"
+            who = "any session"
         case CallerKind.SUPER_ADMIN:
             who = "SuperAdmin"
         case CallerKind.INTERNAL:
