@@ -1,7 +1,7 @@
 # Gridfleet: `make` lists what there is to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench faults soak lock clean
+.PHONY: help up test check docs bench faults soak lock clean
 .DELETE_ON_ERROR:
 
 RUN := .venv/bin
@@ -27,6 +27,10 @@ check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture
 	$(RUN)/lint-imports
 	$(RUN)/python -m pytest -q tests/architecture
 
+docs: $(DEVELOPMENT) ## Build these docs as a site, in build/docs
+	$(RUN)/python -m sphinx -W --keep-going -q docs build/docs
+	@echo "file://$(CURDIR)/build/docs/index.html"
+
 bench: $(DEVELOPMENT) ## Measure ingest, history and lists against this machine's limits and peers
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	$(RUN)/python -m bench.ingest $(ARGS)
@@ -49,7 +53,7 @@ lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files
 LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
 clean: ## Remove the virtual environment and caches; the service's data stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME): requirements.lock $(INSTALLERS)

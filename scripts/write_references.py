@@ -1,5 +1,5 @@
-"""Writes the tables of docs/settings.md, docs/metrics.md and docs/partners.md from the code: run it after adding a setting, a
-metric or an endpoint.
+"""Writes the references of `docs/` from the code: run it after adding a setting, a metric, an endpoint, an error code, a
+command or a migration, and after `make bench`.
 
     .venv/bin/python scripts/write_references.py
 
@@ -7,20 +7,30 @@ Only what stands between the two marker lines of each page is replaced; the word
 `tests/architecture/test_docs.py` fails while a page differs from what this would write.
 """
 
+import ast
+import json
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import typer
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
 
-from gridfleet.api._http.endpoint import ENDPOINTS
+from gridfleet.api._http.callers import CallerKind, CallerRule
+from gridfleet.api._http.endpoint import ENDPOINTS, Endpoint
 from gridfleet.api._http.registry import import_handlers
+from gridfleet.cli import application
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel import metrics
+from gridfleet.kernel.db import migrations
+from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 BEGIN = "<!-- begin: scripts/write_references.py -->"
 END = "<!-- end -->"
 
@@ -28,14 +38,47 @@ COMPUTED = {"ingest_processes": "half the cores, at least 1"}
 """Defaults that depend on the machine, in words."""
 
 
-def settings_table() -> str:
-    """Every environment variable, in the order of the class."""
-    return _table(
-        ("variable", "default", "meaning"),
-        (
-            (f"`GRIDFLEET_{name.upper()}`", _default(name, setting), f"{setting.description}{_choices(setting)}")
-            for name, setting in Settings.model_fields.items()
-        ),
+TOPICS = {
+    "The service": (
+        "home",
+        "environment",
+        "log_",
+        "http_",
+        "public_url",
+        "trusted_proxies",
+        "internal_",
+        "keys",
+        "admin_",
+        "serve_",
+    ),
+    "Database, broker, cache": ("database_", "broker_url", "broker_management_url", "broker_queue_type", "redis_", "cache_"),
+    "Ports and addresses of the private broker": (
+        "amqp",
+        "mqtt_port",
+        "mqtts_",
+        "mqtt_host",
+        "mqtt_bind",
+        "management_",
+        "epmd_",
+        "broker_",
+    ),
+    "Limits and lifetimes": ("rate_limits", "login_", "account_", "partner_", "mqtt_token_", "signature_window_", "esm_"),
+    "Mail and notifications": ("smtp_", "mail_", "expo_", "sms_"),
+    "Ingest": ("ingest_",),
+    "Retention": ("audit_", "command_", "telemetry_"),
+}
+"""Where a setting belongs, by how its name begins; what fits nowhere comes last."""
+
+
+def settings_tables() -> str:
+    """Every environment variable by topic, within one in the order of the class."""
+    found: dict[str, list[Sequence[str]]] = {topic: [] for topic in (*TOPICS, "Further")}
+    for name, setting in Settings.model_fields.items():
+        topic = next((topic for topic, beginnings in TOPICS.items() if name.startswith(beginnings)), "Further")
+        row = (f"`GRIDFLEET_{name.upper()}`", _default(name, setting), f"{setting.description}{_choices(setting)}")
+        found[topic].append(row)
+    return "\n".join(
+        f"## {topic}\n\n{_table(('variable', 'default', 'meaning'), rows)}" for topic, rows in found.items() if rows
     )
 
 
@@ -60,7 +103,98 @@ def scopes_table() -> str:
     )
 
 
-PAGES = {"settings.md": settings_table, "metrics.md": metrics_table, "partners.md": scopes_table}
+def errors_table() -> str:
+    """Every code with what to do about it."""
+    return _table(
+        ("code", "status", "meaning", "what to do"),
+        ((f"`{code}`", str(entry.status), entry.meaning, entry.remedy) for code, entry in CATALOGUE.items()),
+    )
+
+
+def rest_tables() -> str:
+    """Every endpoint, a table for each first word of the path."""
+    import_handlers()
+    public = [each for each in ENDPOINTS.values() if each.path.startswith("/api/v1/")]
+    found = sorted(public, key=lambda each: (_noun(each), each.path, each.method))
+    return "\n".join(
+        f"## {noun}\n\n"
+        + _table(
+            ("endpoint", "does", "who", "refuses with", "handler"),
+            (
+                (
+                    f"`{each.method} {each.path}`",
+                    each.summary.rstrip("."),
+                    _who(each.caller),
+                    ", ".join(f"`{code}`" for code in each.codes if code != "INTERNAL_SERVER_ERROR") or "–",
+                    f"`{each.source_file.relative_to(ROOT / 'src' / 'gridfleet')}`",
+                )
+                for each in endpoints
+            ),
+        )
+        for noun, endpoints in groupby(found, key=_noun)
+    )
+
+
+def commands_list() -> str:
+    """Every command with its arguments and options."""
+    return "\n".join(_commands("gridfleet", typer.main.get_command(application)))
+
+
+def schema_table() -> str:
+    """The migrations, the newest first, each by the first line of its file."""
+    files = sorted(Path(next(iter(migrations.__path__)), "versions").glob("[0-9]*.py"), reverse=True)
+    docs = ((file.stem.partition("_")[0], ast.get_docstring(ast.parse(file.read_text())) or "") for file in files)
+    return _table(("revision", "what changed"), ((f"`{revision}`", doc.partition("\n")[0]) for revision, doc in docs))
+
+
+def sizing_tables() -> str:
+    """What a core and a disk hold, from the benchmark's results by the formulas of the page."""
+    results = json.loads((ROOT / "bench" / "results.json").read_text())
+    ingest, cores = results["ingest"], results["machine"]["cores"]
+    part = ingest["other_message_sizes"]["10"]  # half of a device; a whole snapshot is six devices of 20 signals
+    values, devices = ingest["points_per_message"], 6
+    core_time = {10: _core_time(part) * 10, values: _core_time(ingest) * values}
+    point = (core_time[values] - core_time[10]) / (values - 10)
+    message = 1e6 * cores * values / results["live"]["points_per_second"] - values * point
+    frame = {10: part["bytes_per_point"] * 10, values // devices: ingest["bytes_per_point"] * values / devices}
+    value_bytes = (frame[values // devices] - frame[10]) / (values // devices - 10)
+    frame_bytes = frame[10] - 10 * value_bytes
+
+    constants = _table(
+        ("from `bench/results.json`", ""),
+        (
+            ("core time of a message, *a*", f"{message:.0f} µs"),
+            ("core time of each value in it, *b*", f"{point:.2f} µs"),
+            ("disk of a device's row, *c*", f"{frame_bytes:.0f} bytes"),
+            ("disk of each value in it, *d*", f"{value_bytes:.1f} bytes"),
+        ),
+    )
+    fleets = _table(
+        ("a plant has", "a snapshot every", "plants a core", "GB a plant and year"),
+        (
+            (
+                f"{count} × {signals} signals",
+                f"{seconds} s",
+                f"{1e6 * seconds / (2 * (message + count * signals * point)) // 10 * 10:,.0f}",
+                f"{365 * 86_400 / seconds * count * (frame_bytes + signals * value_bytes) / 1e9:,.1f}",
+            )
+            for count, signals in ((1, 10), (3, 10), (6, 20), (30, 20))
+            for seconds in (1, 5, 60)
+        ),
+    )
+    return f"{constants}\n{fleets}"
+
+
+PAGES = {
+    "settings.md": settings_tables,
+    "metrics.md": metrics_table,
+    "partners.md": scopes_table,
+    "errors.md": errors_table,
+    "rest.md": rest_tables,
+    "cli.md": commands_list,
+    "upgrade.md": schema_table,
+    "sizing.md": sizing_tables,
+}
 
 
 def written(page: str) -> str:
@@ -68,6 +202,63 @@ def written(page: str) -> str:
     head, _, rest = (DOCS / page).read_text().partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n\n{PAGES[page]()}\n{END}{tail}"
+
+
+def _noun(endpoint: Endpoint) -> str:
+    return endpoint.path.removeprefix("/api/v1").split("/")[1]
+
+
+def _who(caller: CallerRule) -> str:
+    match caller.kind:
+        case CallerKind.ORG_MEMBER:
+            who = caller.min_role.name if caller.min_role else "member"
+        case CallerKind.SESSION:
+            who = "any session"
+        case CallerKind.SUPER_ADMIN:
+            who = "SuperAdmin"
+        case CallerKind.INTERNAL:
+            who = "internal"
+        case CallerKind.ESM_CLIENT:
+            who = "client of the sandbox"
+        case CallerKind.PUBLIC:
+            who = "anybody"
+    return f"{who}; key with `{caller.scope}`" if caller.scope else who
+
+
+def _core_time(run: dict[str, Any]) -> float:
+    """Microseconds of all processes for a value, from the broker into the database."""
+    return float(sum(run["cpu_microseconds_per_point"].values()))
+
+
+def _commands(words: str, command: Any) -> Iterator[str]:
+    if hasattr(command, "commands"):
+        for name, below in sorted(command.commands.items()):
+            yield from _commands(f"{words} {name}", below)
+        return
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    usage = " ".join([words, *(each.name.upper() for each in arguments), *(["[options]"] if options else [])])
+    yield f"## {words}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help)}\n"
+    if arguments or options:
+        yield _table(
+            ("", "meaning", "default"),
+            (
+                (
+                    " ".join(f"`{name}`" for name in (each.opts if each in options else [each.name.upper()])),
+                    each.help or "",
+                    _shown(each.default),
+                )
+                for each in [*arguments, *options]
+            ),
+        )
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.replace("\b\n", "").split("\n\n"))
+
+
+def _shown(default: Any) -> str:
+    return "–" if default in (None, "", False) or callable(default) else f"`{default}`"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

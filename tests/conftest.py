@@ -33,6 +33,7 @@ _numbers = itertools.count(1)
 USE_STACK = {
     "tests/acceptance/test_accounts.py",
     "tests/acceptance/test_commands.py",
+    "tests/acceptance/test_guides.py",
     "tests/acceptance/test_main_path.py",
     "tests/acceptance/test_partner.py",
     "tests/acceptance/test_plant_life.py",

@@ -36,10 +36,10 @@ class Bench:
         """A pipeline that knows nothing yet, as after a restart."""
         return Pipeline(self.database, self.keyring, window_seconds=600)
 
-    async def plant(self, devices: Sequence[str] = ()) -> "BenchPlant":
+    async def plant(self, devices: Sequence[str] = (), plant_id: UUID | None = None) -> "BenchPlant":
         """An ACTIVE plant with sub-devices that have no template."""
         organization = await add_organization(self.database)
-        plant = BenchPlant(self, organization.id, new_id())
+        plant = BenchPlant(self, organization.id, plant_id or new_id())
         async with self.database.transaction() as db:
             await db.execute(
                 "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, lifecycle_status)"

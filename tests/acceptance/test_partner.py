@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, JsonObject
 from gridfleet.device import DeviceEntry, Snapshot
 from gridfleet.partner import Event, EventKind, Order, OrderRefused, Partner
-from partner_address import address_of
 from running_stack import RunningStack
 from trading_partner import WRITING, connected, make_key, start_trading
 
@@ -228,22 +226,3 @@ async def test_a_partner_hears_of_the_plants_that_he_may_see(trading: Partnershi
     }
     assert (status.content["siteId"], status.content["status"]) == (plant.id, "ONLINE")
     assert (alert.content["siteId"], alert.content["severity"], alert.content["status"]) == (plant.id, "WARNING", "ACTIVE")
-
-
-@pytest.mark.parametrize("place", [0, 1], ids=["our client", "plain pika"])
-async def test_the_programs_of_the_page_run(
-    trading: Partnership, battery: Battery, capsys: pytest.CaptureFixture[str], place: int
-) -> None:
-    page = Path(__file__).parents[2] / "docs" / "partner-messages.md"
-    program = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[place]
-    created = await asyncio.to_thread(trading.key)
-    names = {
-        "ADDRESS": address_of(trading.stack, trading.slug, created),
-        "SIGNING_KEY": created["signingKey"],
-        "CA_PEM": (trading.stack.home / "ca" / "ca.pem").read_text(),
-        "SITE_ID": battery.plant.id,
-        "SLUG": trading.slug,
-    }
-    async with battery.connected():
-        await asyncio.to_thread(exec, program, names)
-    assert "APPLIED" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The README's quickstart, literally: its commands, in a copy of the checkout, and their answers against the ledger.
+"""The quickstart, literally: its commands, in a copy of the checkout, and their answers against the ledger.
 
 Only the downloads are left out: the copy's `.venv` borrows the packages of the one the tests run in.
 """
@@ -54,11 +54,11 @@ class Quickstart:
                     yield json.loads(line)
 
 
-def blocks() -> list[tuple[str, str]]:
-    """(terminal, commands) of the section's `sh` blocks, in their order."""
-    section = (ROOT / "README.md").read_text().partition("\n## Quickstart\n")[2].partition("\n## ")[0]
-    found = re.findall(r"^```sh\n# terminal (\d)[^\n]*\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
-    assert len(found) == section.count("```sh"), "each block says in its first line for which terminal it is"
+def blocks(page: str = "docs/quickstart.md") -> list[tuple[str, str]]:
+    """(terminal, commands) of the page's `sh` blocks, in their order."""
+    text = (ROOT / page).read_text()
+    found = re.findall(r"^```sh\n# terminal (\d)[^\n]*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert len(found) == text.count("```sh"), "each block says in its first line for which terminal it is"
     return found
 
 
@@ -136,6 +136,10 @@ def test_the_commands_are_the_promised_ones() -> None:
     everything = "".join(commands for _, commands in blocks())
     for wanted in ("make up", "gridfleet simulate", "/telemetry?", "/latest", "/energy/today", "--ledger"):
         assert wanted in everything
+
+
+def test_the_readme_begins_the_same_way() -> None:
+    assert blocks("README.md") == blocks()[:2]
 
 
 def test_the_service_tells_where_it_is(quickstart: Quickstart) -> None:

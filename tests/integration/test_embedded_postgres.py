@@ -99,6 +99,21 @@ def test_migrating_twice_changes_nothing(postgres_url: str, database_url: str) -
     assert migrate(database_url) == head_revision()
 
 
+def test_what_a_later_release_has_migrated_stays_as_it_is(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'next'")
+    environment = os.environ | {"GRIDFLEET_DATABASE_URL": database_url}
+
+    assert migrate(database_url) == revision_at(database_url) == "next"
+    for old, code in (("next", 0), ("0001", 1)):
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = %s", (old,))
+        check = subprocess.run(
+            [sys.executable, "-m", "gridfleet", "db", "check"], env=environment, stdout=subprocess.PIPE, text=True, check=False
+        )
+        assert (check.returncode, f"revision {old}," in check.stdout) == (code, True)
+
+
 def _postmasters(home: Path) -> list[int]:
     return [int((home / "postgres" / "postmaster.pid").read_text().splitlines()[0])]
 

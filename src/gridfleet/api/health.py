@@ -12,13 +12,13 @@ import structlog
 
 from gridfleet.api._http import AppState, Call, endpoint, internal, public
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db.migrate import applied_revision, head_revision
+from gridfleet.kernel.db.migrate import applied_revision, is_behind
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["HealthStatus", "ReadinessStatus"]
 
 _CHECK_SECONDS = 3
-_newest_revision = functools.cache(head_revision)  # reads every migration's file
+_is_behind = functools.cache(is_behind)  # reads every migration's file
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +85,7 @@ async def _result(name: str, check: Callable[[AppState], Awaitable[None]], state
 
 
 class _Behind(Exception):
-    """The database's schema is not the one this version needs."""
+    """The database's schema lacks what this version needs."""
 
 
 async def _database(state: AppState) -> None:
@@ -94,7 +94,7 @@ async def _database(state: AppState) -> None:
 
 async def _migrations(state: AppState) -> None:
     async with state.database.transaction() as db:
-        if await applied_revision(db) != _newest_revision():
+        if _is_behind(await applied_revision(db)):
             raise _Behind
 
 

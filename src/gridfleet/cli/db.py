@@ -22,12 +22,12 @@ def upgrade() -> None:
 
 @commands.command()
 def check() -> None:
-    """Says whether the schema is this release's: exit code 0 if so, 1 if not."""
-    from gridfleet.kernel.db.migrate import head_revision, revision_at
+    """Says whether the schema is good for this release: exit code 0 if so, 1 if it has to be upgraded."""
+    from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
 
-    found, wanted = revision_at(_url()), head_revision()
-    typer.echo(f"schema at revision {found}, this release needs {wanted}")
-    if found != wanted:
+    found = revision_at(_url())
+    typer.echo(f"schema at revision {found}, this release needs {head_revision()}")
+    if is_behind(found):
         raise typer.Exit(1)
 
 

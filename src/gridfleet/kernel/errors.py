@@ -1,10 +1,11 @@
 """Coded errors: what a rule raises, ignorant of HTTP until the edge turns it into the envelope.
 
 A domain subclasses `CodedError` in its `errors.py`, one class a code and meaning. `code` is what clients branch on;
-the catalogue maps it to a status and its name (spec, Errors).
+the catalogue maps it to a status and its name (spec, Errors), and to the words of `docs/errors.md`.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
 __all__ = [
@@ -20,54 +21,79 @@ __all__ = [
 
 
 class CodeStatus(NamedTuple):
-    """HTTP status of a code and the name that stands in the envelope's `error`."""
+    """HTTP status of a code and the name that stands in the envelope's `error`; for people, in Markdown: what it means and what
+    to do about it."""
 
     status: int
     name: str
+    meaning: str
+    remedy: str
 
 
-_BAD_REQUEST = CodeStatus(400, "Bad Request")
-_UNAUTHORIZED = CodeStatus(401, "Unauthorized")
-_FORBIDDEN = CodeStatus(403, "Forbidden")
-_NOT_FOUND = CodeStatus(404, "Not Found")
-_CONFLICT = CodeStatus(409, "Conflict")
+_bad_request = partial(CodeStatus, 400, "Bad Request")
+_unauthorized = partial(CodeStatus, 401, "Unauthorized")
+_forbidden = partial(CodeStatus, 403, "Forbidden")
+_not_found = partial(CodeStatus, 404, "Not Found")
+_conflict = partial(CodeStatus, 409, "Conflict")
 
 CATALOGUE: Final[dict[str, CodeStatus]] = {
-    "VALIDATION_ERROR": _BAD_REQUEST,
-    "BAD_REQUEST": _BAD_REQUEST,
-    "INVALID_UUID": _BAD_REQUEST,
-    "UNAUTHORIZED": _UNAUTHORIZED,
-    "INVALID_CREDENTIALS": _UNAUTHORIZED,
-    "REFRESH_TOKEN_INVALID": _UNAUTHORIZED,
-    "FORBIDDEN": _FORBIDDEN,
-    "SUPER_ADMIN_REQUIRED": _FORBIDDEN,
-    "ORG_MEMBERSHIP_REQUIRED": _FORBIDDEN,
-    "ACCOUNT_LOCKED": _FORBIDDEN,
-    "INVITATION_EXPIRED": _FORBIDDEN,
-    "DEVICE_TEMPLATE_SYSTEM_READONLY": _FORBIDDEN,
-    "NOT_FOUND": _NOT_FOUND,
-    "ORGANIZATION_NOT_FOUND": _NOT_FOUND,
-    "MEMBER_NOT_FOUND": _NOT_FOUND,
-    "INVITATION_NOT_FOUND": _NOT_FOUND,
-    "PLANT_NOT_FOUND": _NOT_FOUND,
-    "SUB_DEVICE_NOT_FOUND": _NOT_FOUND,
-    "DEVICE_TEMPLATE_NOT_FOUND": _NOT_FOUND,
-    "API_KEY_NOT_FOUND": _NOT_FOUND,
-    "CONFLICT": _CONFLICT,
-    "EMAIL_ALREADY_REGISTERED": _CONFLICT,
-    "INVITATION_ALREADY_ACCEPTED": _CONFLICT,
-    "PLANT_ALREADY_EXISTS": _CONFLICT,
-    "SUB_DEVICE_EXTERNAL_ID_TAKEN": _CONFLICT,
-    "DEVICE_TEMPLATE_IN_USE": _CONFLICT,
-    "INVITATION_TOKEN_MISSING": _BAD_REQUEST,
-    "DEVICE_TEMPLATE_WRONG_LEVEL": _BAD_REQUEST,
-    "DEVICE_TEMPLATE_SIGNAL_INVALID": _BAD_REQUEST,
-    "COMMAND_ACTION_NOT_IN_TEMPLATE": _BAD_REQUEST,
-    "TRADING_CONFIG_INCOMPLETE": _BAD_REQUEST,
-    "ESM_NOT_CONFIGURED": _BAD_REQUEST,
-    "TOO_MANY_REQUESTS": CodeStatus(429, "Too Many Requests"),
-    "PAYLOAD_TOO_LARGE": CodeStatus(413, "Error"),
-    "INTERNAL_SERVER_ERROR": CodeStatus(500, "Internal Server Error"),
+    "VALIDATION_ERROR": _bad_request("query or body break a rule", "mend what `details` names"),
+    "BAD_REQUEST": _bad_request(
+        "the same where an endpoint has no code of its own for it, or the record's state forbids the call",
+        "read `message` and `details`; fetch the record and look at its state",
+    ),
+    "INVALID_UUID": _bad_request("an id in the path is no UUID", "send the id as the service wrote it"),
+    "UNAUTHORIZED": _unauthorized("no access token, or one that no longer counts", "refresh the session or log in"),
+    "INVALID_CREDENTIALS": _unauthorized("wrong e-mail or password", "try again; ten failures lock the address for 15 minutes"),
+    "REFRESH_TOKEN_INVALID": _unauthorized(
+        "the refresh cookie is expired, unknown or used before; 400 when there is none", "log in"
+    ),
+    "FORBIDDEN": _forbidden(
+        "known, but not allowed; also a missing or foreign `x-org-id`",
+        "name your organisation in `x-org-id`; ask for a higher role",
+    ),
+    "SUPER_ADMIN_REQUIRED": _forbidden("only SuperAdmins may", "ask one"),
+    "ORG_MEMBERSHIP_REQUIRED": _forbidden("not a member of that organisation", "ask its ORG_ADMIN for an invitation"),
+    "ACCOUNT_LOCKED": _forbidden("too many failed logins lately, also for the right password", "wait 15 minutes"),
+    "INVITATION_EXPIRED": _forbidden("the invitation is older than seven days", "ask for a new one"),
+    "DEVICE_TEMPLATE_SYSTEM_READONLY": _forbidden("system templates cannot be changed", "copy it under another name"),
+    "NOT_FOUND": _not_found("no such route, or no such record", "check the address and the method"),
+    "ORGANIZATION_NOT_FOUND": _not_found("no such organisation", "list them"),
+    "MEMBER_NOT_FOUND": _not_found("nobody with this id in the organisation", "list the members"),
+    "INVITATION_NOT_FOUND": _not_found("no such invitation, or it was revoked", "ask for a new one"),
+    "PLANT_NOT_FOUND": _not_found("no such plant in this organisation", "check the id and `x-org-id`"),
+    "SUB_DEVICE_NOT_FOUND": _not_found("the plant has no sub-device with this external id", "list the plant's sub-devices"),
+    "DEVICE_TEMPLATE_NOT_FOUND": _not_found("no such template", "list the templates"),
+    "API_KEY_NOT_FOUND": _not_found("no such API key", "list the keys"),
+    "CONFLICT": _conflict(
+        "it exists already, or something still needs it", "choose another name, or remove what depends on it"
+    ),
+    "EMAIL_ALREADY_REGISTERED": _conflict("an account with this e-mail exists", "log in instead"),
+    "INVITATION_ALREADY_ACCEPTED": _conflict("the invitation was used", "log in"),
+    "PLANT_ALREADY_EXISTS": _conflict(
+        "the serial number is taken in this organisation", "look for the plant by its serial number"
+    ),
+    "SUB_DEVICE_EXTERNAL_ID_TAKEN": _conflict(
+        "the plant has a sub-device with this external id", "choose another, or change that one"
+    ),
+    "DEVICE_TEMPLATE_IN_USE": _conflict("plants or sub-devices use the template", "give them another template first"),
+    "INVITATION_TOKEN_MISSING": _bad_request("the link has no token", "open the link as it was mailed"),
+    "DEVICE_TEMPLATE_WRONG_LEVEL": _bad_request(
+        "a plant needs a template of level PLANT, a sub-device one of level SUB_DEVICE", "choose another template"
+    ),
+    "DEVICE_TEMPLATE_SIGNAL_INVALID": _bad_request("a signal breaks a rule", "mend what `details` names"),
+    "COMMAND_ACTION_NOT_IN_TEMPLATE": _bad_request(
+        "the device's template has no such action, or not with these parameters", "read `details` and the template's `actions`"
+    ),
+    "TRADING_CONFIG_INCOMPLETE": _bad_request("trading needs more settings first", "complete the trading configuration"),
+    "ESM_NOT_CONFIGURED": _bad_request("the organisation has no ESM address or credentials", "set them"),
+    "TOO_MANY_REQUESTS": CodeStatus(
+        429, "Too Many Requests", "a rate limit struck", "wait the seconds that `Retry-After` says"
+    ),
+    "PAYLOAD_TOO_LARGE": CodeStatus(413, "Error", "the body is larger than 1 MiB", "send less at once"),
+    "INTERNAL_SERVER_ERROR": CodeStatus(
+        500, "Internal Server Error", "our fault, or the database is away", "try again later; report the `x-request-id`"
+    ),
 }
 
 

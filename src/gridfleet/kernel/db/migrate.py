@@ -9,15 +9,21 @@ import psycopg
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["applied_revision", "head_revision", "migrate", "revision_at"]
+__all__ = ["applied_revision", "head_revision", "is_behind", "migrate", "revision_at"]
 
 _MIGRATIONS: Final = Path(__file__).with_name("migrations")
 _REVISION: Final = re.compile(r"""^(down_revision|revision)\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
 def migrate(url: str) -> str | None:
-    """Brings the database at `url` to the newest revision and gives it; two callers at once wait for each other."""
+    """Brings the database at `url` to the newest revision and gives it; two callers at once wait for each other.
+
+    A database that a later release has migrated stays as it is: its schema bears this release too.
+    """
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    found = revision_at(url)
+    if not is_behind(found):
+        return found
     # Imported here: the processes that only ask for the newest revision need not carry Alembic and SQLAlchemy.
     from alembic import command
     from alembic.config import Config
@@ -31,14 +37,28 @@ def migrate(url: str) -> str | None:
 
 def head_revision() -> str | None:
     """The newest revision this code knows: the one that no other follows."""
+    known, followed = _revisions()
+    heads = known - followed
+    if len(heads) > 1:
+        raise LookupError(f"several revisions claim to be the newest: {sorted(heads)}")
+    return heads.pop() if heads else None
+
+
+def is_behind(revision: str | None) -> bool:
+    """Whether a database at this revision lacks something that this code needs.
+
+    One that this code does not know was made by a later release, whose migrations leave the one before at work.
+    """
+    return revision is None or (revision != head_revision() and revision in _revisions()[0])
+
+
+def _revisions() -> tuple[set[str], set[str]]:
+    """All revisions that this code knows, and those that another follows."""
     found: dict[str, set[str]] = {"revision": set(), "down_revision": set()}
     for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"):
         for name, revision in _REVISION.findall(path.read_text()):
             found[name].add(revision)
-    heads = found["revision"] - found["down_revision"]
-    if len(heads) > 1:
-        raise LookupError(f"several revisions claim to be the newest: {sorted(heads)}")
-    return heads.pop() if heads else None
+    return found["revision"], found["down_revision"]
 
 
 def revision_at(url: str) -> str | None:
