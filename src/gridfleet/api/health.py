@@ -118,4 +118,4 @@ def _broker_address(settings: Settings) -> tuple[str, int]:
 
 
 async def _cache(state: AppState) -> None:
-    """Held in the process's own memory, so it is there whenever the process is."""
+    await state.cache.ping()

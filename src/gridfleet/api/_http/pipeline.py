@@ -144,13 +144,38 @@ class Pipeline:
         for name, value in (("caller", caller), ("org", org), ("client", client)):
             if name in endpoint.arguments:
                 arguments[name] = value
+        if endpoint.kept_seconds and isinstance(org, OrgScope):
+            place = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
+            kept = await self._state.cache.remembered(org, place, endpoint.kept_seconds, partial(self._fresh, arguments))
+            return Answer(endpoint.success, self._answer_headers(call, "application/json"), kept)
+        answer = await self._carry_out(call, scope["query_string"], body, caller, org, arguments)
+        if endpoint.method in _UNSAFE and isinstance(org, OrgScope):
+            # Behind the commit and ahead of the answer: whoever writes reads what he wrote.
+            await self._state.cache.outdate(org.organization_id)
+        return answer
+
+    async def _fresh(self, arguments: dict[str, Any]) -> bytes:
+        """The body of an answer that may be kept."""
+        async with self._state.database.transaction() as db:
+            return self._write(await self._endpoint.handler(**arguments, db=db))
+
+    async def _carry_out(
+        self,
+        call: Call,
+        query: bytes,
+        body: bytes,
+        caller: Caller | None,
+        org: OrgScope | PlatformScope | None,
+        arguments: dict[str, Any],
+    ) -> ASGIApp:
+        endpoint = self._endpoint
         if not self._in_transaction:
             return await self._finish(call, await endpoint.handler(**arguments))
         async with self._state.database.transaction() as db:
             arguments["db"] = db
             if caller is None or not endpoint.creates:
                 return await self._finish(call, await endpoint.handler(**arguments))
-            return await self._create(call, scope["query_string"], body, db, caller, org, arguments)
+            return await self._create(call, query, body, db, caller, org, arguments)
 
     async def _create(
         self,
