@@ -191,7 +191,7 @@ def compare(site: Site) -> None:
 
 def counts(fleet: Fleet, site: Site) -> bool:
     """Whether the buckets hold every point, each once."""
-    span = "from=2020-01-01T00:00:00Z&to=2100-01-01T00:00:00Z&bucket=1h&metric=heat"
+    span = "from=2020-01-01T00:00:00Z&to=2100-01-01T00:00:00Z&bucket=1%20hour&metric=heat"
     found = sum(point["metadata"]["count"] for point in fleet.call("GET", f"/telemetry?plantId={site.meter.id}&{span}"))
     assert found <= site.points
     return bool(found == site.points)

@@ -50,7 +50,9 @@ class Settings(BaseSettings):
         description="Redis or Valkey (`redis://user:password@host:port/0`) for cache and rate limits; in memory without. Needed"
         " for more than one `gridfleet serve`.",
     )
-    cache_megabytes: int = Field(64, ge=1, description="Memory of the cache in one process at most; not for Redis.")
+    cache_megabytes: int = Field(
+        64, ge=0, description="Memory of the cache in one process at most, when there is no Redis; 0 for none."
+    )
 
     amqp_port: int = Field(5682, description="Loopback AMQP port of the private broker node.")
     amqps_port: int = Field(5671, description="AMQPS port for partners.")
