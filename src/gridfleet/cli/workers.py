@@ -39,8 +39,8 @@ def run_workers(settings: Settings, count: int) -> int:
 async def _run(count: int) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    for asked in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(asked, stopping.set)
     supervisor = Supervisor(lambda name, line: log.warning(line, of=name))
     argv = (sys.executable, "-m", "gridfleet", "serve", "--shared-ports")
     try:

@@ -1,9 +1,11 @@
 """Redis killed, frozen and back: nobody is refused for it, and nobody waits long."""
 
 import asyncio
+import random
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,25 @@ async def test_a_server_that_was_restarted_between_two_questions_is_not_missed(o
         assert not link.away
     finally:
         await link.close()
+
+
+async def test_a_question_that_was_given_up_does_not_answer_another(link: RedisLink) -> None:
+    """Else somebody would get what another organisation asked for."""
+    wanted = {f"k{number}": b"%d" % number * 50_000 for number in range(20)}
+    for key, value in wanted.items():
+        await link.client.set(key, value)
+    given_up = wrong = 0
+    for _ in range(60):
+        key = random.choice(list(wanted))
+        try:
+            async with asyncio.timeout(random.uniform(0, 0.001)):
+                await link.ask(partial(link.client.get, key))
+        except (TimeoutError, RedisAway):
+            given_up += 1
+        other = random.choice(list(wanted))
+        wrong += await link.client.get(other) != wanted[other]
+    assert given_up > 0
+    assert wrong == 0
 
 
 async def test_only_the_first_to_ask_waits(own_redis: RedisServer) -> None:

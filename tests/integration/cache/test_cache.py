@@ -7,11 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from gridfleet.kernel.cache import Cache, CacheReads, MemoryAnswers
+from gridfleet.kernel import metrics
+from gridfleet.kernel.cache import Cache, CacheReads, MemoryAnswers, RedisAnswers
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import NotFound
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.redis_link import RedisLink
+from redis_server import RedisServer
 
 
 def scope(plant_ids: frozenset[UUID] | None = None, organization_id: UUID | None = None) -> OrgScope:
@@ -112,9 +115,6 @@ async def test_a_body_of_any_bytes_comes_back(cache: Cache) -> None:
 
 
 async def test_flushing_leaves_everything_else_in_redis(link: RedisLink) -> None:
-    from gridfleet.kernel.cache import RedisAnswers
-    from gridfleet.kernel.rate_limit import RateLimiter
-
     cache, limiter = Cache(RedisAnswers(link)), RateLimiter(enabled=True, redis=link)
     await limiter.hit("login", "a", 3)
     await cache.remembered(scope(), "a", 60, Maker())
@@ -127,9 +127,34 @@ async def test_flushing_leaves_everything_else_in_redis(link: RedisLink) -> None
     assert await link.client.keys("gridfleet:cache:*") == []
 
 
-async def test_every_entry_in_redis_has_its_end(link: RedisLink) -> None:
-    from gridfleet.kernel.cache import RedisAnswers
+async def test_processes_share_entries_counters_and_writes(link: RedisLink, running_redis: RedisServer) -> None:
+    there = RedisLink(running_redis.url)
+    try:
+        first, second = Cache(RedisAnswers(link)), Cache(RedisAnswers(there))
+        org, make = scope(), Maker()
+        assert [await cache.remembered(org, "a", 60, make) for cache in (first, second)] == [b"1", b"1"]
+        await first.outdate(org.organization_id)
+        assert await second.remembered(org, "a", 60, make) == b"2"
+        assert await counts(first) == await counts(second) == (1, 2, 2)
+        await second.flush()
+        assert await first.remembered(org, "a", 60, make) == b"3"
+    finally:
+        await there.close()
 
+
+async def test_reads_are_counted_for_the_scraper(cache: Cache) -> None:
+    def counted(result: str) -> float:
+        found = [metrics.CACHE_READS.labels(backend, result)._value.get() for backend in ("memory", "redis")]
+        return float(sum(found))
+
+    before = counted("hit"), counted("miss")
+    org = scope()
+    for _ in range(3):
+        await cache.remembered(org, "a", 60, Maker())
+    assert (counted("hit"), counted("miss")) == (before[0] + 2, before[1] + 1)
+
+
+async def test_every_entry_in_redis_has_its_end(link: RedisLink) -> None:
     cache, org = Cache(RedisAnswers(link)), scope()
     await cache.remembered(org, "a", 60, Maker())
     await cache.outdate(org.organization_id)
