@@ -134,7 +134,7 @@ async def busy_under_kills(crowd: Several, fleet: Fleet, folder: Path, names: li
     for number in range(RULES):
         rule = {"name": f"Hot {number}", "metric": "heat", "condition": "GT", "threshold": 70, "severity": "CRITICAL"}
         fleet.call("POST", "/alert-rules", rule)
-    apis = [client_of(url, log_in(fleet, url)) for url in crowd.base_urls]
+    apis = [client_of(url, fleet.headers) for url in crowd.base_urls]
     sites = [Site(Battery(fleet, template, folder), apis[number % 2]) for number in range(SITES)]
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
@@ -260,7 +260,7 @@ def end_key(fleet: Fleet, first: str, second: str) -> tuple[float, int]:
     """The same for a key that is revoked."""
     created = make_key(fleet, ["plants:read"])
     key = {"x-api-key": created["key"]}
-    with client_of(first, log_in(fleet, first)) as admin, client_of(first, key) as here, client_of(second, key) as there:
+    with client_of(first, fleet.headers) as admin, client_of(first, key) as here, client_of(second, key) as there:
         for client in (here, there):
             assert client.get("/plants").status_code == 200
         assert admin.delete(f"/partner/api-keys/{created['apiKey']['id']}").is_success
@@ -270,8 +270,7 @@ def end_key(fleet: Fleet, first: str, second: str) -> tuple[float, int]:
 def end_plant(fleet: Fleet, first: str, second: str) -> tuple[float, int]:
     """The same for a plant that is revoked and would fetch another token."""
     plant = fleet.plant("TOKEN")
-    headers = log_in(fleet, first)
-    with client_of(first, headers) as here, client_of(second, headers) as there:
+    with client_of(first, fleet.headers) as here, client_of(second, fleet.headers) as there:
         assert there.post(f"/plants/{plant.id}/mqtt-token").is_success
         assert here.post(f"/plants/{plant.id}/revoke").is_success
         return until_refused(lambda: there.post(f"/plants/{plant.id}/mqtt-token"), 400)
