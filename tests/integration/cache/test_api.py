@@ -84,6 +84,17 @@ async def test_who_writes_reads_what_he_wrote(site: Site) -> None:
         assert (await site.service.client.get(path, headers=site.org)).status_code == 404
 
 
+async def test_a_plant_that_moves_shows_in_its_new_organization_at_once(site: Site) -> None:
+    plant = await new_plant(site.service.client, site.org)
+    target = await add_organization(site.service.state.database)
+    there = site.admin | {"x-org-id": str(target.id)}
+    group = (await site.call("POST", "/api/v1/plant-groups", there, json={"name": "G"})).json()
+    available = f"/api/v1/plant-groups/{group['id']}/available-plants"
+    assert await site.get(available, there) == []
+    await site.call("PATCH", f"/api/v1/plants/{plant['id']}", json={"organizationId": str(target.id)})
+    assert [each["id"] for each in await site.get(available, there)] == [plant["id"]]
+
+
 async def test_nobody_gets_what_he_may_not_see(site: Site) -> None:
     client = site.service.client
     seen, hidden = [await new_plant(client, site.org) for _ in range(2)]

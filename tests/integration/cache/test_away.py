@@ -51,7 +51,9 @@ async def test_the_service_goes_on(service: ApiService, own_redis: RedisServer, 
     answers += [await client.get(energy, headers=headers) for _ in range(20)]
     answers.append(await client.patch(f"/api/v1/plants/{plant['id']}", json={"name": "Renamed"}, headers=headers))
     assert {answer.status_code for answer in answers} == {200}
-    assert time.perf_counter() - started < LONG_SECONDS
+    seconds = time.perf_counter() - started
+    print(f"{end.name}: {len(answers)} requests took {seconds:.2f} s together")
+    assert seconds < LONG_SECONDS
     assert await cache_check(service) == "unavailable"
 
     wrong = {"email": "nobody@example.com", "password": "wrong password"}

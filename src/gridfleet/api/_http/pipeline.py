@@ -151,7 +151,8 @@ class Pipeline:
         answer = await self._carry_out(call, scope["query_string"], body, caller, org, arguments)
         if endpoint.method in _UNSAFE and isinstance(org, OrgScope):
             # Behind the commit and ahead of the answer: whoever writes reads what he wrote.
-            await self._state.cache.outdate(org.organization_id)
+            for organization_id in call.also_changed | {org.organization_id}:
+                await self._state.cache.outdate(organization_id)
         return answer
 
     async def _fresh(self, arguments: dict[str, Any]) -> bytes:
