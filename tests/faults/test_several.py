@@ -1,6 +1,7 @@
 """More than one of each process: nothing is done twice, and what one ends has ended in all."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
@@ -216,6 +217,24 @@ async def test_two_of_each_do_nothing_twice(crowd: Several, fleet: Fleet, tmp_pa
 @pytest.mark.timeout(300)
 async def test_what_one_ends_has_ended_in_the_other(crowd: Several, fleet: Fleet) -> None:
     print(await asyncio.to_thread(ended, crowd, fleet, 3))
+
+
+@pytest.mark.timeout(120)
+def test_a_frozen_redis_is_told_and_missed_by_nobody(crowd: Several, fleet: Fleet) -> None:
+    def cache_of(url: str) -> tuple[str, str]:
+        found = httpx.get(f"{url}/api/v1/health/ready", timeout=20).raise_for_status().json()
+        return found["status"], found["checks"]["cache"]
+
+    crowd.redis.signal(signal.SIGSTOP)
+    try:
+        for url in crowd.base_urls:
+            assert cache_of(url) == ("healthy", "unavailable")
+            with client_of(url, fleet.headers) as client:
+                assert client.get("/plants/certificate-stats").status_code == 200
+    finally:
+        crowd.redis.signal(signal.SIGCONT)
+    for url in crowd.base_urls:
+        wait_for(lambda url=url: cache_of(url) == ("healthy", "ok"))  # type: ignore[misc]
 
 
 @pytest.mark.faults

@@ -30,6 +30,9 @@ log = structlog.get_logger(__name__)
 class RedisAway(Exception):
     """Redis does not answer, or not as it should."""
 
+    def __init__(self) -> None:
+        super().__init__("redis is away")
+
 
 class RedisLink:
     """One process's connections to the Redis or Valkey at `url`, made as they are needed."""

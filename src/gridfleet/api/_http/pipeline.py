@@ -31,6 +31,7 @@ from gridfleet.domains.sandbox_esm import access as sandbox_esm
 from gridfleet.kernel.caller import Caller, KeyCaller, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized, ValidationFailed
+from gridfleet.kernel.redis_link import RedisAway
 
 __all__ = ["SESSION_COOKIE", "Pipeline", "error_answer", "security_headers"]
 
@@ -106,6 +107,9 @@ class Pipeline:
             return Answer(499, [])
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
+            return error_answer(call, self._headers, None)
+        except RedisAway:
+            log.error("cache unavailable", request_id=call.request_id)
             return error_answer(call, self._headers, None)
         except Exception:
             log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
