@@ -181,7 +181,7 @@ async def test_while_the_connection_is_down_the_database_is_asked(people: People
     await people.call("GET", "/auth/me", who=ada)
     await people.call("GET", "/auth/me", who=ada)
     assert asked == ["live_session"]
-    await people.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gridfleet-listen'")
+    await people.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gridfleet-access'")
     async with asyncio.timeout(5):
         while book.is_open:
             await asyncio.sleep(0.01)

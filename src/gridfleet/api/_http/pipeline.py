@@ -97,6 +97,15 @@ class Pipeline:
 
     async def __call__(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:
         """The answer to one call, whatever happens."""
+        access = self._state.access
+        changes = access.own_changes
+        answer = await self._answer(call, scope, receive)
+        if changes != access.own_changes and self._endpoint.method in _UNSAFE:
+            # Whoever is told that somebody's access has ended finds it ended, whichever process he asks.
+            await access.others_know(self._state.database)
+        return answer
+
+    async def _answer(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:
         try:
             return await self._run(call, scope, receive)
         except InvalidInput as error:
