@@ -212,7 +212,8 @@ async def test_two_of_each_do_nothing_twice(crowd: Several, fleet: Fleet, tmp_pa
 
 @pytest.mark.timeout(300)
 async def test_what_one_ends_has_ended_in_the_other(crowd: Several, fleet: Fleet) -> None:
-    print(await asyncio.to_thread(ended, crowd, fleet, 3))
+    for kind in ENDS:
+        print(await asyncio.to_thread(ended, crowd, fleet, kind, 3))
 
 
 @pytest.mark.timeout(120)
@@ -241,21 +242,9 @@ async def test_three_kills_of_each_of_several_do_nothing_twice(crowd: Several, f
 
 @pytest.mark.faults
 @pytest.mark.timeout(1_200)
-async def test_two_hundred_ends_leave_no_survivor(crowd: Several, fleet: Fleet) -> None:
-    print(await asyncio.to_thread(ended, crowd, fleet, 200))
-
-
-def ended(crowd: Several, fleet: Fleet, tries: int) -> dict[str, str]:
-    """Ends sessions, keys and plants at one process and asks the other at once, in turn; how late it knew."""
-    report = {}
-    for end in (end_session, end_key, end_plant):
-        late = []
-        for number in range(tries):
-            first, second = crowd.base_urls if number % 2 == 0 else crowd.base_urls[::-1]
-            late.append(end(fleet, first, second))
-        late.sort()
-        report[end.__name__] = f"{tries} refused, after {late[tries // 2]:.1f} ms at the median, {late[-1]:.1f} at most"
-    return report
+@pytest.mark.parametrize("kind", ["session", "key", "plant"])
+async def test_two_hundred_ends_leave_no_survivor(crowd: Several, fleet: Fleet, kind: str) -> None:
+    print(await asyncio.to_thread(ended, crowd, fleet, kind, 200))
 
 
 def end_session(fleet: Fleet, first: str, second: str) -> float:
@@ -286,3 +275,16 @@ def end_plant(fleet: Fleet, first: str, second: str) -> float:
         assert there.post(f"/plants/{plant.id}/mqtt-token").is_success
         assert here.post(f"/plants/{plant.id}/revoke").is_success
         return refused(lambda: there.post(f"/plants/{plant.id}/mqtt-token"), 400)
+
+
+ENDS = {"session": end_session, "key": end_key, "plant": end_plant}
+
+
+def ended(crowd: Several, fleet: Fleet, kind: str, tries: int) -> str:
+    """Ends something at one process and asks the other at once, in turn; what the refusals took."""
+    late = []
+    for number in range(tries):
+        first, second = crowd.base_urls if number % 2 == 0 else crowd.base_urls[::-1]
+        late.append(ENDS[kind](fleet, first, second))
+    late.sort()
+    return f"{kind}: {tries} refused at once, in {late[tries // 2]:.1f} ms at the median, {late[-1]:.1f} at most"
