@@ -18,6 +18,7 @@ up: $(RUNTIME) ## Install what is missing and start the whole service on this ma
 
 test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for some)
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	@scripts/ensure_redis.sh
 	$(RUN)/python -m pytest -n 3 $(ARGS)
 
 check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture
@@ -39,6 +40,7 @@ bench: $(DEVELOPMENT) ## Measure ingest, history and lists against this machine'
 
 faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	@scripts/ensure_redis.sh
 	$(RUN)/python -m pytest -m faults $(ARGS)
 
 soak: $(DEVELOPMENT) ## Keep 1,000 plants at work for a quarter of an hour: no error, no growth

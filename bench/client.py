@@ -26,14 +26,20 @@ class Client:
 
     async def get(self, path: str) -> bytes:
         """The body of an answer, which must be a success."""
-        self._writer.write(f"GET {path} HTTP/1.1\r\n{self._headers}".encode())
+        return await self.call("GET", path)
+
+    async def call(self, method: str, path: str) -> bytes:
+        """The same with another method."""
+        self._writer.write(f"{method} {path} HTTP/1.1\r\n{self._headers}".encode())
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        if b" 204 " in head.split(b"\r\n")[0] + b" ":
+            return b""
         if b"content-length:" in head:
             body = await self._reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
         else:
             body = b"".join([part async for part in self._chunks()])
         if b" 200 " not in head.split(b"\r\n")[0] + b" ":
-            raise BenchFailed(f"GET {path}: {head.splitlines()[0].decode()} {body[:300].decode(errors='replace')}")
+            raise BenchFailed(f"{method} {path}: {head.splitlines()[0].decode()} {body[:300].decode(errors='replace')}")
         return body
 
     async def time(self, path: str) -> float:

@@ -4,8 +4,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -15,9 +16,24 @@ from free_ports import free_ports
 KEYS = "1:" + "5a" * 32
 
 
+@dataclass(frozen=True)
+class RunningApi:
+    """Where it answers, and the process that was started."""
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+
+
 @contextmanager
 def api_process(database_url: str, home: Path, **settings: object) -> Iterator[str]:
     """Its base URL, once it answers; it is stopped at the end of the block. All of them share KEYS."""
+    with api_command(database_url, home, (), **settings) as running:
+        yield running.url
+
+
+@contextmanager
+def api_command(database_url: str, home: Path, arguments: Sequence[str], **settings: object) -> Iterator[RunningApi]:
+    """The same with arguments of the command."""
     http_port, internal_port = free_ports(2)
     chosen = {
         "home": home,
@@ -31,7 +47,7 @@ def api_process(database_url: str, home: Path, **settings: object) -> Iterator[s
     }
     outer = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "gridfleet", "serve"],
+        [sys.executable, "-m", "gridfleet", "serve", *arguments],
         env=outer | {f"GRIDFLEET_{name.upper()}": str(value) for name, value in chosen.items()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -41,7 +57,7 @@ def api_process(database_url: str, home: Path, **settings: object) -> Iterator[s
     base = f"http://127.0.0.1:{http_port}"
     try:
         _wait_until_alive(process, base)
-        yield base
+        yield RunningApi(base, process)
     finally:
         process.terminate()
         try:

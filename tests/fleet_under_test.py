@@ -147,6 +147,11 @@ class Fleet:
         self.templates: dict[str, str] = {one["name"]: one["id"] for one in self.call("GET", "/device-templates")}
         self.keyring = Keyring.parse(local_secret(stack.home, "keys"))
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The SuperAdmin's, for another client."""
+        return {name: self._http.headers[name] for name in ("authorization", "x-org-id")}
+
     def call(self, method: str, path: str, body: object = None) -> Any:
         """The answer's JSON; `httpx.HTTPStatusError` unless it succeeded."""
         answer = self._http.request(method, path, json=body)

@@ -6,12 +6,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from accounts import add_member, add_organization, add_user, session_of
 from api_service import ApiService, api_service, bearer
 from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.ids import new_id
 
 NEW_PLANT = {"name": "Roof", "serialNumber": "SN-1", "type": "GATEWAY"}
+
+
+async def new_plant(client: httpx.AsyncClient, headers: dict[str, str]) -> Any:
+    """A new PENDING plant with a serial number of its own."""
+    body = {**NEW_PLANT, "serialNumber": f"SN-{new_id()}"}
+    answer = await client.post("/api/v1/plants", json=body, headers=headers)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
 
 
 @dataclass

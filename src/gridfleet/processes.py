@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
 
 
-def run_serve(settings: Settings) -> None:
-    """REST API, and the internal listener that answers the broker's questions."""
-    _run(settings, _serve(settings))
+def run_serve(settings: Settings, *, shared_ports: bool = False) -> None:
+    """REST API, and the internal listener that answers the broker's questions. With `shared_ports` it is one of several."""
+    _run(settings, _serve(settings, shared_ports))
 
 
 def run_ingest(settings: Settings) -> None:
@@ -40,7 +40,7 @@ def run_jobs(settings: Settings) -> None:
     _run(settings, _jobs(settings))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, shared_ports: bool) -> None:
     from gridfleet.api._http.serving import serve
     from gridfleet.api._http.state import open_state
 
@@ -50,7 +50,7 @@ async def _serve(settings: Settings) -> None:
     async with open_state(settings) as state:
         await run_until_stopped(
             {
-                "http": partial(serve, state),
+                "http": partial(serve, state, shared_ports=shared_ports),
                 "access": partial(state.access.keep_listening, state.database),
                 "idle connections": state.database.keep_reading,
             }

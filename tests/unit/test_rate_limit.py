@@ -18,57 +18,57 @@ class Clock:
         return self.now
 
 
-def passes(limiter: RateLimiter, key: str = "a", per_minute: int = 3) -> bool:
+async def passes(limiter: RateLimiter, key: str = "a", per_minute: int = 3) -> bool:
     try:
-        limiter.hit("test", key, per_minute)
+        await limiter.hit("test", key, per_minute)
     except TooManyRequests:
         return False
     return True
 
 
-def test_keys_and_limits_are_counted_apart() -> None:
+async def test_keys_and_limits_are_counted_apart() -> None:
     limiter = RateLimiter(enabled=True, clock=Clock())
-    assert [passes(limiter) for _ in range(4)] == [True, True, True, False]
-    assert passes(limiter, "b")
-    limiter.hit("another", "a", 1)
+    assert [await passes(limiter) for _ in range(4)] == [True, True, True, False]
+    assert await passes(limiter, "b")
+    await limiter.hit("another", "a", 1)
 
 
-def test_who_waits_as_told_gets_through() -> None:
+async def test_who_waits_as_told_gets_through() -> None:
     clock = Clock()
     limiter = RateLimiter(enabled=True, clock=clock)
     for second in (0, 10.5, 20):
         clock.now = second
-        assert passes(limiter)
+        assert await passes(limiter)
     clock.now = 30
     with pytest.raises(TooManyRequests) as refusal:
-        limiter.hit("test", "a", 3)
+        await limiter.hit("test", "a", 3)
     assert refusal.value.headers == {"retry-after": "30"}
     clock.now += refusal.value.retry_after
-    assert passes(limiter)
-    assert not passes(limiter)
+    assert await passes(limiter)
+    assert not await passes(limiter)
 
 
 @given(st.lists(st.floats(0, 40), max_size=60))
-def test_no_minute_ever_sees_more_than_the_limit(pauses: list[float]) -> None:
+async def test_no_minute_ever_sees_more_than_the_limit(pauses: list[float]) -> None:
     clock = Clock()
     limiter = RateLimiter(enabled=True, clock=clock)
     passed = []
     for pause in pauses:
         clock.now += pause
-        if passes(limiter):
+        if await passes(limiter):
             passed.append(clock.now)
     assert all(later - earlier >= 60 for earlier, later in zip(passed, passed[3:], strict=False))
 
 
-def test_callers_who_left_are_forgotten() -> None:
+async def test_callers_who_left_are_forgotten() -> None:
     clock = Clock()
     limiter = RateLimiter(enabled=True, clock=clock)
     for number in range(20_000):
         clock.now += 0.1
-        assert passes(limiter, str(number))
-    assert len(limiter._calls) < 5_000
+        assert await passes(limiter, str(number))
+    assert len(limiter._here._calls) < 5_000
 
 
-def test_off_is_off() -> None:
+async def test_off_is_off() -> None:
     limiter = RateLimiter(enabled=False)
-    assert all(passes(limiter, per_minute=1) for _ in range(5))
+    assert all([await passes(limiter, per_minute=1) for _ in range(5)])

@@ -36,7 +36,7 @@ async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> P
 )
 async def invite(call: Call, org: OrgScope, db: Connection, body: NewInvitation) -> Invitation:
     """Invites an address, which gets a mail with a link that is valid for seven days."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     return await inviting.invite(db, call.state.mail, org, body.email, body.role)
 
 

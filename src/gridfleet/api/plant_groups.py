@@ -105,9 +105,10 @@ async def delete_group(org: OrgScope, db: Connection, id: UUID) -> Message:
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("INVALID_UUID", "NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
+    kept_seconds=5,
 )
 async def available_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
-    """The organisation's plants that are not in the group, newest first."""
+    """The organisation's plants that are not in the group, newest first. A `status` may be 5 s old."""
     return await registry.plants_outside(db, org, id)
 
 

@@ -1,5 +1,7 @@
 """`gridfleet serve`, `ingest`, `gateway`, `jobs`: one process of a larger install each."""
 
+from typing import Annotated
+
 import typer
 
 from gridfleet.cli.settings import load_settings
@@ -13,11 +15,18 @@ def register(application: typer.Typer) -> None:
         application.command()(command)
 
 
-def serve() -> None:
+def serve(
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the ports; more than one needs Redis.")] = 1,
+    shared_ports: Annotated[bool, typer.Option("--shared-ports", hidden=True)] = False,
+) -> None:
     """REST API, and the internal listener that answers the broker's questions."""
+    if workers > 1:
+        from gridfleet.cli.workers import run_workers
+
+        raise typer.Exit(run_workers(load_settings(), workers))
     from gridfleet.processes import run_serve
 
-    run_serve(load_settings())
+    run_serve(load_settings(), shared_ports=shared_ports)
 
 
 def ingest() -> None:

@@ -5,6 +5,7 @@ from prometheus_client import Counter, Gauge, Histogram
 __all__ = [
     "ALERTS_RAISED",
     "BROKER_LOGINS",
+    "CACHE_READS",
     "COMMANDS",
     "ESM_REQUESTS",
     "INGEST_BATCH_SECONDS",
@@ -35,6 +36,9 @@ INGEST_BATCH_SECONDS = Histogram(
 )
 BROKER_LOGINS = Counter(
     "gridfleet_broker_logins_total", "Logins at the broker by kind of client and outcome.", ["client", "outcome"]
+)
+CACHE_READS = Counter(
+    "gridfleet_cache_reads_total", "Kept answers looked for, by where they are kept and what was found.", ["backend", "result"]
 )
 UNROUTED_MESSAGES = Gauge("gridfleet_unrouted_messages", "Messages that matched no queue and wait in `unrouted`.")
 LOGINS = Counter("gridfleet_logins_total", "People's logins by outcome.", ["outcome"])

@@ -45,7 +45,14 @@ class Settings(BaseSettings):
     broker_management_url: SecretStr | None = Field(
         None, description="Its management API (`http://user:password@host:port`); needed with `broker_url`."
     )
-    redis_url: SecretStr | None = Field(None, description="Redis or Valkey for cache and rate limits; in memory without.")
+    redis_url: SecretStr | None = Field(
+        None,
+        description="Redis or Valkey (`redis://user:password@host:port/0`) for cache and rate limits; in memory without. Needed"
+        " for more than one `gridfleet serve`.",
+    )
+    cache_megabytes: int = Field(
+        64, ge=0, description="Memory of the cache in one process at most, when there is no Redis; 0 for none."
+    )
 
     amqp_port: int = Field(5682, description="Loopback AMQP port of the private broker node.")
     amqps_port: int = Field(5671, description="AMQPS port for partners.")
@@ -115,6 +122,17 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _check_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parts = urlsplit(value.get_secret_value())
+            if parts.scheme not in ("redis", "rediss", "valkey", "valkeys", "unix") or not (parts.hostname or parts.path):
+                raise ValueError(
+                    "must be redis://host:port, rediss://host:port or unix:///path, valkey in place of redis if liked"
+                )
+        return value
 
     @field_validator("smtp_url")
     @classmethod

@@ -65,6 +65,8 @@ class Program:
     """Asks it to end in good order; also sent by the kernel (Linux) when its supervisor dies without a word."""
     stop_seconds: float = 15.0
     """How long it may take to end before it is killed."""
+    own_output: bool = False
+    """Whether a supervisor leaves its output alone: it goes where the supervisor's own goes."""
     before_start: Callable[[], None] | None = None
     """Called before every start, restarts included: clears what a killed predecessor left."""
 
@@ -189,6 +191,11 @@ class Supervisor:
     async def _launch(self, program: Program) -> asyncio.subprocess.Process:
         if program.before_start is not None:
             await asyncio.to_thread(program.before_start)
+        if program.own_output:
+            process = await asyncio.create_subprocess_exec(*program.argv, **_popen_arguments(program) | {"stderr": None})
+            self._processes[program.name] = process
+            self._changed()
+            return process
         # A pipe of our own: asyncio's would keep `wait` waiting for grandchildren that hold its other end.
         readable, writable = os.pipe()
         try:
@@ -209,11 +216,12 @@ class Supervisor:
             started = time.monotonic()
             code = await process.wait()
             self._processes.pop(program.name, None)
-            pump = self._pumps.pop(program.name)
+            pump = self._pumps.pop(program.name, None)
             # What is left of its group would hold ports and files that the next run needs.
             _signal_group(process.pid, signal.SIGKILL)
-            await asyncio.wait([pump], timeout=1)
-            pump.cancel()
+            if pump is not None:
+                await asyncio.wait([pump], timeout=1)
+                pump.cancel()
             while True:
                 if program.name in self._stopping:
                     return

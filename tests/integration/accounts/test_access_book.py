@@ -181,13 +181,30 @@ async def test_while_the_connection_is_down_the_database_is_asked(people: People
     await people.call("GET", "/auth/me", who=ada)
     await people.call("GET", "/auth/me", who=ada)
     assert asked == ["live_session"]
-    await people.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gridfleet-listen'")
+    await people.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gridfleet-access'")
     async with asyncio.timeout(5):
         while book.is_open:
             await asyncio.sleep(0.01)
     for _ in range(3):
         await people.call("GET", "/auth/me", who=ada)
     assert len(asked) == 4
+
+
+async def test_a_process_that_hangs_holds_nobody_up_for_long(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gridfleet.api._http import barrier
+
+    monkeypatch.setattr(barrier, "_LONGEST_SECONDS", 0.2)
+    ada = await people.person()
+    async with await psycopg.AsyncConnection.connect(
+        people.service.state.database.url, autocommit=True, application_name=barrier.LISTENER
+    ) as hanging:
+        for channel in barrier.BARRIER_CHANNELS:
+            await hanging.execute(f"LISTEN {channel}".encode())
+        async with asyncio.timeout(20):
+            assert (await people.call("POST", "/auth/logout", who=ada)).status_code == 200
+        heard = [notice.channel async for notice in hanging.notifies(timeout=20, stop_after=1)]
+        assert heard == ["access_barrier"], "it was waited for"
+    refused(await people.call("GET", "/auth/me", who=ada), 401, "UNAUTHORIZED")
 
 
 async def test_a_silent_connection_is_not_believed_for_long() -> None:

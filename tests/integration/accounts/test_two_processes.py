@@ -16,9 +16,6 @@ from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database
 
 PASSWORD, NEW = "Correct horse 1!", "quite another password"
-BOUND_SECONDS = 1.0
-"""The promise is a tenth of it; a machine busy with other tests gets some more."""
-
 Headers = dict[str, str]
 
 
@@ -72,7 +69,7 @@ async def two(database: Database, home: Path) -> AsyncIterator[Two]:
 
 
 async def test_what_ends_here_has_ended_there(two: Two) -> None:
-    late: list[tuple[str, float, int]] = []
+    late: list[tuple[str, float]] = []
     for end, refusal in (("logout", 401), ("logout-all", 401), ("password", 401), ("role", 403), ("removal", 403)):
         for number in range(3):
             email = f"{end}{number}@example.com"
@@ -80,8 +77,10 @@ async def test_what_ends_here_has_ended_there(two: Two) -> None:
             done = carry_out(two, end, email, headers)
             assert done.status_code == 200, done.text
             assert two.here.get(two.members, headers=headers).status_code == refusal, "here without any delay"
-            late.append((end, *seconds_until(two, refusal, headers)))
-    print("\n".join(f"{end}: refused there after {ms * 1000:.1f} ms, {stale} answers too many" for end, ms, stale in late))
+            asked = time.perf_counter()
+            assert two.there.get(two.members, headers=headers).status_code == refusal, "there without any delay"
+            late.append((end, time.perf_counter() - asked))
+    print("\n".join(f"{end}: refused there after {seconds * 1000:.1f} ms" for end, seconds in late))
 
 
 def carry_out(two: Two, end: str, email: str, headers: Headers) -> httpx.Response:
@@ -97,15 +96,6 @@ def carry_out(two: Two, end: str, email: str, headers: Headers) -> httpx.Respons
     return two.here.post(f"/auth/{end}", headers=headers)
 
 
-def seconds_until(two: Two, refusal: int, headers: Headers) -> tuple[float, int]:
-    """How long the second process goes on answering, and how many answers that are."""
-    started, answers = time.perf_counter(), 0
-    while two.there.get(two.members, headers=headers).status_code != refusal:
-        answers += 1
-        assert time.perf_counter() - started < BOUND_SECONDS
-    return time.perf_counter() - started, answers
-
-
 async def test_a_key_revoked_here_is_refused_there(two: Two) -> None:
     org = two.admin | {"x-org-id": str(two.organization.id)}
     for _ in range(3):
@@ -117,6 +107,5 @@ async def test_a_key_revoked_here_is_refused_there(two: Two) -> None:
         two.here.delete(f"/partner/api-keys/{created['apiKey']['id']}", headers=org)
         assert two.here.get("/plants", headers=key).status_code == 401, "here without any delay"
         started = time.perf_counter()
-        while two.there.get("/plants", headers=key).status_code != 401:
-            assert time.perf_counter() - started < BOUND_SECONDS
+        assert two.there.get("/plants", headers=key).status_code == 401, "there without any delay"
         print(f"key: refused there after {(time.perf_counter() - started) * 1000:.1f} ms")

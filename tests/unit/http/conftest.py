@@ -7,10 +7,13 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from gridfleet.api._http.access_book import AccessBook
 from gridfleet.api._http.application import create_app
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.registry import import_handlers
 from gridfleet.api._http.state import AppState
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.tokens import AccessTokens
 from gridfleet.kernel.settings import Settings
 
 Browse = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -23,6 +26,7 @@ class NoDatabase:
 
     def __init__(self, **settings: Any) -> None:
         self.settings = Settings(**settings)
+        self.access = AccessBook(AccessTokens(Keyring.parse(Keyring.generate())))
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """Who may do what, remembered by this process: sessions, the standing of their owners in organisations, and API keys.
 
 An entry is struck out when the database tells that its user or key changed. A change that this process commits is told before
-the commit returns, so its answer already finds the entry gone; another process hears of it a moment later, over the
-connection that listens. The book is used only while that connection lives: a quiet one is asked every second, and when it
-has not answered for a few seconds every question goes to the database again.
+the commit returns, so its answer already finds the entry gone; other processes hear of it over the connection that listens,
+and the change is answered once they have (`others_know`). The book is used only while that connection lives: a quiet one is
+asked every second, and when it has not answered for a few seconds every question goes to the database again.
 """
 
 import time
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 from uuid import UUID
 
+from gridfleet.api._http.barrier import BARRIER_CHANNELS, LISTENER, Barrier
 from gridfleet.api._http.validation import parse_uuid
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.models import LiveSession
@@ -56,7 +57,7 @@ class _KnownKey:
 
 
 class AccessBook:
-    """What one api process knows about its callers. `strike` must hear of every change that the process itself commits."""
+    """What one api process knows about its callers. `strike_own` must hear of every change that the process itself commits."""
 
     def __init__(self, tokens: AccessTokens, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds that only grow."""
@@ -66,6 +67,9 @@ class AccessBook:
         self._keys: dict[bytes, _KnownKey] = {}
         self._digests: dict[UUID, bytes] = {}
         self._changes = 0
+        self._barrier = Barrier()
+        self.own_changes = 0
+        """How often this process's own commits struck somebody out."""
         self._believed_until = -1.0
 
     @property
@@ -113,6 +117,16 @@ class AccessBook:
             raise Unauthorized
         return replace(known.live.caller, ip=ip)
 
+    def strike_own(self, payload: str) -> None:
+        """`strike`, for what this process has just committed."""
+        self.own_changes += 1
+        self.strike(payload)
+
+    async def others_know(self, database: Database) -> None:
+        """Returns once every other process has struck out what this one has committed, after two seconds at the latest."""
+        if self.is_open:
+            await self._barrier.wait(database)
+
     def strike(self, payload: str) -> None:
         """Forgets the user or key that a notice names, or everybody."""
         self._changes += 1
@@ -128,8 +142,15 @@ class AccessBook:
 
     async def keep_listening(self, database: Database) -> None:
         """Hears of changes until the connection is lost, which raises."""
+
+        def told(channel: str, payload: str) -> None:
+            if channel == ACCESS_CHANNEL:
+                self.strike(payload)
+            else:
+                self._barrier.told(database, channel, payload)
+
         try:
-            await listen(database.url, (ACCESS_CHANNEL,), self._open, lambda _, payload: self.strike(payload), self._believe)
+            await listen(database.url, (ACCESS_CHANNEL, *BARRIER_CHANNELS), self._open, told, self._believe, name=LISTENER)
         finally:
             self._believed_until = -1.0
             self.strike(EVERYBODY)

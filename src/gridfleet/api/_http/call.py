@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any, Literal
+from uuid import UUID
 
 from gridfleet.api._http.answers import Header
 from gridfleet.api._http.state import AppState
@@ -23,6 +24,8 @@ class Call:
         self.status: int | None = None
         """Set to answer with another status than the endpoint's usual one."""
         self.added_headers: list[Header] = []
+        self.also_changed: set[UUID] = set()
+        """Organisations beside the caller's own that the call changes: what the cache keeps of them ends too."""
         self.authorize_again: Callable[[], Awaitable[object]] = _nobody_to_ask
         """For answers that last: raises a `CodedError` once the caller may not call this any more."""
         self.bug: Exception | None = None

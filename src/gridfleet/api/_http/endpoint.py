@@ -70,6 +70,7 @@ class Endpoint:
     once: bool
     content_types: tuple[str, ...]
     max_body_bytes: int
+    kept_seconds: float
     source_file: Path = field(repr=False)
     source_line: int = field(repr=False)
 
@@ -94,13 +95,16 @@ def endpoint(
     once: bool = False,
     content_types: tuple[str, ...] = ("application/json",),
     max_body_bytes: int = 1024 * 1024,
+    kept_seconds: float = 0,
 ) -> Callable[[Handler], Handler]:
     """Publishes the handler at `method` and `path`.
 
     `codes`: every error code the row lists. `bad_path_id`: its code for a path id that is no UUID. `bad_input`: its code
     for a bad query or body (VALIDATION_ERROR where listed, else BAD_REQUEST, else `bad_path_id`). `answer`: the type of
     the answer where the handler returns a `FileDownload`, `Stream` or `Asset`. `addition`: the route is not in the contract.
-    `once`: `Idempotency-Key` is understood, as it is by every POST that answers 201.
+    `once`: `Idempotency-Key` is understood, as it is by every POST that answers 201. `kept_seconds`: how old the answer may
+    be; it may then depend on nothing but organisation, visible plants, path and query, and hold no secret. A write through
+    REST in the organisation ends it before.
 
     Raises TypeError at import for a declaration that contradicts itself.
     """
@@ -114,6 +118,8 @@ def endpoint(
         if unknown:
             raise TypeError(f"{where}: nothing provides {', '.join(sorted(unknown))}")
         _check_injected(hints, arguments, caller, where)
+        if kept_seconds and (method != "GET" or caller.everywhere or not {"org", "db"} <= arguments or "call" in arguments):
+            raise TypeError(f"{where}: only a GET in an organisation that needs no more than org and db can be kept")
         if missing := [code for code in (*codes, bad_path_id, bad_input) if code is not None and code not in CATALOGUE]:
             raise TypeError(f"{where}: unknown codes {missing}")
         if any(parameter.is_uuid for parameter in parameters) and bad_path_id is None:
@@ -149,6 +155,7 @@ def endpoint(
             once=once,
             content_types=content_types,
             max_body_bytes=max_body_bytes,
+            kept_seconds=kept_seconds,
             source_file=Path(handler.__code__.co_filename),
             source_line=handler.__code__.co_firstlineno,
         )

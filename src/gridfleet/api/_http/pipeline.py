@@ -31,6 +31,7 @@ from gridfleet.domains.sandbox_esm import access as sandbox_esm
 from gridfleet.kernel.caller import Caller, KeyCaller, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized, ValidationFailed
+from gridfleet.kernel.redis_link import RedisAway
 
 __all__ = ["SESSION_COOKIE", "Pipeline", "error_answer", "security_headers"]
 
@@ -96,6 +97,15 @@ class Pipeline:
 
     async def __call__(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:
         """The answer to one call, whatever happens."""
+        access = self._state.access
+        changes = access.own_changes
+        answer = await self._answer(call, scope, receive)
+        if changes != access.own_changes and self._endpoint.method in _UNSAFE:
+            # Whoever is told that somebody's access has ended finds it ended, whichever process he asks.
+            await access.others_know(self._state.database)
+        return answer
+
+    async def _answer(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:
         try:
             return await self._run(call, scope, receive)
         except InvalidInput as error:
@@ -106,6 +116,9 @@ class Pipeline:
             return Answer(499, [])
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
+            return error_answer(call, self._headers, None)
+        except RedisAway:
+            log.error("cache unavailable", request_id=call.request_id)
             return error_answer(call, self._headers, None)
         except Exception:
             log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
@@ -144,13 +157,39 @@ class Pipeline:
         for name, value in (("caller", caller), ("org", org), ("client", client)):
             if name in endpoint.arguments:
                 arguments[name] = value
+        if endpoint.kept_seconds and isinstance(org, OrgScope):
+            place = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
+            kept = await self._state.cache.remembered(org, place, endpoint.kept_seconds, partial(self._fresh, arguments))
+            return Answer(endpoint.success, self._answer_headers(call, "application/json"), kept)
+        answer = await self._carry_out(call, scope["query_string"], body, caller, org, arguments)
+        if endpoint.method in _UNSAFE and isinstance(org, OrgScope):
+            # Behind the commit and ahead of the answer: whoever writes reads what he wrote.
+            for organization_id in call.also_changed | {org.organization_id}:
+                await self._state.cache.outdate(organization_id)
+        return answer
+
+    async def _fresh(self, arguments: dict[str, Any]) -> bytes:
+        """The body of an answer that may be kept."""
+        async with self._state.database.transaction() as db:
+            return self._write(await self._endpoint.handler(**arguments, db=db))
+
+    async def _carry_out(
+        self,
+        call: Call,
+        query: bytes,
+        body: bytes,
+        caller: Caller | None,
+        org: OrgScope | PlatformScope | None,
+        arguments: dict[str, Any],
+    ) -> ASGIApp:
+        endpoint = self._endpoint
         if not self._in_transaction:
             return await self._finish(call, await endpoint.handler(**arguments))
         async with self._state.database.transaction() as db:
             arguments["db"] = db
             if caller is None or not endpoint.creates:
                 return await self._finish(call, await endpoint.handler(**arguments))
-            return await self._create(call, scope["query_string"], body, db, caller, org, arguments)
+            return await self._create(call, query, body, db, caller, org, arguments)
 
     async def _create(
         self,

@@ -18,8 +18,10 @@ _STOP_SECONDS = 8
 log = structlog.get_logger(__name__)
 
 
-async def serve(state: AppState) -> None:
+async def serve(state: AppState, *, shared_ports: bool = False) -> None:
     """Answers people on `http_port` and the broker on `internal_port` until cancelled; running requests may end.
+
+    With `shared_ports` other processes may listen there too: each connection reaches one of them.
 
     Raises OSError when a port is taken, and RuntimeError when a listener ends by itself.
     """
@@ -28,8 +30,9 @@ async def serve(state: AppState) -> None:
         (create_app(state), settings.http_host, settings.http_port),
         (create_internal_app(state), settings.internal_host, settings.internal_port),
     ]
-    for _, host, port in listeners:
-        _require_free(host, port)
+    if not shared_ports:
+        for _, host, port in listeners:
+            _require_free(host, port)
     servers = [
         Server(app, host, port, interface=Interfaces.ASGINL, log_enabled=False, websockets=False, backlog=1024)
         for app, host, port in listeners

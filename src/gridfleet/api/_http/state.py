@@ -10,10 +10,12 @@ from gridfleet.api._http.access_book import ACCESS_CHANNEL, AccessBook
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.trading.esm.client import EsmClient
+from gridfleet.kernel.cache import Cache, MemoryAnswers, RedisAnswers
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.kernel.rate_limit import RateLimiter
+from gridfleet.kernel.redis_link import RedisLink
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.passwords import Passwords
 from gridfleet.kernel.security.tokens import AccessTokens, PlantTokens
@@ -44,6 +46,7 @@ class AppState:
     plant_tokens: PlantTokens
     passwords: Passwords
     rate_limiter: RateLimiter
+    cache: Cache
     mail: MailQueue
     live: LiveValues
     esm: EsmClient
@@ -62,8 +65,9 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
     access_tokens = AccessTokens(keyring)
     access = AccessBook(access_tokens)
     size = settings.database_pool_size
+    redis = RedisLink(settings.redis_url.get_secret_value()) if settings.redis_url is not None else None
     try:
-        opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notice=access.strike)
+        opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notice=access.strike_own)
         async with opened(name="gridfleet-api", size=size) as database, opened(name="gridfleet-aside", size=_ASIDE) as aside:
             async with database.transaction() as db:
                 await ensure_authority(db, keyring)
@@ -76,7 +80,8 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 access=access,
                 plant_tokens=PlantTokens(keyring, timedelta(minutes=settings.mqtt_token_minutes)),
                 passwords=passwords,
-                rate_limiter=RateLimiter(enabled=settings.rate_limits == "on"),
+                rate_limiter=RateLimiter(enabled=settings.rate_limits == "on", redis=redis),
+                cache=Cache(RedisAnswers(redis) if redis else MemoryAnswers(settings.cache_megabytes * 1024 * 1024)),
                 mail=MailQueue(keyring, settings.base_url),
                 live=LiveValues(database),
                 esm=EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url),
@@ -84,3 +89,5 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
             )
     finally:
         passwords.close()
+        if redis is not None:
+            await redis.close()

@@ -5,7 +5,7 @@ from gridfleet.api._http import Call
 __all__ = ["limit_account_calls"]
 
 
-def limit_account_calls(call: Call) -> None:
+async def limit_account_calls(call: Call) -> None:
     """Counts a call of an account endpoint from the caller's address. Raises TooManyRequests for one too many."""
     state = call.state
-    state.rate_limiter.hit("account", call.client_network, state.settings.account_per_address_per_minute)
+    await state.rate_limiter.hit("account", call.client_network, state.settings.account_per_address_per_minute)

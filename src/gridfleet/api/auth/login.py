@@ -48,8 +48,8 @@ class AuthAnswer(msgspec.Struct, frozen=True):
 async def login(call: Call, body: LoginBody) -> AuthAnswer:
     """Opens a session."""
     state = call.state
-    state.rate_limiter.hit("login address", call.client_network, state.settings.login_per_address_per_minute)
-    state.rate_limiter.hit("login account", normalized(body.email), state.settings.login_per_account_per_minute)
+    await state.rate_limiter.hit("login address", call.client_network, state.settings.login_per_address_per_minute)
+    await state.rate_limiter.hit("login account", normalized(body.email), state.settings.login_per_account_per_minute)
     opened = await identity_login.log_in(
         state.database,
         state.passwords,
@@ -69,7 +69,7 @@ async def login(call: Call, body: LoginBody) -> AuthAnswer:
 )
 async def refresh(call: Call) -> AuthAnswer:
     """Prolongs the session of the refresh cookie and rotates it."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     state = call.state
     token = call.cookies.get(REFRESH_COOKIE)
     return await welcome(call, await sessions.refresh(state.database, state.access_tokens, token, call.client_ip))

@@ -53,7 +53,7 @@ class PasswordReset(msgspec.Struct, frozen=True, rename="camel"):
 )
 async def change_password(call: Call, caller: UserCaller, body: PasswordChange) -> Message:
     """Sets another password and ends every other session."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     state = call.state
     await password_change.change_password(
         state.database, state.passwords, state.mail, caller, body.current_password, body.new_password
@@ -70,7 +70,7 @@ async def change_password(call: Call, caller: UserCaller, body: PasswordChange) 
 )
 async def forgot_password(call: Call, db: Connection, body: ForgottenPassword) -> Message:
     """Mails the way to a new password, if the address has an account; the answer does not tell whether it has."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     await password_reset.request(db, body.email, call.client_ip)
     return Message("If this address has an account, a mail with the next step is on its way.")
 
@@ -84,7 +84,7 @@ async def forgot_password(call: Call, db: Connection, body: ForgottenPassword) -
 )
 async def reset_password(call: Call, body: PasswordReset) -> Message:
     """Sets a new password with the token of the mail, which works once, and ends every session."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     state = call.state
     await password_reset.reset(state.database, state.passwords, state.mail, body.token, body.new_password, call.client_ip)
     return Message("Your password was changed. Log in with it.")

@@ -61,11 +61,11 @@ class EmailConfirmation(msgspec.Struct, frozen=True):
 )
 async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -> SessionUserAnswer:
     """Changes the name at once, and the e-mail once the new address has confirmed it."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     state = call.state
     email = normalized(body.email) if body.email is not None else None
     if email is not None and email != caller.email:
-        state.rate_limiter.hit("email change", str(caller.user_id), _EMAIL_CHANGES_PER_MINUTE)
+        await state.rate_limiter.hit("email change", str(caller.user_id), _EMAIL_CHANGES_PER_MINUTE)
         await confirm_password(state.database, state.passwords, caller, body.current_password)
     async with state.database.transaction() as db:
         if body.name is not None:
@@ -87,7 +87,7 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
 )
 async def confirm_email(call: Call, db: Connection, body: EmailConfirmation) -> Message:
     """Completes a change of the e-mail address with the token that the new address got."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     await email_change.confirm(db, call.state.mail, body.token, call.client_ip)
     return Message("Your e-mail address was changed. Log in with it from now on.")
 

@@ -94,7 +94,7 @@ class ConfirmAnswer(msgspec.Struct, frozen=True, rename="camel"):
 )
 async def register(call: Call, caller: UserCaller, db: Connection, body: Registration) -> RegistrationAnswer:
     """Makes an account that belongs to no organisation yet."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     password_hash = await call.state.passwords.hash(body.password)
     account = await registry.register(db, caller.as_actor, body.email, body.name, password_hash)
     return RegistrationAnswer(RegisteredUser(account.id, account.email, account.name, account.role))
@@ -115,7 +115,7 @@ async def register(call: Call, caller: UserCaller, db: Connection, body: Registr
 )
 async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
     """Makes an account for whoever holds an invitation's token, a member of its organisation, and opens a session."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     state = call.state
     client = Client(call.client_ip, call.user_agent)
     opened = await accepting.register_invited(
@@ -139,7 +139,7 @@ async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
 )
 async def confirm_accept(call: Call, db: Connection, query: ConfirmQuery) -> ConfirmAnswer:
     """Accepts an invitation. Whoever has an account is a member from now on; everybody else goes on to register."""
-    limit_account_calls(call)
+    await limit_account_calls(call)
     if not query.token:
         raise InvitationTokenMissing
     acceptance = await accepting.accept(db, query.token, call.client_ip)

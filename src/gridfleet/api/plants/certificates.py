@@ -7,7 +7,12 @@ from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 
 
-@endpoint("GET", "/api/v1/plants/certificate-stats", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=S)
+@endpoint(
+    "GET", "/api/v1/plants/certificate-stats", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=S, kept_seconds=10
+)
 async def certificate_stats(org: OrgScope, db: Connection) -> CertificateStatistics:
-    """How many client certificates are valid, expired, about to expire or revoked, and which plants to look after first."""
+    """How many client certificates are valid, expired, about to expire or revoked, and which plants to look after first.
+
+    May be 10 s old.
+    """
     return await certificate_statistics(db, org)

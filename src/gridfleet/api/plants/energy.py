@@ -16,10 +16,11 @@ from gridfleet.kernel.db import Connection
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
+    kept_seconds=10,
 )
 async def get_energy_today(org: OrgScope, db: Connection, id: UUID) -> EnergyOfDay:
     """What the plant produced, imported and exported since midnight UTC, in kWh.
 
-    From the counters of the sub-devices whose external ids begin with `PV` and of `GRID`, or from their power.
+    May be 10 s old. From the counters of the sub-devices whose external ids begin with `PV` and of `GRID`, or from their power.
     """
     return await energy_of_day(db, org, id, utc_now())

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.api._http import Call, PageQuery, S, endpoint, org_member
 from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
 from gridfleet.domains.alerts.handling import open_alerts_of
 from gridfleet.domains.device_templates.catalogue import templates_by_id
@@ -116,9 +116,10 @@ async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
     ),
     bad_path_id="BAD_REQUEST",
 )
-async def update_plant(org: OrgScope, db: Connection, id: UUID, body: PlantPatch) -> PlantView:
+async def update_plant(call: Call, org: OrgScope, db: Connection, id: UUID, body: PlantPatch) -> PlantView:
     """Changes a plant; what is left out stays."""
     plant = await registry.update_plant(db, org, id, PlantChanges(**msgspec.structs.asdict(body)))
+    call.also_changed.add(plant.organization_id)  # it may have moved
     return view(plant, await _template_of(db, plant))
 
 

@@ -46,6 +46,7 @@ class Event(StrEnum):
     API_KEY_REVOKED = "api_key.revoked"
     API_KEY_TEST_CONNECTION = "api_key.test_connection"
     API_KEY_BUNDLE_ACKNOWLEDGED = "api_key.bundle_acknowledged"
+    CACHE_FLUSHED = "cache.flushed"
     PARTNER_CONNECTED = "partner.connected"
     PARTNER_CONNECTION_REFUSED = "partner.connection_refused"
 

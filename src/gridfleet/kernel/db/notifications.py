@@ -6,7 +6,9 @@ from typing import Final
 
 from psycopg import AsyncConnection, sql
 
-__all__ = ["HEARTBEAT_SECONDS", "listen"]
+from gridfleet.kernel.db.pool import Connection
+
+__all__ = ["HEARTBEAT_SECONDS", "count_listeners", "listen", "notify"]
 
 HEARTBEAT_SECONDS: Final = 1.0
 """How often a quiet connection is asked whether it still lives."""
@@ -20,16 +22,15 @@ async def listen(
     on_listening: Callable[[], None],
     on_notice: Callable[[str, str], None],
     on_heartbeat: Callable[[], None] = lambda: None,
+    name: str = "gridfleet-listen",
 ) -> None:
     """Calls `on_notice(channel, payload)` for each notification until the connection is lost, which raises.
 
     `on_listening` is called once notices can no longer be missed: what was cached before then may be stale.
     `on_heartbeat` is called about every HEARTBEAT_SECONDS as long as the database answers: a connection that silently
-    died would look just like one that has nothing to tell.
+    died would look just like one that has nothing to tell. `name` shows in `pg_stat_activity`.
     """
-    async with await AsyncConnection.connect(
-        url, autocommit=True, connect_timeout=5, application_name="gridfleet-listen"
-    ) as connection:
+    async with await AsyncConnection.connect(url, autocommit=True, connect_timeout=5, application_name=name) as connection:
         for channel in channels:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         on_listening()
@@ -39,3 +40,17 @@ async def listen(
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await connection.execute("SELECT 1")
             on_heartbeat()
+
+
+async def notify(db: Connection, channel: str, payload: str) -> None:
+    """Tells those who listen on the channel, once the transaction is committed."""
+    await db.execute("SELECT pg_notify(%s, %s)", (channel, payload))
+
+
+async def count_listeners(db: Connection, name: str) -> int:
+    """How many connections of that name the database has."""
+    cursor = await db.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()", (name,)
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0

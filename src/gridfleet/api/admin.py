@@ -1,0 +1,33 @@
+"""`/api/v1/admin`: the service itself, for SuperAdmins."""
+
+from uuid import UUID
+
+from gridfleet.api._http import SA, Call, endpoint, super_admin
+from gridfleet.domains.maintenance.cache import CacheStatistics, cache_statistics, flush_cache
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.db import Connection
+
+
+@endpoint("DELETE", "/api/v1/admin/cache/flush", caller=super_admin(), codes=SA, success=204)
+async def flush_everything(call: Call, caller: UserCaller, db: Connection) -> None:
+    """Removes every kept answer. Counters and rate limits stay."""
+    await flush_cache(db, call.state.cache, caller.as_actor)
+
+
+@endpoint(
+    "DELETE",
+    "/api/v1/admin/cache/flush/{orgId}",
+    caller=super_admin(),
+    codes=("INVALID_UUID", *SA),
+    success=204,
+    bad_path_id="INVALID_UUID",
+)
+async def flush_organization(call: Call, caller: UserCaller, db: Connection, org_id: UUID) -> None:
+    """Removes the kept answers of one organisation, which need not exist."""
+    await flush_cache(db, call.state.cache, caller.as_actor, org_id)
+
+
+@endpoint("GET", "/api/v1/admin/cache/stats", caller=super_admin(), codes=SA)
+async def read_cache_statistics(call: Call) -> CacheStatistics:
+    """Hits and misses since the cache was started, and what it holds now."""
+    return await cache_statistics(call.state.cache)

@@ -1,0 +1,53 @@
+"""`gridfleet serve --workers N`: several processes behind the same ports, kept running by one that does nothing else."""
+
+import asyncio
+import signal
+import sys
+
+import structlog
+
+from gridfleet.cli.ports import check_ports
+from gridfleet.kernel.logging import configure_logging
+from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.supervisor import Program, Supervisor
+
+__all__ = ["run_workers"]
+
+_STOP_SECONDS = 15
+_BAD_SETTING = 2
+
+log = structlog.get_logger(__name__)
+
+
+def run_workers(settings: Settings, count: int) -> int:
+    """Runs them until SIGTERM or SIGINT; gives the exit code: 2 for a setting that does not allow it.
+
+    The kernel hands each connection to one of them. One that ends is started again; the others go on meanwhile.
+    """
+    problems = [str(problem) for problem in check_ports(settings, with_broker=False)]
+    if settings.redis_url is None:
+        problems.append("GRIDFLEET_REDIS_URL: is needed for more than one worker: else each would count and keep on its own")
+    for problem in problems:
+        print(problem, file=sys.stderr)  # noqa: T201
+    if problems:
+        return _BAD_SETTING
+    configure_logging(settings.log_level, json=settings.log_format == "json")
+    asyncio.run(_run(count))
+    return 0
+
+
+async def _run(count: int) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for asked in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(asked, stopping.set)
+    supervisor = Supervisor(lambda name, line: log.warning(line, of=name))
+    argv = (sys.executable, "-m", "gridfleet", "serve", "--shared-ports")
+    try:
+        for number in range(1, count + 1):
+            await supervisor.start(Program(name=f"serve-{number}", argv=argv, own_output=True, stop_seconds=_STOP_SECONDS))
+        log.info("workers are running", pids=list(supervisor.pids.values()))
+        await stopping.wait()
+    finally:
+        await supervisor.stop()
+        log.info("workers have stopped")

@@ -1,0 +1,1 @@
+"""What SuperAdmins do to the service itself: it owns no table."""

@@ -1,0 +1,46 @@
+"""The cache as SuperAdmins see it: how it does, and emptying it."""
+
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.audit.models import Event
+from gridfleet.domains.audit.recording import record
+from gridfleet.kernel.cache import Cache
+from gridfleet.kernel.caller import Actor
+from gridfleet.kernel.db import Connection
+
+__all__ = ["CacheStatistics", "cache_statistics", "flush_cache"]
+
+_UNIT = 1000
+
+
+class CacheStatistics(msgspec.Struct, frozen=True, rename="camel"):
+    """Reads since the cache was started, and what it holds. `hit_rate` like `87.5%`, `memory` like `1.4 MB`."""
+
+    hit_rate: str
+    hits: int
+    misses: int
+    total_keys: int
+    memory: str
+
+
+async def cache_statistics(cache: Cache) -> CacheStatistics:
+    """How the cache does: with Redis for all processes together. Raises RedisAway."""
+    reads = await cache.reads()
+    share = reads.hits / max(1, reads.hits + reads.misses)
+    return CacheStatistics(f"{share:.1%}", reads.hits, reads.misses, reads.keys, _size(reads.size_bytes))
+
+
+async def flush_cache(db: Connection, cache: Cache, actor: Actor, organization_id: UUID | None = None) -> None:
+    """Removes all that is kept, or what is kept of one organisation, whether it exists or not. Raises RedisAway."""
+    await record(db, Event.CACHE_FLUSHED, actor, organization_id=organization_id)
+    await cache.flush(organization_id)
+
+
+def _size(size_bytes: int) -> str:
+    size, units = float(size_bytes), ["GB", "MB", "kB", "B"]
+    while size >= _UNIT and len(units) > 1:
+        size /= _UNIT
+        units.pop()
+    return f"{size:.1f} {units[-1]}"

@@ -1,0 +1,270 @@
+"""Answers that may be some seconds old, kept in this process's memory or, shared by all processes, in Redis.
+
+    body = await cache.remembered(org, "/plants/…/energy/today", 10, make)
+
+An entry belongs to an organisation: its key is made from the `OrgScope` that authorisation gave, so it cannot be written
+without one, nor be read before the caller was let in. Every entry ends by itself. `outdate` makes all that was kept of an
+organisation so far unfindable, also what is being worked out at that moment: entries carry the generation of their
+organisation that was current when their making began.
+
+Redis keys: `gridfleet:cache:{organisation}:…` entries, `gridfleet:cache-generation:{organisation}`,
+`gridfleet:cache-reads` (hits and misses since there is such a key; flushing leaves it).
+"""
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+from uuid import UUID
+
+from gridfleet.kernel import metrics
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.redis_link import RedisAway, RedisLink
+
+__all__ = ["Cache", "CacheReads", "MemoryAnswers", "RedisAnswers"]
+
+_MOST_ENTRIES: Final = 10_000
+_LARGEST_SHARE: Final = 8
+_ENTRY_OVERHEAD_BYTES: Final = 300
+_LARGEST_IN_REDIS_BYTES: Final = 8 * 1024 * 1024
+_SCAN_COUNT: Final = 1_000
+_GENERATION_SECONDS: Final = 3_600
+"""Longer than any entry lives: one that was made before may not be found again once its generation is forgotten."""
+
+_PREFIX: Final = "gridfleet:cache"
+_READS: Final = "gridfleet:cache-reads"
+_FIND: Final = """
+local generation = redis.call('GET', KEYS[1]) or '0'
+local body = redis.call('GET', KEYS[2] .. ':' .. generation)
+redis.call('HINCRBY', KEYS[3], body and 'hits' or 'misses', 1)
+return {generation, body}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReads:
+    """How the cache does: reads since its start, entries that are there now, and the bytes they take."""
+
+    hits: int
+    misses: int
+    keys: int
+    size_bytes: int
+
+
+class _Answers(Protocol):
+    """Where entries are kept. `owner` is the organisation, `name` the entry's within it."""
+
+    backend: str
+
+    async def find(self, owner: UUID, name: str) -> tuple[bytes | None, str]: ...
+    async def keep(self, owner: UUID, name: str, generation: str, body: bytes, seconds: float) -> None: ...
+    async def outdate(self, owner: UUID) -> None: ...
+    async def flush(self, owner: UUID | None) -> None: ...
+    async def reads(self) -> CacheReads: ...
+    async def ping(self) -> None: ...
+
+
+class Cache:
+    """One process's view of the kept answers."""
+
+    def __init__(self, answers: _Answers) -> None:
+        self._answers = answers
+        self._reads = {result: metrics.CACHE_READS.labels(answers.backend, result) for result in ("hit", "miss", "away")}
+
+    async def remembered(self, org: OrgScope, name: str, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """The entry `name` of the organisation, made and kept for `seconds` when there is none.
+
+        Callers who may see different plants have different entries. Raises what `make` raises, which is never kept; when
+        Redis is away everything is made.
+        """
+        owner, place = org.organization_id, _place(org, name)
+        try:
+            body, generation = await self._answers.find(owner, place)
+        except RedisAway:
+            self._reads["away"].inc()
+            return await make()
+        self._reads["miss" if body is None else "hit"].inc()
+        if body is None:
+            body = await make()
+            try:
+                await self._answers.keep(owner, place, generation, body, seconds)
+            except RedisAway:
+                return body
+        return body
+
+    async def outdate(self, organization_id: UUID) -> None:
+        """Whatever was kept of the organisation, in any process, is not found any more. Without Redis's answer, entries are
+        found until they end by themselves."""
+        try:
+            await self._answers.outdate(organization_id)
+        except RedisAway:
+            return
+
+    async def flush(self, organization_id: UUID | None = None) -> None:
+        """Removes every entry, or the organisation's. Counters and rate limits stay. Raises RedisAway."""
+        await self._answers.flush(organization_id)
+
+    async def reads(self) -> CacheReads:
+        """Hits, misses and what is kept. Raises RedisAway."""
+        return await self._answers.reads()
+
+    async def ping(self) -> None:
+        """Raises RedisAway."""
+        await self._answers.ping()
+
+
+def _place(org: OrgScope, name: str) -> str:
+    """`name` and what the caller may see in a text of fixed length."""
+    digest = hashlib.blake2b(name.encode(), digest_size=16)
+    if org.plant_ids is not None:
+        digest.update(b"\0only\0" + b"".join(sorted(plant_id.bytes for plant_id in org.plant_ids)))
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    generation: str
+    body: bytes
+    ends_at: float
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + _ENTRY_OVERHEAD_BYTES
+
+
+class MemoryAnswers:
+    """Entries in this process's memory; those used longest ago go first when there are too many."""
+
+    backend = "memory"
+
+    def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` gives seconds that only grow. An entry that is larger than an eighth of `max_bytes` is not kept."""
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._entries: OrderedDict[tuple[UUID, str], _Entry] = OrderedDict()
+        self._generations: dict[UUID, int] = {}
+        self._bytes = 0
+        self._hits = 0
+        self._misses = 0
+
+    async def find(self, owner: UUID, name: str) -> tuple[bytes | None, str]:
+        """The entry, if there is a current one, and the generation that an entry made now belongs to."""
+        generation = str(self._generations.get(owner, 0))
+        entry = self._entries.get((owner, name))
+        if entry is None or entry.generation != generation or entry.ends_at <= self._clock():
+            self._misses += 1
+            return None, generation
+        self._hits += 1
+        self._entries.move_to_end((owner, name))
+        return entry.body, generation
+
+    async def keep(self, owner: UUID, name: str, generation: str, body: bytes, seconds: float) -> None:
+        """Keeps the entry, unless its generation is over or it is too large."""
+        entry = _Entry(generation, body, self._clock() + seconds)
+        if generation != str(self._generations.get(owner, 0)) or entry.size > self._max_bytes // _LARGEST_SHARE:
+            return
+        self._remove((owner, name))
+        self._entries[owner, name] = entry
+        self._bytes += entry.size
+        while self._bytes > self._max_bytes or len(self._entries) > _MOST_ENTRIES:
+            self._remove(next(iter(self._entries)))
+
+    async def outdate(self, owner: UUID) -> None:
+        """Begins another generation."""
+        self._generations[owner] = self._generations.get(owner, 0) + 1
+
+    async def flush(self, owner: UUID | None) -> None:
+        """Removes the owner's entries, or all."""
+        for key in [key for key in self._entries if owner in (None, key[0])]:
+            self._remove(key)
+        for one in self._generations if owner is None else [owner]:
+            await self.outdate(one)
+
+    async def reads(self) -> CacheReads:
+        """Hits, misses and what is kept; what has ended is forgotten first."""
+        now = self._clock()
+        for key in [key for key, entry in self._entries.items() if entry.ends_at <= now]:
+            self._remove(key)
+        return CacheReads(self._hits, self._misses, len(self._entries), self._bytes)
+
+    async def ping(self) -> None:
+        """It is there whenever the process is."""
+
+    def _remove(self, key: tuple[UUID, str]) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size
+
+
+class RedisAnswers:
+    """Entries in Redis, for all processes. Every method raises RedisAway."""
+
+    backend = "redis"
+
+    def __init__(self, link: RedisLink) -> None:
+        self._link = link
+        self._client = link.client
+        self._find = link.client.register_script(_FIND)
+
+    async def find(self, owner: UUID, name: str) -> tuple[bytes | None, str]:
+        """The entry, if there is a current one, and the generation that an entry made now belongs to."""
+        keys = [_generation_key(owner), f"{_PREFIX}:{owner}:{name}", _READS]
+
+        async def ask() -> Any:
+            return await self._find(keys)
+
+        generation, body = await self._link.ask(ask)
+        return body, generation.decode()
+
+    async def keep(self, owner: UUID, name: str, generation: str, body: bytes, seconds: float) -> None:
+        """Keeps the entry, unless it is too large; under another generation's name it is never found."""
+        if len(body) > _LARGEST_IN_REDIS_BYTES:
+            return
+        key = f"{_PREFIX}:{owner}:{name}:{generation}"
+        await self._link.ask(lambda: self._client.set(key, body, px=max(1, int(seconds * 1000))))
+
+    async def outdate(self, owner: UUID) -> None:
+        """Begins another generation."""
+        generation = secrets.token_hex(8)
+        await self._link.ask(lambda: self._client.set(_generation_key(owner), generation, ex=_GENERATION_SECONDS))
+
+    async def flush(self, owner: UUID | None) -> None:
+        """Removes the owner's entries, or all."""
+        if owner is not None:
+            await self.outdate(owner)
+        async for keys in self._scan(owner):
+            await self._link.ask(lambda keys=keys: self._client.unlink(*keys))  # type: ignore[misc]
+
+    async def reads(self) -> CacheReads:
+        """Hits, misses and what is kept, as Redis says; the more is kept the longer it takes."""
+        counted = await self._link.ask(lambda: cast("Awaitable[dict[bytes, bytes]]", self._client.hgetall(_READS)))
+        entries = size = 0
+        async for keys in self._scan(None):
+            pipeline = self._client.pipeline(transaction=False)
+            for key in keys:
+                pipeline.memory_usage(key)
+            sizes = [each for each in await self._link.ask(pipeline.execute) if each is not None]
+            entries += len(sizes)
+            size += sum(sizes)
+        return CacheReads(int(counted.get(b"hits", 0)), int(counted.get(b"misses", 0)), entries, size)
+
+    async def ping(self) -> None:
+        """Asks whether it takes anything."""
+        await self._link.ping()
+
+    async def _scan(self, owner: UUID | None) -> AsyncIterator[list[bytes]]:
+        pattern = f"{_PREFIX}:{'*' if owner is None else owner}:*"
+        cursor = 0
+        while True:
+            cursor, keys = await self._link.ask(lambda at=cursor: self._client.scan(at, pattern, _SCAN_COUNT))  # type: ignore[misc]
+            if keys:
+                yield cast("list[bytes]", keys)
+            if not cursor:
+                return
+
+
+def _generation_key(owner: UUID) -> str:
+    return f"{_PREFIX}-generation:{owner}"

@@ -1,0 +1,97 @@
+"""A whole service with more than one of each process: what `gridfleet up` runs, and others beside over the same servers."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import psutil
+
+from free_ports import free_ports
+from gridfleet.kernel.supervisor import Program, spawn
+from redis_server import RedisServer, redis_server
+from running_stack import RunningStack
+
+if TYPE_CHECKING:
+    import subprocess
+
+BESIDE = {"serve-b": "serve", "gateway-b": "gateway", "jobs-b": "jobs"}
+"""What runs beside, and by which command."""
+
+
+@dataclass
+class Several:
+    """Three ingest processes; two each of the others, the second of them with `-b` behind its name."""
+
+    stack: RunningStack
+    redis: RedisServer
+    ports: Mapping[str, int] = field(
+        default_factory=lambda: dict(zip(("http_port", "internal_port"), free_ports(2), strict=True))
+    )
+    _running: "dict[str, subprocess.Popen[bytes]]" = field(default_factory=dict)
+
+    @property
+    def base_urls(self) -> tuple[str, str]:
+        """Of the two api processes."""
+        return self.stack.base_url, f"http://127.0.0.1:{self.ports['http_port']}"
+
+    def start(self, name: str) -> None:
+        """Starts one of those beside. Call it from the main thread: it would end with another."""
+        first = psutil.Process(self.stack.state["processes"]["gateway"]).environ()
+        own = {f"GRIDFLEET_{setting.upper()}": str(port) for setting, port in self.ports.items()}
+        argv = (sys.executable, "-m", "gridfleet", BESIDE[name])
+        with (self.stack.home / f"{name}.log").open("ab") as output:
+            program = Program(name=name, argv=argv, environment=first | own, folder=self.stack.home)
+            self._running[name] = spawn(program, output)
+
+    def kill(self, name: str) -> None:
+        """kill -9; what is beside is started again at once, as a supervisor would."""
+        if name not in BESIDE:
+            self.stack.kill(name)
+            return
+        os.kill(self._running[name].pid, signal.SIGKILL)
+        self._running[name].wait()
+        self.start(name)
+
+    def wait_until_all_answer(self, seconds: float = 90) -> None:
+        """Returns once both api processes do."""
+        deadline = time.monotonic() + seconds
+        for base in self.base_urls:
+            while True:
+                try:
+                    if httpx.get(f"{base}/api/v1/health/ready", timeout=5).is_success:
+                        break
+                except httpx.TransportError:
+                    pass
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{base} is not ready")
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Ends those beside, at once: they bear it."""
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def several(home: Path) -> Iterator[Several]:
+    """All of them, until the end of the block."""
+    with ExitStack() as stack:
+        folder = home / "redis"
+        folder.mkdir()
+        redis = stack.enter_context(redis_server(folder))
+        running = RunningStack(home / "up", changes={"ingest_processes": 3, "redis_url": redis.url})
+        stack.callback(running.destroy)
+        crowd = Several(running.start(), redis)
+        stack.callback(crowd.stop)
+        for name in BESIDE:
+            crowd.start(name)
+        crowd.wait_until_all_answer()
+        yield crowd
