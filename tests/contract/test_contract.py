@@ -30,7 +30,7 @@ UNBUILT = [
     if line and not line.startswith("#")
     for method, path in [line.split()]
 ]
-MOST_UNBUILT = 5
+MOST_UNBUILT = 3
 """Lowered with every row that is built; never raised."""
 
 BOTH = sorted(set(ROWS) & set(BUILT))

@@ -62,7 +62,9 @@ class Settings(BaseSettings):
     )
 
     keys: SecretStr | None = Field(
-        None, description="Keyring `1:<64 hex>,2:<64 hex>`; the highest encrypts. Made on first start."
+        None,
+        description="Keyring `1:<64 hex>,2:<64 hex>`; the highest encrypts, or the one with `:current` behind it. Made on first"
+        " start.",
     )
     admin_email: str | None = Field(None, description="First SuperAdmin; made at start when there is none.")
     admin_password: SecretStr | None = Field(None, description="Its password; generated and shown once without.")

@@ -48,6 +48,8 @@ class Event(StrEnum):
     API_KEY_BUNDLE_ACKNOWLEDGED = "api_key.bundle_acknowledged"
     PARTNER_CONNECTED = "partner.connected"
     PARTNER_CONNECTION_REFUSED = "partner.connection_refused"
+    CREDENTIALS_REWRAPPED = "credentials.rewrapped"
+    CSP_REPORTED = "csp.reported"
 
 
 class SubjectType(StrEnum):

@@ -1,0 +1,1 @@
+"""Upkeep of the whole deployment: its encrypted credentials under another key."""
