@@ -94,6 +94,9 @@ class Settings(BaseSettings):
         False, description="Whether an ESM may have a private address: for closed networks whose members are all trusted."
     )
     audit_days: int = Field(730, ge=1, description="How long audit events are kept.")
+    csp_report_days: int = Field(30, ge=1, description="How long those are kept that browsers report, which anybody can send.")
+    csp_reports_per_address_per_minute: int = Field(10, ge=1, description="CSP reports taken from one address.")
+    csp_reports_per_minute: int = Field(60, ge=1, description="CSP reports taken from everybody together.")
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (),
         description="Networks of reverse proxies before the REST API, such as `10.0.0.0/8,::1/128`: callers they name in"
