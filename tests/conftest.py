@@ -32,6 +32,7 @@ _numbers = itertools.count(1)
 
 USE_STACK = {
     "tests/acceptance/test_accounts.py",
+    "tests/acceptance/test_backup.py",
     "tests/acceptance/test_commands.py",
     "tests/acceptance/test_main_path.py",
     "tests/acceptance/test_partner.py",

@@ -9,7 +9,7 @@ import psycopg
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["applied_revision", "head_revision", "migrate", "revision_at"]
+__all__ = ["applied_revision", "head_revision", "known_revisions", "migrate", "revision_at"]
 
 _MIGRATIONS: Final = Path(__file__).with_name("migrations")
 _REVISION: Final = re.compile(r"""^(down_revision|revision)\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
@@ -31,14 +31,24 @@ def migrate(url: str) -> str | None:
 
 def head_revision() -> str | None:
     """The newest revision this code knows: the one that no other follows."""
-    found: dict[str, set[str]] = {"revision": set(), "down_revision": set()}
-    for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"):
-        for name, revision in _REVISION.findall(path.read_text()):
-            found[name].add(revision)
+    found = _revisions()
     heads = found["revision"] - found["down_revision"]
     if len(heads) > 1:
         raise LookupError(f"several revisions claim to be the newest: {sorted(heads)}")
     return heads.pop() if heads else None
+
+
+def known_revisions() -> set[str]:
+    """Every revision this code knows; one that it does not is a newer release's."""
+    return _revisions()["revision"]
+
+
+def _revisions() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {"revision": set(), "down_revision": set()}
+    for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"):
+        for name, revision in _REVISION.findall(path.read_text()):
+            found[name].add(revision)
+    return found
 
 
 def revision_at(url: str) -> str | None:
