@@ -82,8 +82,8 @@ async def test_what_was_stored_when_the_backup_began_is_there_again(fleet: Fleet
         place = {"table": "plant_secret", "column": "hmac_secret", "row_id": plant.id}
         assert again.keyring.decrypt(sealed, version, **place) == plant.secret
         # The plant's certificate and its trust in the broker hold here too.
-        connection = await same.connect()
-        await connection.publish(same.topic(), same.seal({"time": text(datetime.now(UTC)), "fields": {"number": -1}}))
+        async with await same.connect() as connection:
+            await connection.publish(same.topic(), same.seal({"time": text(datetime.now(UTC)), "fields": {"number": -1}}))
         wait_for(lambda: same.latest()["number"][1] == -1)
         again.close()
         assert restored.stop() == 0

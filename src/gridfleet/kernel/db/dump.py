@@ -41,10 +41,11 @@ def dump(url: str) -> Iterator[bytes]:
         try:
             while chunk := process.stdout.read(_CHUNK):
                 yield chunk
+        except BaseException:
+            process.terminate()
+            raise
         finally:
             process.stdout.close()
-            if process.poll() is None:
-                process.terminate()
             code = process.wait()
         if code != 0:
             complaints.seek(0)
