@@ -42,6 +42,7 @@ USE_STACK = {
     "tests/integration/broker_access/test_logins.py",
     "tests/integration/broker_access/test_topics.py",
     "tests/integration/ingest/test_end_to_end.py",
+    "tests/integration/test_doctor.py",
     "tests/integration/test_simulate.py",
 }
 """Files whose tests share `stack`; one that is missing here makes a worker start a whole service more."""

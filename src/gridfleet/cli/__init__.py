@@ -6,7 +6,7 @@ pay for the others' imports.
 
 import typer
 
-from gridfleet.cli import admin, backup, ca, db, processes, routes, setup, simulate, up
+from gridfleet.cli import admin, backup, ca, db, doctor, processes, routes, setup, simulate, up
 
 __all__ = ["application", "main"]
 
@@ -22,6 +22,7 @@ processes.register(application)
 simulate.register(application)
 routes.register(application)
 backup.register(application)
+doctor.register(application)
 application.add_typer(admin.commands, name="admin")
 application.add_typer(ca.commands, name="ca")
 application.add_typer(db.commands, name="db")

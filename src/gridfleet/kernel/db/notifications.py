@@ -1,12 +1,14 @@
 """What other processes changed, as the database tells it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from psycopg import AsyncConnection, sql
 
-__all__ = ["HEARTBEAT_SECONDS", "listen"]
+from gridfleet.kernel.db.pool import Connection
+
+__all__ = ["HEARTBEAT_SECONDS", "heard_during", "listen", "notify"]
 
 HEARTBEAT_SECONDS: Final = 1.0
 """How often a quiet connection is asked whether it still lives."""
@@ -39,3 +41,23 @@ async def listen(
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await connection.execute("SELECT 1")
             on_heartbeat()
+
+
+async def notify(db: Connection, channel: str, payload: str) -> None:
+    """Tells everybody who listens, once the transaction has been committed."""
+    await db.execute("SELECT pg_notify(%s, %s)", (channel, payload))
+
+
+async def heard_during(
+    url: str, channel: str, work: Callable[[], Awaitable[None]], wanted: set[str], seconds: float
+) -> set[str]:
+    """Which of the wanted payloads came on the channel while the work was done, or within some seconds afterwards."""
+    heard: set[str] = set()
+    async with await AsyncConnection.connect(url, autocommit=True, connect_timeout=5) as connection:
+        await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        await work()
+        async for notice in connection.notifies(timeout=seconds):
+            heard |= {notice.payload} & wanted
+            if heard == wanted:
+                break
+    return heard
