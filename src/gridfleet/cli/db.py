@@ -1,5 +1,7 @@
 """`gridfleet db`: the database's schema."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -14,19 +16,33 @@ commands = typer.Typer(help="The database's schema.", no_args_is_help=True)
 
 @commands.command()
 def upgrade() -> None:
-    """Brings the database to this release's schema."""
-    from gridfleet.kernel.db.migrate import migrate
+    """Brings the database to this release's schema; one that is there already stays as it is.
 
-    typer.echo(f"schema at revision {migrate(_url())}")
+    Exit code 1 when the database does not answer, is of a newer release, or a table is in use for too long: then try again.
+    """
+    from gridfleet.kernel.db.migrate import known_revisions, migrate, revision_at
+
+    url = _url()
+    with _complaints():
+        found = revision_at(url)
+        if found is not None and found not in known_revisions():
+            typer.echo(f"schema at revision {found}, which only a newer release knows: install that one", err=True)
+            raise typer.Exit(1)
+        revision = migrate(url)
+    typer.echo(f"schema at revision {revision}" + ("" if found == revision else f", before at {found}"))
 
 
 @commands.command()
 def check() -> None:
-    """Says whether the schema is this release's: exit code 0 if so, 1 if not."""
-    from gridfleet.kernel.db.migrate import head_revision, revision_at
+    """Says whether the schema is this release's: exit code 0 if so, 1 if not, or if the database does not answer."""
+    from gridfleet.kernel.db.migrate import head_revision, known_revisions, revision_at
 
-    found, wanted = revision_at(_url()), head_revision()
-    typer.echo(f"schema at revision {found}, this release needs {wanted}")
+    url, wanted = _url(), head_revision()
+    with _complaints():
+        found = revision_at(url)
+    newer = found is not None and found not in known_revisions()
+    hint = "" if found == wanted else ": install the newer release" if newer else ": run `gridfleet db upgrade`"
+    typer.echo(f"schema at revision {found}, this release needs {wanted}{hint}")
     if found != wanted:
         raise typer.Exit(1)
 
@@ -78,6 +94,20 @@ def retention(
     except LookupError as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(f"{organization}: set; the next hourly run goes by it")
+
+
+@contextmanager
+def _complaints() -> Iterator[None]:
+    """Ends the command with exit code 1 and a sentence where the database is in the way."""
+    import psycopg
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except (psycopg.OperationalError, DBAPIError) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        typer.echo(f"the database does not do it: {str(cause).strip()}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _url() -> str:
