@@ -1,8 +1,10 @@
 """`gridfleet doctor` at a service that is well, and with one part after the other really broken."""
 
+import asyncio
 import contextlib
 import json
 import shutil
+import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -181,6 +183,21 @@ async def test_certificates_that_ended_or_that_no_plant_trusts(well: Examination
     assert_bad((await surroundings.check_certificates(closed))[0], "shows none")
 
 
+async def test_a_certificate_that_has_ended(well: Examination, stack: RunningStack, home: Path) -> None:
+    authority = Authority.create()
+    issued = authority.issue_server(["localhost"], timedelta(seconds=-1))
+    (home / "ca").mkdir()
+    (home / "ca" / "ca.pem").write_text(authority.certificate_pem)
+    (home / "server.pem").write_text(issued.certificate_pem + issued.key_pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(home / "server.pem")
+    [port] = free_ports(1)
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port, ssl=context):
+        there = replace(well, home=home, settings=settings_of(stack, mqtts_port=port, amqps_port=port))
+        for finding in await surroundings.check_certificates(there):
+            assert_bad(finding, f"shows one that ended {utc_now():%Y-%m-%d}", "gridfleet up")
+
+
 @contextlib.contextmanager
 def smtp_server(password: str | None = None) -> Iterator[int]:
     """A real server on loopback; with a password it wants a login."""
@@ -199,6 +216,7 @@ def smtp_server(password: str | None = None) -> Iterator[int]:
         controller.stop()
 
 
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 async def test_mail_servers(well: Examination, stack: RunningStack) -> None:
     async def mail(url: str | None, **more: Any) -> Finding:
         return await surroundings.check_mail(replace(well, settings=settings_of(stack, smtp_url=url, **more)))
@@ -221,6 +239,17 @@ async def test_redis_disk_and_permissions(well: Examination, stack: RunningStack
     away = replace(well, settings=settings_of(stack, redis_url=f"redis://:secret@127.0.0.1:{free_ports(1)[0]}/0"))
     [finding] = await surroundings.check_redis(away)
     assert_bad(finding, "127.0.0.1 does not answer", "GRIDFLEET_REDIS_URL")
+    if program := shutil.which("redis-server"):
+        [port] = free_ports(1)
+        process = await asyncio.create_subprocess_exec(program, "--port", str(port), "--bind", "127.0.0.1", "--save", "")
+        try:
+            there = replace(well, settings=settings_of(stack, redis_url=f"redis://127.0.0.1:{port}/0"))
+            async with asyncio.timeout(20):
+                while (await surroundings.check_redis(there))[0].status != "ok":
+                    await asyncio.sleep(0.05)
+        finally:
+            process.kill()
+            await process.wait()
     free = shutil.disk_usage(stack.home).free
     for wanted, status in ((free // 4, "ok"), (free * 2, "warn"), (free * 100, "fail")):
         assert (await surroundings.check_disk(replace(well, min_free_bytes=wanted))).status == status
