@@ -62,10 +62,19 @@ TOPICS = {
         "epmd_",
         "broker_",
     ),
-    "Limits and lifetimes": ("rate_limits", "login_", "account_", "partner_", "mqtt_token_", "signature_window_", "esm_"),
+    "Limits and lifetimes": (
+        "rate_limits",
+        "csp_reports_",
+        "login_",
+        "account_",
+        "partner_",
+        "mqtt_token_",
+        "signature_window_",
+        "esm_",
+    ),
     "Mail and notifications": ("smtp_", "mail_", "expo_", "sms_"),
     "Ingest": ("ingest_",),
-    "Retention": ("audit_", "command_", "telemetry_"),
+    "Retention": ("audit_", "command_", "csp_report_days", "telemetry_"),
 }
 """Where a setting belongs, by how its name begins; what fits nowhere comes last."""
 

@@ -32,6 +32,7 @@ _numbers = itertools.count(1)
 
 USE_STACK = {
     "tests/acceptance/test_accounts.py",
+    "tests/acceptance/test_backup.py",
     "tests/acceptance/test_commands.py",
     "tests/acceptance/test_guides.py",
     "tests/acceptance/test_main_path.py",
@@ -42,6 +43,7 @@ USE_STACK = {
     "tests/integration/broker_access/test_logins.py",
     "tests/integration/broker_access/test_topics.py",
     "tests/integration/ingest/test_end_to_end.py",
+    "tests/integration/test_doctor.py",
     "tests/integration/test_simulate.py",
 }
 """Files whose tests share `stack`; one that is missing here makes a worker start a whole service more."""

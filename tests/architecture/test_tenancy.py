@@ -17,6 +17,7 @@ WITHOUT_ORGANISATION = {
     ("organizations", "list_of_member"): "a person's own memberships, in every organisation",
     ("audit", "insert"): "an event names its organisation itself",
     ("audit", "delete_before"): "old events of every organisation are forgotten alike",
+    ("audit", "delete_of_kind"): "the same",
     **{
         ("telemetry/history", name): "source ids come from `sources` alone, which takes the scope"
         for name in ("values_page", "frames_page", "count_values", "count_points", "extent", "buckets", "wide_buckets")

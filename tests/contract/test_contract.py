@@ -1,6 +1,5 @@
 """Every endpoint that is built says exactly what its contract row says."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,15 +23,6 @@ CONTRACT = load_contract()
 ROWS = rows(CONTRACT)
 RECORDS: dict[str, Any] = CONTRACT["records"]
 BUILT = built()
-UNBUILT = [
-    (method, path)
-    for line in (Path(__file__).parent / "unbuilt.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-    for method, path in [line.split()]
-]
-MOST_UNBUILT = 2
-"""Lowered with every row that is built; never raised."""
-
 BOTH = sorted(set(ROWS) & set(BUILT))
 
 _PLANTS = "/api/v1/plants/{id}"
@@ -70,11 +60,8 @@ def name_of(row: Row) -> str:
     return " ".join(row)
 
 
-def test_the_list_of_unbuilt_rows_is_true_and_shrinks() -> None:
-    assert sorted(set(UNBUILT) & set(BUILT)) == [], "built: remove these from unbuilt.txt and lower MOST_UNBUILT"
-    assert sorted(set(ROWS) - set(BUILT) - set(UNBUILT)) == [], "neither built nor listed"
-    assert sorted(set(UNBUILT) - set(ROWS)) == [], "listed, but in no contract row"
-    assert len(UNBUILT) == len(set(UNBUILT)) <= MOST_UNBUILT
+def test_every_row_is_built() -> None:
+    assert sorted(set(ROWS) - set(BUILT)) == []
 
 
 def test_endpoints_outside_the_contract_say_that_they_are_additions() -> None:

@@ -12,10 +12,12 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from typer.testing import CliRunner
 
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.openapi import build_document
 from gridfleet.api._http.registry import import_handlers
+from gridfleet.cli import application
 from served import Served, served
 
 import_handlers()
@@ -53,6 +55,8 @@ def test_the_service_publishes_it_with_a_page_to_try_it(service: Served) -> None
     base = f"http://127.0.0.1:{service.settings.http_port}"
     published = httpx.get(f"{base}/api/v1/openapi.json")
     assert published.json()["openapi"] == "3.1.0"
+    environment = {"GRIDFLEET_PUBLIC_URL": service.settings.base_url}
+    assert CliRunner().invoke(application, ["openapi"], env=environment).stdout_bytes == published.content
     assert published.json()["paths"].keys() == DOCUMENT["paths"].keys()
     for path, kind in [("/docs", "text/html"), ("/docs/page.js", "text/javascript"), ("/docs/page.css", "text/css")]:
         answer = httpx.get(base + path)

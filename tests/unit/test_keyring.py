@@ -48,6 +48,17 @@ def test_the_highest_version_encrypts_and_older_ones_still_decrypt() -> None:
         old.decrypt(ring.encrypt(b"secret", **PLACE), 2, **PLACE)
 
 
+def test_a_version_marked_as_current_encrypts_although_another_is_higher() -> None:
+    ring = Keyring.parse(f"1:{ONE}:current,2:{TWO}")
+    assert (ring.current_version, ring.versions) == (1, (1, 2))
+    assert Keyring.parse(f"1:{ONE}").decrypt(ring.encrypt(b"secret", **PLACE), 1, **PLACE) == b"secret"
+    later = Keyring.parse(f"2:{TWO}").encrypt(b"secret", **PLACE)
+    assert ring.decrypt(later, 2, **PLACE) == b"secret"
+    assert ring.decrypt(ring.encrypt(b"secret", **PLACE, key_version=2), 2, **PLACE) == b"secret"
+    with pytest.raises(UnknownKeyVersion):
+        ring.encrypt(b"secret", **PLACE, key_version=3)
+
+
 def test_derived_keys_differ_by_purpose_and_version_and_never_between_processes() -> None:
     ring = Keyring.parse(f"1:{ONE},2:{TWO}")
     keys = [ring.derive("a"), ring.derive("b"), ring.derive("a", 1)]
@@ -57,7 +68,21 @@ def test_derived_keys_differ_by_purpose_and_version_and_never_between_processes(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", f"1:{ONE[:-1]}", f"1:{ONE}0", f"0:{ONE}", f"-1:{ONE}", f"1:{ONE},1:{TWO}", f"1:{ONE},", f"x:{ONE}"]
+    "text",
+    [
+        "",
+        "1",
+        f"1:{ONE}:",
+        f"1:{ONE}:now",
+        f"1:{ONE}:current,2:{TWO}:current",
+        f"1:{ONE[:-1]}",
+        f"1:{ONE}0",
+        f"0:{ONE}",
+        f"-1:{ONE}",
+        f"1:{ONE},1:{TWO}",
+        f"1:{ONE},",
+        f"x:{ONE}",
+    ],
 )
 def test_a_bad_ring_is_refused_without_being_repeated(text: str) -> None:
     with pytest.raises(ValueError, match="keyring") as refusal:

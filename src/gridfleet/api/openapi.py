@@ -9,6 +9,8 @@ from gridfleet.api._http import Asset, Call, endpoint, public
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.openapi import build_document
 
+__all__ = ["document_as_json"]
+
 
 @endpoint(
     "GET", "/api/v1/openapi.json", caller=public(), codes=("INTERNAL_SERVER_ERROR",), answer=dict[str, Any], addition=True
@@ -16,10 +18,11 @@ from gridfleet.api._http.openapi import build_document
 async def openapi(call: Call) -> Asset:
     """The OpenAPI 3.1 document of this version."""
     call.set_header("cache-control", "no-cache")
-    return Asset("application/json", _document(call.state.settings.base_url))
+    return Asset("application/json", document_as_json(call.state.settings.base_url))
 
 
 @functools.lru_cache(maxsize=8)
-def _document(base_url: str) -> bytes:
+def document_as_json(base_url: str) -> bytes:
+    """The document of everything registered; `base_url` is where the service is reached."""
     document = build_document(ENDPOINTS.values(), version=version("gridfleet"), base_url=base_url)
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

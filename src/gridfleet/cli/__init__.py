@@ -6,7 +6,7 @@ pay for the others' imports.
 
 import typer
 
-from gridfleet.cli import admin, ca, db, processes, routes, setup, simulate, up
+from gridfleet.cli import admin, backup, ca, db, doctor, keys, processes, routes, setup, simulate, up
 
 __all__ = ["application", "main"]
 
@@ -21,9 +21,12 @@ up.register(application)
 processes.register(application)
 simulate.register(application)
 routes.register(application)
+backup.register(application)
+doctor.register(application)
 application.add_typer(admin.commands, name="admin")
 application.add_typer(ca.commands, name="ca")
 application.add_typer(db.commands, name="db")
+application.add_typer(keys.commands, name="keys")
 application.add_typer(setup.commands, name="setup")
 
 

@@ -1,5 +1,7 @@
 """`gridfleet db`: the database's schema."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -14,20 +16,33 @@ commands = typer.Typer(help="The database's schema.", no_args_is_help=True)
 
 @commands.command()
 def upgrade() -> None:
-    """Brings the database to this release's schema."""
-    from gridfleet.kernel.db.migrate import migrate
+    """Brings the database to this release's schema; one that is there already stays as it is.
 
-    typer.echo(f"schema at revision {migrate(_url())}")
+    So does one that a later release has migrated. Exit code 1 when the database does not answer, or a table is in use for too
+    long: then try again.
+    """
+    from gridfleet.kernel.db.migrate import migrate, revision_at
+
+    url = _url()
+    with _complaints():
+        found = revision_at(url)
+        revision = migrate(url)
+    typer.echo(f"schema at revision {revision}" + ("" if found == revision else f", before at {found}"))
 
 
 @commands.command()
 def check() -> None:
-    """Says whether the schema is good for this release: exit code 0 if so, 1 if it has to be upgraded."""
+    """Says whether the schema is good for this release: exit code 0 if so, 1 if not, or if the database does not answer."""
     from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
 
-    found = revision_at(_url())
-    typer.echo(f"schema at revision {found}, this release needs {head_revision()}")
-    if is_behind(found):
+    url = _url()
+    with _complaints():
+        found = revision_at(url)
+    behind = is_behind(found)
+    newer = ": it is a later release's, which this one can work with"
+    hint = ": run `gridfleet db upgrade`" if behind else "" if found == head_revision() else newer
+    typer.echo(f"schema at revision {found}, this release needs {head_revision()}{hint}")
+    if behind:
         raise typer.Exit(1)
 
 
@@ -78,6 +93,20 @@ def retention(
     except LookupError as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(f"{organization}: set; the next hourly run goes by it")
+
+
+@contextmanager
+def _complaints() -> Iterator[None]:
+    """Ends the command with exit code 1 and a sentence where the database is in the way."""
+    import psycopg
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except (psycopg.OperationalError, DBAPIError) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        typer.echo(f"the database does not do it: {str(cause).strip()}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _url() -> str:

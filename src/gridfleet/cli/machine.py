@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import http.client
 import json
 import os
@@ -12,10 +11,11 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import psutil
 
+from gridfleet.cli.home import HomeInUse, held
 from gridfleet.cli.ports import check_ports
 from gridfleet.cli.terminal import Terminal
 from gridfleet.kernel.broker.private_node import PrivateBroker, PrivateBrokerError, reachable_host
@@ -189,17 +189,11 @@ class Machine:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """Holds the home for us alone; the system lets go of it when we die, however we die."""
-        self._home.mkdir(parents=True, exist_ok=True)
-        with (self._home / "lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CannotStart(f"`gridfleet up` already runs in {self._home} ({_holder(file)})") from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            yield
+        try:
+            with held(self._home):
+                yield
+        except HomeInUse as error:
+            raise CannotStart(str(error)) from None
 
     @contextlib.contextmanager
     def _timed(self, done: str) -> Iterator[None]:
@@ -257,11 +251,6 @@ class Machine:
 
 def _command(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "gridfleet", *words)
-
-
-def _holder(file: IO[str]) -> str:
-    file.seek(0)
-    return f"process {file.read().strip() or 'unknown'}"
 
 
 def _answers(host: str, port: int) -> bool:

@@ -80,7 +80,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     @app.task(queueing_lock="forget_audit_events", name="audit.forget_old")
     async def forget_audit_events(timestamp: int) -> None:
         async with database.transaction() as db:
-            await audit.forget_old(db, settings.audit_days)
+            await audit.forget_old(db, settings.audit_days, settings.csp_report_days)
 
     @app.periodic(cron="37 * * * *")
     @app.task(queueing_lock="forget_jobs", name="jobs.forget_failed", pass_context=True)

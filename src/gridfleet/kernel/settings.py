@@ -69,7 +69,9 @@ class Settings(BaseSettings):
     )
 
     keys: SecretStr | None = Field(
-        None, description="Keyring `1:<64 hex>,2:<64 hex>`; the highest encrypts. Made on first start."
+        None,
+        description="Keyring `1:<64 hex>,2:<64 hex>`; the highest encrypts, or the one with `:current` behind it. Made on first"
+        " start.",
     )
     admin_email: str | None = Field(None, description="First SuperAdmin; made at start when there is none.")
     admin_password: SecretStr | None = Field(None, description="Its password; generated and shown once without.")
@@ -100,6 +102,9 @@ class Settings(BaseSettings):
     )
     audit_days: int = Field(730, ge=1, description="How long audit events are kept.")
     command_days: int = Field(730, ge=1, description="How long commands and partners' orders are kept once they have ended.")
+    csp_report_days: int = Field(30, ge=1, description="How long those are kept that browsers report, which anybody can send.")
+    csp_reports_per_address_per_minute: int = Field(10, ge=1, description="CSP reports taken from one address.")
+    csp_reports_per_minute: int = Field(60, ge=1, description="CSP reports taken from everybody together.")
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (),
         description="Networks of reverse proxies before the REST API, such as `10.0.0.0/8,::1/128`: callers they name in"

@@ -138,9 +138,9 @@ async def test_an_event_is_never_changed_and_forgotten_when_old(people: People) 
     from gridfleet.domains.audit.recording import forget_old
 
     async with people.service.state.database.transaction() as db:
-        await forget_old(db, 1)
+        await forget_old(db, 1, 1)
         assert len(await (await db.execute("SELECT FROM audit_event")).fetchall()) == 1
-        await forget_old(db, 0)
+        await forget_old(db, 0, 1)
         assert await (await db.execute("SELECT FROM audit_event")).fetchall() == []
 
 

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -334,6 +335,26 @@ async def test_a_plant_that_does_not_work_is_not_provisioned(bench: Bench) -> No
         batch = await bench.take(plant.message(GOOD), good.message(GOOD))
         assert batch.results == {"not_provisioned": 1, "accepted": 1}
         assert await plant.refusals() == [("NOT_PROVISIONED", f"the plant is {state}")]
+
+
+@pytest.mark.parametrize("damage", ["key_version = 9", "hmac_secret = '\\x00'", "previous_hmac_secret = hmac_secret"])
+async def test_a_plant_whose_secret_cannot_be_decrypted_holds_up_nobody(bench: Bench, damage: str) -> None:
+    good, broken = await bench.plant(), await bench.plant()
+    async with bench.database.transaction() as db:
+        await db.execute(f"UPDATE plant_secret SET {damage} WHERE plant_id = %s".encode(), (broken.id,))
+    batch = await bench.take(broken.message(GOOD), good.message(GOOD), broken.delivery(b'{"status":"ONLINE"}', "status"))
+    assert batch.results == {"credential_unreadable": 1, "accepted": 2}
+    assert await broken.refusals() == [("CREDENTIAL_UNREADABLE", "the service cannot read the plant's secret")]
+    assert batch.bad_signatures == {}
+    # Provisioned anew, it speaks again without a restart.
+    async with bench.database.transaction() as db:
+        sealed = bench.keyring.encrypt(broken.key, table="plant_secret", column="hmac_secret", row_id=broken.id)
+        await db.execute(
+            "UPDATE plant_secret SET hmac_secret = %s, key_version = 1, previous_hmac_secret = NULL WHERE plant_id = %s",
+            (sealed, broken.id),
+        )
+    bench.pipeline.book.forget(str(broken.id))
+    assert (await bench.take(broken.message(GOOD))).results == {"accepted": 1}
 
 
 async def test_unknown_plants_and_topics_cost_nothing(bench: Bench) -> None:

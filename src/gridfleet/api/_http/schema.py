@@ -89,7 +89,7 @@ class SchemaBook:
         described: Schema = {"type": "object", "properties": properties}
         if required:
             described["required"] = required
-        if way == "taken":
+        if way == "taken" and not getattr(info.cls, "ignores_unknown", False):
             described["additionalProperties"] = False
         return described
 

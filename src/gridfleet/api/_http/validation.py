@@ -379,6 +379,7 @@ def _struct(info: inspect.StructType, seen: Seen) -> Checker:
     fields = {f.encode_name: (f.name, _build(f.type, seen), f.required) for f in info.fields}
     cls = info.cls
     extra_rules: Callable[[Any], Iterator[str]] | None = getattr(cls, "complaints", None)
+    strict = not getattr(cls, "ignores_unknown", False)
 
     def check(value: Any, path: str, complaints: list[str]) -> Any:
         if not isinstance(value, dict):
@@ -390,7 +391,7 @@ def _struct(info: inspect.StructType, seen: Seen) -> Checker:
                 values[attribute] = checker(value[name], _below(path, name), complaints)
             elif required:
                 _say(complaints, _below(path, name), "is required")
-        if not value.keys() <= fields.keys():
+        if strict and not value.keys() <= fields.keys():
             _complain_of_unknown(value.keys() - fields.keys(), fields, path, complaints)
         if len(complaints) > before:
             return WRONG

@@ -12,7 +12,7 @@ from gridfleet.api._http import Asset, Call, endpoint, public
 _HERE: Final = Path(__file__).parent
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none';"
-    " frame-ancestors 'none'"
+    " frame-ancestors 'none'; report-uri /api/v1/csp-report"
 )
 
 

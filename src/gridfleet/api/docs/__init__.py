@@ -6,7 +6,10 @@ from typing import Final
 from gridfleet.api._http import Asset, Call, endpoint, public
 
 _HERE: Final = Path(__file__).parent
-_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'"
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none';"
+    " report-uri /api/v1/csp-report"
+)
 
 
 @endpoint("GET", "/docs", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True)

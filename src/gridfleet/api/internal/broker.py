@@ -15,6 +15,8 @@ from gridfleet.domains.partners.amqp_access import decisions as partners
 from gridfleet.domains.plants.mqtt_access import decisions as plants
 from gridfleet.domains.plants.mqtt_access.decisions import PlantName
 from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.probe import ASKED_CHANNEL, NOBODY
+from gridfleet.kernel.db.notifications import notify
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +28,10 @@ DENY = "deny"
 async def user(call: Call, form: Mapping[str, str]) -> str:
     """A login. No `password` at all means a client certificate; an empty one is an empty password."""
     text, password = form.get("username", ""), form.get("password")
+    if text.startswith(NOBODY):
+        async with call.state.aside.transaction() as db:
+            await notify(db, ASKED_CHANNEL, text[:100])
+        return DENY
     name = plants.parse_plant_name(text)
     if name is None or partners.is_key(password):
         return await _partner_login(call, text, password)

@@ -49,6 +49,8 @@ class Event(StrEnum):
     CACHE_FLUSHED = "cache.flushed"
     PARTNER_CONNECTED = "partner.connected"
     PARTNER_CONNECTION_REFUSED = "partner.connection_refused"
+    CREDENTIALS_REWRAPPED = "credentials.rewrapped"
+    CSP_REPORTED = "csp.reported"
 
 
 class SubjectType(StrEnum):

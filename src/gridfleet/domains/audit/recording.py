@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from gridfleet.domains.audit import store
@@ -13,6 +13,8 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 
 __all__ = ["forget_old", "record"]
+
+_CSP_SPAN: Final = timedelta(days=14)
 
 
 async def record(
@@ -42,6 +44,10 @@ async def record(
     )
 
 
-async def forget_old(db: Connection, days: int) -> None:
-    """Deletes events older than `days`."""
-    await store.delete_before(db, utc_now() - timedelta(days=days))
+async def forget_old(db: Connection, days: int, csp_days: int) -> None:
+    """Deletes events older than `days`, and what browsers reported already after `csp_days`."""
+    now = utc_now()
+    await store.delete_before(db, now - timedelta(days=days))
+    # A span alone, as the sweep comes every hour: events are found by their time only.
+    until = now - timedelta(days=csp_days)
+    await store.delete_of_kind(db, Event.CSP_REPORTED, until - _CSP_SPAN, until)

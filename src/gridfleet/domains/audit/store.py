@@ -84,3 +84,8 @@ async def delete_before(db: Connection, moment: datetime) -> None:
         "SELECT id FROM audit_event WHERE created_at < %s ORDER BY created_at LIMIT 50000))",
         (moment,),
     )
+
+
+async def delete_of_kind(db: Connection, event: str, since: datetime, until: datetime) -> None:
+    """Deletes the events of one kind within a span, `since` inclusive."""
+    await db.execute("DELETE FROM audit_event WHERE event = %s AND created_at >= %s AND created_at < %s", (event, since, until))

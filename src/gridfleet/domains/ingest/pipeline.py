@@ -157,6 +157,8 @@ class Pipeline:
 
     def _verify(self, batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
         """The envelope, if the plant itself signed it lately."""
+        if plant.unreadable:
+            raise Refusal(RefusalReason.CREDENTIAL_UNREADABLE, "the service cannot read the plant's secret")
         if plant.lifecycle_status is not Lifecycle.ACTIVE or not plant.keys:
             raise Refusal(RefusalReason.NOT_PROVISIONED, f"the plant is {plant.lifecycle_status}")
         message = _parse(_envelope, delivery.body, "message", None)

@@ -57,13 +57,15 @@ class KnownDevice:
 
 @dataclass(slots=True)
 class KnownPlant:
-    """A plant with everything that its messages need. `keys` are those that verify now, the current one first."""
+    """A plant with everything that its messages need. `keys` are those that verify now, the current one first; none when
+    the plant has no secret, or one that is `unreadable`."""
 
     id: UUID
     lifecycle_status: Lifecycle
     keys: tuple[tuple[bytes, datetime | None], ...]
     itself: KnownDevice
     devices: dict[str, KnownDevice]
+    unreadable: bool = False
     status: PlantStatus = PlantStatus.UNKNOWN
     seen: Sightings = field(default_factory=Sightings)
 
@@ -156,6 +158,7 @@ class PlantBook:
             tuple(keys),
             await device(plant.id, None, plant.template_id),
             {d.external_id: await device(d.id, d.external_id, d.template_id) for d in plant.devices},
+            plant.unreadable,
         )
 
     def _signal_map(self, template: DeviceTemplate) -> SignalMap:

@@ -1,1 +1,1 @@
-"""What SuperAdmins do to the service itself: it owns no table."""
+"""Upkeep of the whole deployment: its cache, and its encrypted credentials under another key. It owns no table."""

@@ -26,7 +26,7 @@ class ConnectedDevice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectedPlant:
-    """One plant; `keys` is None when it was never provisioned."""
+    """One plant; `keys` is None when it was never provisioned, or, with `unreadable`, when they cannot be decrypted."""
 
     id: UUID
     organization_id: UUID
@@ -34,6 +34,7 @@ class ConnectedPlant:
     template_id: UUID | None
     keys: SigningKeys | None
     devices: tuple[ConnectedDevice, ...]
+    unreadable: bool
 
 
 async def load_connected_plants(
@@ -46,7 +47,13 @@ async def load_connected_plants(
         devices.setdefault(plant_id, []).append(ConnectedDevice(device_id, external_id, template_id))
     return [
         ConnectedPlant(
-            plant_id, organization_id, Lifecycle(lifecycle), template_id, keys.get(plant_id), tuple(devices.get(plant_id, ()))
+            plant_id,
+            organization_id,
+            Lifecycle(lifecycle),
+            template_id,
+            keys.get(plant_id),
+            tuple(devices.get(plant_id, ())),
+            unreadable=plant_id in keys and keys[plant_id] is None,
         )
         for plant_id, organization_id, lifecycle, template_id in await store.identities(db, system, plant_ids)
     ]

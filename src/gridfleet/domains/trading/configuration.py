@@ -1,6 +1,6 @@
 """The trading configuration of an organisation."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
@@ -14,12 +14,14 @@ from gridfleet.domains.trading.partner_queues import RESERVED_PREFIX, PartnerQue
 from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.sealed import SealedTable
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.addresses import AddressRefused
 from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = [
+    "ESM_SECRETS",
     "EsmSettings",
     "access_of",
     "change_config",
@@ -34,7 +36,10 @@ __all__ = [
 
 _SYSTEM: Final = SystemScope("an organisation that is deleted takes along what nobody ever saved")
 _VHOST_PATTERN: Final = "partner-{keyId}"
-_PLACE: Final = {"table": "trading_config", "column": "esm_client_secret"}
+_PLACE: Final[dict[str, Any]] = {"table": "trading_config", "column": "esm_client_secret"}
+
+ESM_SECRETS: Final = SealedTable("trading_config", ("id",), ("esm_client_secret",))
+"""What is encrypted of configurations."""
 
 
 class EsmSettings(NamedTuple):

@@ -55,6 +55,11 @@ class Management:
         overview: dict[str, Any] = (await self._call("GET", "/api/overview")).json()
         return overview
 
+    async def overview_at(self) -> tuple[dict[str, Any], str | None]:
+        """The same, with the time of the answer as HTTP writes it, if it has one."""
+        answer = await self._call("GET", "/api/overview")
+        return answer.json(), answer.headers.get("date")
+
     async def running_nodes(self) -> int:
         """How many nodes of the cluster run."""
         nodes = (await self._call("GET", "/api/nodes?columns=running")).json()

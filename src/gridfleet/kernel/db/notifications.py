@@ -1,14 +1,14 @@
 """What other processes changed, as the database tells it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from psycopg import AsyncConnection, sql
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["HEARTBEAT_SECONDS", "count_listeners", "listen", "notify"]
+__all__ = ["HEARTBEAT_SECONDS", "count_listeners", "heard_during", "listen", "notify"]
 
 HEARTBEAT_SECONDS: Final = 1.0
 """How often a quiet connection is asked whether it still lives."""
@@ -54,3 +54,18 @@ async def count_listeners(db: Connection, name: str) -> int:
     )
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
+
+
+async def heard_during(
+    url: str, channel: str, work: Callable[[], Awaitable[None]], wanted: set[str], seconds: float
+) -> set[str]:
+    """Which of the wanted payloads came on the channel while the work was done, or within some seconds afterwards."""
+    heard: set[str] = set()
+    async with await AsyncConnection.connect(url, autocommit=True, connect_timeout=5) as connection:
+        await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        await work()
+        async for notice in connection.notifies(timeout=seconds):
+            heard |= {notice.payload} & wanted
+            if heard == wanted:
+                break
+    return heard

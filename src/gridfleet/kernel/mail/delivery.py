@@ -76,6 +76,25 @@ class SmtpDelivery:
                 raise MailRefused(f"the server refuses the mail with {error.code}") from error
             raise
 
+    async def try_login(self, seconds: float) -> None:
+        """Connects, changes over to TLS and logs in as for a mail, and takes its leave. Raises as `deliver` does."""
+        client = aiosmtplib.SMTP(
+            hostname=self._host,
+            port=self._port,
+            username=self._username,
+            password=self._password,
+            use_tls=self._implicit_tls,
+            start_tls=self.start_tls,
+            timeout=seconds,
+        )
+        async with client:
+            await client.noop()
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"{self._host}:{self._port}"
+
     @property
     def start_tls(self) -> bool | None:
         """Whether to change over to TLS: None where the server may decide."""

@@ -1,7 +1,8 @@
 """The keyring: the deployment's root secrets, by version.
 
-The highest version encrypts and signs; every version in the ring still decrypts and verifies, so that a key is replaced
-by adding one, and dropped once nothing refers to it. A root key is used for derivation only (HKDF-SHA256, RFC 5869).
+One version encrypts and signs: the highest, or the one that is marked as current. Every version in the ring decrypts and
+verifies, so that a key is replaced by adding one, and dropped once nothing refers to it. A root key is used for derivation
+only (HKDF-SHA256, RFC 5869).
 """
 
 import os
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 __all__ = ["DecryptionFailed", "Keyring", "UnknownKeyVersion"]
 
-_ENTRY: Final = re.compile(r"([1-9][0-9]{0,8}):([0-9a-fA-F]{64})")
+_ENTRY: Final = re.compile(r"([1-9][0-9]{0,8}):([0-9a-fA-F]{64})(:current)?")
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 
@@ -32,25 +33,31 @@ class DecryptionFailed(ValueError):
 class Keyring:
     """Root keys by version."""
 
-    def __init__(self, keys: dict[int, bytes]) -> None:
-        """`keys`: 32 bytes by version from 1; at least one."""
+    def __init__(self, keys: dict[int, bytes], current_version: int | None = None) -> None:
+        """`keys`: 32 bytes by version from 1; at least one. `current_version`: which one encrypts, if not the highest."""
         if not keys or any(version < 1 or len(key) != 32 for version, key in keys.items()):
             raise ValueError("a keyring needs at least one key, of 32 bytes, with a version from 1")
         self._keys = dict(sorted(keys.items()))
-        self.current_version: int = max(keys)
+        self.current_version: int = max(keys) if current_version is None else current_version
         """The version that encrypts and signs."""
         self._ciphers = {version: AESGCM(self.derive("encryption at rest", version)) for version in self._keys}
 
     @classmethod
     def parse(cls, text: str) -> "Keyring":
-        """The ring written as `1:<64 hex>,2:<64 hex>`. Raises ValueError that does not repeat the text."""
+        """The ring written as `1:<64 hex>,2:<64 hex>`, where `1:<64 hex>:current` lets that version encrypt although another
+        one is higher. Raises ValueError that does not repeat the text."""
         keys: dict[int, bytes] = {}
+        current = None
         for entry in text.split(","):
             match = _ENTRY.fullmatch(entry.strip())
-            if match is None or int(match[1]) in keys:
-                raise ValueError("a keyring is written 1:<64 hex digits>,2:<64 hex digits>, each version once")
+            if match is None or int(match[1]) in keys or (match[3] and current is not None):
+                raise ValueError(
+                    "a keyring is written 1:<64 hex digits>,2:<64 hex digits>, each version once, at most one of them :current"
+                )
             keys[int(match[1])] = bytes.fromhex(match[2])
-        return cls(keys)
+            if match[3]:
+                current = int(match[1])
+        return cls(keys, current)
 
     @staticmethod
     def generate() -> str:
@@ -74,13 +81,18 @@ class Keyring:
         root = self._key(self.current_version if version is None else version)
         return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"gridfleet {purpose}".encode()).derive(root)
 
-    def encrypt(self, plaintext: bytes, *, table: str, column: str, row_id: UUID | str | int) -> bytes:
-        """AES-256-GCM with the current version, which the row must keep beside the blob: nonce, ciphertext, tag.
+    def encrypt(
+        self, plaintext: bytes, *, table: str, column: str, row_id: UUID | str | int, key_version: int | None = None
+    ) -> bytes:
+        """AES-256-GCM with the current version, or the named one, which the row must keep beside the blob: nonce,
+        ciphertext, tag.
 
-        The place is authenticated along, so a blob moved to another row or column does not decrypt.
+        The place is authenticated along, so a blob moved to another row or column does not decrypt. Raises UnknownKeyVersion.
         """
+        version = self.current_version if key_version is None else key_version
+        self._key(version)
         nonce = os.urandom(_NONCE_BYTES)
-        return nonce + self._ciphers[self.current_version].encrypt(nonce, plaintext, _place(table, column, row_id))
+        return nonce + self._ciphers[version].encrypt(nonce, plaintext, _place(table, column, row_id))
 
     def decrypt(self, blob: bytes, key_version: int, *, table: str, column: str, row_id: UUID | str | int) -> bytes:
         """The plaintext of a blob made for this place. Raises UnknownKeyVersion, DecryptionFailed."""

@@ -56,12 +56,12 @@ class _OnlyAlgorithm(JWSRegistry):
 class _Signer:
     """JWTs of one audience: one algorithm, one key a key version."""
 
-    def __init__(self, algorithm: str, audience: str, keys: Mapping[int, Key]) -> None:
+    def __init__(self, algorithm: str, audience: str, keys: Mapping[int, Key], current_version: int) -> None:
         self._algorithm = algorithm
         self._registry = _OnlyAlgorithm(algorithms=[algorithm])
         self._audience = audience
         self._keys = {str(version): key for version, key in keys.items()}
-        self._current = str(max(keys))
+        self._current = str(current_version)
 
     def sign(self, subject: UUID, expires_at: datetime, **claims: Any) -> str:
         return jwt.encode(
@@ -108,6 +108,7 @@ class AccessTokens:
             "HS256",
             "api",
             {version: OctKey.import_key(keyring.derive("access tokens", version)) for version in keyring.versions},
+            keyring.current_version,
         )
         # Most calls carry a token that the call before carried: a look-up instead of a tenth of a millisecond.
         self._verified: dict[str, tuple[AccessClaims, int]] = {}
@@ -143,7 +144,8 @@ class PlantTokens:
 
     def __init__(self, keyring: Keyring, lifetime: timedelta) -> None:
         self._lifetime = lifetime
-        self._signer = _Signer("EdDSA", "mqtt", {version: _ed25519_key(keyring, version) for version in keyring.versions})
+        keys = {version: _ed25519_key(keyring, version) for version in keyring.versions}
+        self._signer = _Signer("EdDSA", "mqtt", keys, keyring.current_version)
 
     def issue(self, plant_id: UUID) -> PlantToken:
         """A token for this plant, valid from now for the lifetime."""

@@ -1,14 +1,20 @@
 """The deployment's certificate authority: load, make, replace."""
 
+from typing import Any, Final
+
 from gridfleet.domains.plants.certificates import store
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.sealed import SealedTable
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["AuthorityInUse", "ensure_authority", "replace_authority"]
+__all__ = ["AUTHORITY_KEY", "AuthorityInUse", "ensure_authority", "replace_authority"]
 
-_PLACE = {"table": "certificate_authority", "column": "private_key", "row_id": "1"}
+_PLACE: Final[dict[str, Any]] = {"table": "certificate_authority", "column": "private_key", "row_id": "1"}
+
+AUTHORITY_KEY: Final = SealedTable("certificate_authority", ("id",), ("private_key",), row_id=lambda _: str(_PLACE["row_id"]))
+"""What is encrypted of it."""
 
 
 class AuthorityInUse(Exception):

@@ -8,24 +8,20 @@ same commandId, and plants obey an id once. Commands to one plant leave in the o
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 import msgspec
-import structlog
 
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.models import DueCommand, Transition
-from gridfleet.domains.plants.credentials.signing_keys import SigningKeys, load_signing_keys
+from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
+from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.topics import Channel, topic
 
 __all__ = ["CLAIM_SECONDS", "SealedCommand", "claim_due", "retry_wait", "settle"]
-
-log = structlog.get_logger(__name__)
 
 CLAIM_SECONDS: Final = 5
 """How long a claimed command is nobody else's. A sender that dies holds it up for as long."""
@@ -48,22 +44,9 @@ class SealedCommand(NamedTuple):
 async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: datetime, limit: int) -> list[SealedCommand]:
     """Up to `limit` commands to send now, signed with their plants' newest keys. Commit before sending."""
     due = await store.claim(db, system, now, timedelta(seconds=CLAIM_SECONDS), limit)
-    keys = await _keys(db, system, keyring, {command.plant_id for command in due}) if due else {}
-    return [_seal(keys[command.plant_id].current, command, now) for command in due if command.plant_id in keys]
-
-
-async def _keys(db: Connection, system: SystemScope, keyring: Keyring, plant_ids: set[UUID]) -> dict[UUID, SigningKeys]:
-    """Keys by plant; a plant whose secret cannot be decrypted is left out and must not hold up the others."""
-    try:
-        return await load_signing_keys(db, system, keyring, plant_ids)
-    except (DecryptionFailed, UnknownKeyVersion) as error:
-        if len(plant_ids) == 1:
-            log.error("a plant's secret cannot be read", plant_ids=[str(one) for one in plant_ids], error=str(error))
-            return {}
-        found: dict[UUID, SigningKeys] = {}
-        for plant_id in plant_ids:
-            found |= await _keys(db, system, keyring, {plant_id})
-        return found
+    # A plant whose secret cannot be decrypted must not hold up the others.
+    keys = await load_signing_keys(db, system, keyring, {command.plant_id for command in due}) if due else {}
+    return [_seal(key.current, command, now) for command in due if (key := keys.get(command.plant_id)) is not None]
 
 
 async def settle(

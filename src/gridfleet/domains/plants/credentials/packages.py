@@ -1,10 +1,17 @@
-"""What is kept for a while only: packages after provisioning, secrets after their rotation."""
+"""What is kept of a plant's credentials, encrypted, and what of it for a while only: packages after provisioning, secrets
+after their rotation."""
+
+from typing import Final
 
 from gridfleet.domains.plants.credentials import store
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.sealed import SealedTable
 
-__all__ = ["forget_old_packages", "forget_previous_secrets"]
+__all__ = ["PLANT_SECRETS", "forget_old_packages", "forget_previous_secrets"]
+
+PLANT_SECRETS: Final = SealedTable("plant_secret", ("plant_id",), ("hmac_secret", "previous_hmac_secret", "package"))
+"""What is encrypted of them."""
 
 
 async def forget_old_packages(db: Connection, system: SystemScope) -> int:

@@ -5,12 +5,16 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+import structlog
+
 from gridfleet.domains.plants.credentials import store
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
 __all__ = ["SigningKeys", "load_signing_keys"]
+
+log = structlog.get_logger(__name__)
 
 
 class SigningKeys(NamedTuple):
@@ -23,17 +27,21 @@ class SigningKeys(NamedTuple):
 
 async def load_signing_keys(
     db: Connection, system: SystemScope, keyring: Keyring, plant_ids: Iterable[UUID]
-) -> dict[UUID, SigningKeys]:
-    """Keys by plant; plants without secrets are left out."""
+) -> dict[UUID, SigningKeys | None]:
+    """Keys by plant; plants without secrets are left out. None: the plant has secrets and they cannot be decrypted, which is
+    logged and must not hold up the others."""
 
     def decrypt(row: store.SecretRow, column: str, blob: bytes) -> bytes:
         return keyring.decrypt(blob, row.key_version, table="plant_secret", column=column, row_id=row.plant_id)
 
-    return {
-        row.plant_id: SigningKeys(
-            decrypt(row, "hmac_secret", row.hmac_secret),
-            None if row.previous_hmac_secret is None else decrypt(row, "previous_hmac_secret", row.previous_hmac_secret),
-            row.previous_valid_until,
-        )
-        for row in await store.find_many(db, system, plant_ids)
-    }
+    def keys_of(row: store.SecretRow) -> SigningKeys | None:
+        try:
+            current = decrypt(row, "hmac_secret", row.hmac_secret)
+            blob = row.previous_hmac_secret
+            previous = None if blob is None else decrypt(row, "previous_hmac_secret", blob)
+        except (DecryptionFailed, UnknownKeyVersion) as error:
+            log.error("a plant's secret cannot be read", plant_id=str(row.plant_id), error=str(error))
+            return None
+        return SigningKeys(current, previous, row.previous_valid_until)
+
+    return {row.plant_id: keys_of(row) for row in await store.find_many(db, system, plant_ids)}

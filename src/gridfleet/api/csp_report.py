@@ -1,0 +1,40 @@
+"""Reports of browsers about pages that tried to do more than the content security policy allows."""
+
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from gridfleet.api._http import Call, endpoint, public
+from gridfleet.domains.audit.csp_reports import record_csp_report
+
+_MAX_BYTES: Final = 8 * 1024
+
+
+class CspReport(msgspec.Struct, frozen=True, rename={"report": "csp-report"}):
+    """A report as browsers send it; fields beside it are ignored."""
+
+    ignores_unknown: ClassVar[bool] = True
+
+    report: dict[str, Any]
+
+
+@endpoint(
+    "POST",
+    "/api/v1/csp-report",
+    caller=public(),
+    codes=("BAD_REQUEST", "PAYLOAD_TOO_LARGE", "INTERNAL_SERVER_ERROR"),
+    success=204,
+    content_types=("application/csp-report", "application/json"),
+    max_body_bytes=_MAX_BYTES,
+)
+async def take_csp_report(call: Call, body: CspReport) -> None:
+    """Takes a browser's report about a violated content security policy and keeps it as an audit event.
+
+    Some reports a minute are taken, from one address and from everybody together; more answer TOO_MANY_REQUESTS.
+    """
+    state = call.state
+    # One address's flood must not use up everybody's share.
+    await state.rate_limiter.hit("csp", call.client_network, state.settings.csp_reports_per_address_per_minute)
+    await state.rate_limiter.hit("csp of all", "", state.settings.csp_reports_per_minute)
+    async with state.database.transaction() as db:
+        await record_csp_report(db, body.report, call.client_ip, call.user_agent)

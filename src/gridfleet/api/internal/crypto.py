@@ -1,0 +1,26 @@
+"""The keys that credentials are encrypted with, for SuperAdmins."""
+
+from typing import Annotated
+
+import msgspec
+
+from gridfleet.api._http import SA, Call, endpoint, super_admin
+from gridfleet.domains.maintenance import rewrapping
+from gridfleet.domains.maintenance.rewrapping import Rewrapped
+from gridfleet.kernel.caller import UserCaller
+
+
+class RewrapRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Which version of the keyring everything shall be encrypted with."""
+
+    target_version: Annotated[int, msgspec.Meta(ge=1)]
+
+
+@endpoint("POST", "/api/v1/internal/crypto/rewrap", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
+async def rewrap(call: Call, caller: UserCaller, body: RewrapRequest) -> Rewrapped:
+    """Encrypts every stored credential again with one version of the keyring, while the service goes on.
+
+    Rows that have the version already are not counted. A call that was cut off may simply be made again.
+    """
+    state = call.state
+    return await rewrapping.rewrap(state.database, state.keyring, body.target_version, caller.as_actor)

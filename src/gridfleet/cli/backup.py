@@ -1,0 +1,235 @@
+"""`gridfleet backup` and `gridfleet restore`: everything that a home folder knows, in one file and back."""
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+from gridfleet.cli.home import HomeInUse, held
+from gridfleet.cli.settings import load_settings
+
+if TYPE_CHECKING:
+    from gridfleet.kernel.archive import Archive, ArchiveWriter
+    from gridfleet.kernel.settings import Settings
+
+__all__ = ["register"]
+
+_FORMAT: Final = 1
+_DUMP: Final = "database.dump"
+_FOLDERS: Final = ("secrets", "ca", "mail")
+_MEMBER: Final = re.compile(rf"(?:{'|'.join(_FOLDERS)})/(?!\.\.?$)[^/\0]+")
+_REPLACED: Final = ("postgres", "secrets", "ca", "mail", "broker")
+"""What a restored home has anew; the broker's data are rebuilt from the database."""
+
+
+class _Refused(Exception):
+    """What keeps the command from its work, in words for whoever called it."""
+
+
+def register(application: typer.Typer) -> None:
+    """Adds the commands."""
+    application.command()(backup)
+    application.command()(restore)
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where to write it; must not exist yet.", dir_okay=False)],
+) -> None:
+    """Write the home folder's database, keys and certificates into one file, while the service runs or not.
+
+    The file can be read by its owner alone: it holds every secret of the deployment. Messages that wait in the broker, the
+    simulator's folder and logs are not in it. A database of your own (GRIDFLEET_DATABASE_URL) is backed up by its own means.
+    """
+    settings = load_settings()
+    with _complaints():
+        _require_embedded(settings, "backup")
+        if file.exists():
+            raise _Refused(f"{file} exists already; a backup replaces nothing")
+        if not file.absolute().parent.is_dir():
+            raise _Refused(f"{file.absolute().parent} is no folder")
+        began = time.monotonic()
+        revision = _write(settings, settings.home.expanduser().resolve(), file.absolute())
+    size, seconds = file.stat().st_size / 1e6, time.monotonic() - began
+    typer.echo(f"{file}: {size:.1f} MB, schema {revision}, in {seconds:.1f} s. Keep it where nobody looks.")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file of `gridfleet backup`.", exists=True, dir_okay=False, readable=True)],
+    force: Annotated[bool, typer.Option("--force", help="Also into a home that is in use: its state is put aside.")] = False,
+) -> None:
+    """Make the home folder (GRIDFLEET_HOME) of a backup; `gridfleet up` then goes on from it.
+
+    The whole file is checked first. Nothing is in the home before everything is: a restore that is cut off is made again.
+    """
+    settings = load_settings()
+    with _complaints():
+        _require_embedded(settings, "restore")
+        began = time.monotonic()
+        facts, aside = _read(settings.home.expanduser().resolve(), file, force=force)
+    made = f"made {facts['createdAt']} by version {facts['version']}, schema {facts['schemaRevision']}"
+    typer.echo(f"{settings.home}: restored in {time.monotonic() - began:.1f} s ({made})")
+    if aside is not None:
+        typer.echo(f"What was there before is in {aside}.")
+    typer.echo("Start it with `gridfleet up`.")
+
+
+def _write(settings: "Settings", home: Path, file: Path) -> str:
+    from gridfleet.kernel.archive import new_archive
+    from gridfleet.kernel.db import dump
+    from gridfleet.kernel.db.migrate import revision_at
+
+    with _database(home) as url, new_archive(file) as archive:
+        revision = revision_at(url)
+        if revision is None:
+            raise _Refused(f"the database in {home} is empty: start `gridfleet up` once")
+        archive.add(_DUMP, dump.dump(url))
+        # After the database: keys are added before anything is encrypted with them.
+        _add_files(archive, settings, home)
+        archive.finish(
+            {
+                "format": _FORMAT,
+                "version": version("gridfleet"),
+                "createdAt": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                "schemaRevision": revision,
+                "postgres": dump.server_version(url),
+            }
+        )
+    return revision
+
+
+def _add_files(archive: "ArchiveWriter", settings: "Settings", home: Path) -> None:
+    keys = settings.secret("keys").get_secret_value()
+    archive.add("secrets/keys", [keys.encode() + b"\n"])
+    for folder in _FOLDERS:
+        for path in sorted((home / folder).glob("*")):
+            # Hidden files are halves of others.
+            if path.is_file() and not path.name.startswith(".") and path != home / "secrets" / "keys":
+                archive.add(f"{folder}/{path.name}", [path.read_bytes()])
+
+
+def _read(home: Path, file: Path, *, force: bool) -> tuple[dict[str, Any], Path | None]:
+    from gridfleet.kernel.archive import open_archive
+    from gridfleet.kernel.security.local_secrets import ensure_private_folder
+
+    with held(home):
+        present = [name for name in _REPLACED if (home / name).exists()]
+        if present and not force:
+            raise _Refused(f"{home} is in use ({', '.join(present)}): restore into another GRIDFLEET_HOME, or use --force")
+        fresh = home / "restoring"
+        shutil.rmtree(fresh, ignore_errors=True)
+        with open_archive(file) as archive:
+            _check(archive)
+            archive.verify()
+            try:
+                fresh.mkdir()
+                for name in archive.names:
+                    if name != _DUMP:
+                        ensure_private_folder((fresh / name).parent)
+                        _write_file(fresh / name, archive.read(name))
+                _fill_database(fresh, archive.read(_DUMP))
+            except BaseException:
+                shutil.rmtree(fresh, ignore_errors=True)
+                raise
+            facts = archive.facts
+        aside = None
+        if present:
+            aside = home / f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+            ensure_private_folder(aside)
+            for name in present:
+                (home / name).rename(aside / name)
+        # The database last: without it a home counts as empty to nobody, and the next start would make another one.
+        for name in ("mail", "ca", "secrets", "postgres"):
+            if (fresh / name).exists():
+                (fresh / name).rename(home / name)
+        shutil.rmtree(fresh)
+    return facts, aside
+
+
+def _check(archive: "Archive") -> None:
+    from gridfleet.kernel.db.migrate import head_revision, known_revisions
+
+    facts = archive.facts
+    if facts.get("format") != _FORMAT:
+        raise _Refused(f"this release reads backups of format {_FORMAT}, and this one is of format {facts.get('format')}")
+    if facts.get("schemaRevision") not in known_revisions():
+        raise _Refused(
+            f"the backup has schema {facts.get('schemaRevision')} of version {facts.get('version')}, newer than this release,"
+            f" which ends with {head_revision()}: install that version or a later one"
+        )
+    strange = [name for name in archive.names if name != _DUMP and not _MEMBER.fullmatch(name)]
+    if strange or _DUMP not in archive.names or "secrets/keys" not in archive.names:
+        raise _Refused(f"the backup's members are not those of one: {', '.join(strange) or 'some are missing'}")
+
+
+def _write_file(path: Path, chunks: Iterator[bytes]) -> None:
+    path.touch(mode=0o600)
+    with path.open("wb") as file:
+        file.writelines(chunks)
+
+
+def _fill_database(fresh: Path, chunks: Iterator[bytes]) -> None:
+    from gridfleet.kernel.db import dump
+    from gridfleet.kernel.db.embedded import EmbeddedPostgres
+
+    postgres = EmbeddedPostgres(fresh)
+    try:
+        dump.restore(postgres.start(), chunks)
+    finally:
+        postgres.stop()
+
+
+@contextmanager
+def _database(home: Path) -> Iterator[str]:
+    """The home's database: that of the running service, else started for the block alone."""
+    from gridfleet.kernel.db.embedded import EmbeddedPostgres
+
+    if not (home / "postgres" / "PG_VERSION").exists():
+        raise _Refused(f"there is no database in {home}: name the home with GRIDFLEET_HOME")
+    postgres = EmbeddedPostgres(home)
+    try:
+        with held(home):
+            try:
+                yield postgres.start()
+            finally:
+                postgres.stop()
+    except HomeInUse:
+        yield postgres.url
+
+
+def _require_embedded(settings: "Settings", command: str) -> None:
+    if settings.database_url is not None:
+        raise _Refused(
+            f"`gridfleet {command}` is for the embedded database, and GRIDFLEET_DATABASE_URL names a server of your own:"
+            " docs/operations.md, section Backup, says how to keep that one"
+        )
+
+
+@contextmanager
+def _complaints() -> Iterator[None]:
+    """Ends the command with exit code 1 and a sentence for everything that can go wrong without a bug."""
+    import psycopg
+
+    from gridfleet.kernel.archive import BrokenArchive
+    from gridfleet.kernel.db.dump import DumpFailed
+    from gridfleet.kernel.db.embedded import EmbeddedPostgresError
+
+    try:
+        yield
+    except (_Refused, HomeInUse, BrokenArchive, DumpFailed, EmbeddedPostgresError, LookupError) as error:
+        _fail(str(error))
+    except psycopg.OperationalError as error:
+        _fail(f"the database does not answer: {error}")
+    except OSError as error:
+        _fail(f"{error.filename or 'the file'}: {error.strerror}")
+
+
+def _fail(text: str) -> NoReturn:
+    typer.echo(text, err=True)
+    raise typer.Exit(1)

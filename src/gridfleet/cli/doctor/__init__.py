@@ -1,0 +1,90 @@
+"""`gridfleet doctor`: is everything there that the service needs, and if not, what can an operator do about it?"""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from gridfleet.cli.settings import load_settings
+
+if TYPE_CHECKING:
+    from gridfleet.cli.doctor.findings import Examination, Finding
+    from gridfleet.kernel.settings import Settings
+
+__all__ = ["examination", "examine", "register"]
+
+_COLOURS: Final = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
+
+
+def register(application: typer.Typer) -> None:
+    """Adds the command."""
+    application.command()(doctor)
+
+
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as a JSON array.")] = False,
+    min_free_gib: Annotated[float, typer.Option(min=0, help="Warn below this much free disk, fail below a quarter.")] = 2.0,
+) -> None:
+    """Examine a running service: database, migrations, broker, logins, clocks, certificates, mail, disk, secrets.
+
+    It goes by the same settings as the service, so run it where and as the service runs: for `gridfleet up` with its
+    GRIDFLEET_HOME and ports, for servers of your own with their URLs. Nothing is changed and no mail is sent. Exit code 0 when
+    nothing has failed, 1 otherwise.
+    """
+    import msgspec
+
+    findings = asyncio.run(examine(examination(load_settings(), min_free_gib)))
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(findings)))
+    else:
+        _print(findings)
+    if any(finding.status == "fail" for finding in findings):
+        raise typer.Exit(1)
+
+
+def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination":
+    """Where the parts are that these settings speak of."""
+    from gridfleet.cli.doctor.findings import Examination
+    from gridfleet.kernel.broker.private_node import PrivateBroker
+    from gridfleet.kernel.db.embedded import EmbeddedPostgres
+
+    home = settings.home.expanduser().resolve()
+    settings = settings.model_copy(update={"home": home})
+    database = broker = management = None
+    if settings.database_url is not None:
+        database = settings.database_url.get_secret_value()
+    elif (home / "postgres" / "PG_VERSION").exists():
+        database = EmbeddedPostgres(home).url
+    if settings.broker_url is not None:
+        broker = settings.broker_url.get_secret_value()
+        url = settings.broker_management_url
+        management = None if url is None else url.get_secret_value()
+    elif (home / "secrets" / "broker_password").exists():
+        node = PrivateBroker(settings)
+        broker, management = node.url, node.management_url
+    return Examination(settings, home, database, broker, management, min_free_bytes=int(min_free_gib * (1 << 30)))
+
+
+async def examine(examined: "Examination") -> "list[Finding]":
+    """Every finding, in the order in which parts stand on each other."""
+    from gridfleet.cli.doctor import broker, database, surroundings
+
+    found = await database.check_database(examined)
+    found += await broker.check_broker(examined)
+    found.append(await broker.check_auth_listener(examined))
+    found += await broker.check_logins(examined)
+    found += await surroundings.check_certificates(examined)
+    found.append(await surroundings.check_mail(examined))
+    found += await surroundings.check_redis(examined)
+    found.append(await surroundings.check_disk(examined))
+    found.append(await surroundings.check_permissions(examined))
+    return found
+
+
+def _print(findings: "list[Finding]") -> None:
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        mark = typer.style(f"{finding.status.value:<4}", fg=_COLOURS[finding.status.value])
+        typer.echo(f"{mark}  {finding.check:<{width}}  {finding.found}")
+        if finding.remedy is not None:
+            typer.echo(f"{'':<{width + 6}}  → {finding.remedy}")

@@ -1,0 +1,130 @@
+"""The database: reachable, young enough, safe against power cuts, migrated; its clock; the keys that its rows need."""
+
+import asyncio
+from typing import Final
+
+import psycopg
+
+from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
+from gridfleet.domains.maintenance.rewrapping import key_versions
+from gridfleet.domains.plants.certificates.authority import AUTHORITY_KEY, ensure_authority
+from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
+from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
+
+__all__ = ["check_clock", "check_database"]
+
+_OLDEST: Final = 150_000
+_CROWDED: Final = 0.8
+_CLOCK_WARN_SECONDS: Final = 2.0
+_CLOCK_FAIL_SECONDS: Final = 60.0
+
+
+async def check_database(examined: Examination) -> list[Finding]:
+    """Everything about the server and what is in it; the first finding only, when it does not answer."""
+    if examined.database_url is None:
+        return [
+            fail(
+                "database",
+                f"there is none in {examined.home}",
+                "start `gridfleet up` there, name the home with GRIDFLEET_HOME, or a server with GRIDFLEET_DATABASE_URL",
+            )
+        ]
+    try:
+        facts = await asyncio.to_thread(inspect_server, examined.database_url)
+        revision = await asyncio.to_thread(revision_at, examined.database_url)
+    except psycopg.Error as error:
+        return [
+            fail(
+                "database",
+                f"does not answer: {str(error).strip().splitlines()[0]}",
+                "start it (`gridfleet up` starts the embedded one), and check GRIDFLEET_DATABASE_URL",
+            )
+        ]
+    found = [*_server(facts), check_clock("clock against the database", (examined.clock() - facts.now).total_seconds())]
+    found.append(_migrations(revision))
+    if not is_behind(revision):
+        found += await _keys(examined, examined.database_url)
+    return found
+
+
+def check_clock(check: str, ahead_seconds: float, precision_seconds: float = 0.0) -> Finding:
+    """Our clock, which is so far ahead of another one. `precision_seconds`: what the other one rounds to."""
+    off = max(0.0, abs(ahead_seconds) - precision_seconds)
+    found = f"{off:.1f} s {'ahead' if ahead_seconds > 0 else 'behind'}"
+    remedy = "set up time synchronisation (chrony, systemd-timesyncd) on both machines"
+    if off > _CLOCK_FAIL_SECONDS:
+        return fail(check, found, remedy)
+    return warn(check, found, remedy) if off > _CLOCK_WARN_SECONDS else ok(check, found)
+
+
+def _server(facts: ServerFacts) -> list[Finding]:
+    answers = f"PostgreSQL {facts.version_text} answers"
+    found = [
+        ok("database", answers)
+        if facts.version >= _OLDEST
+        else fail("database", answers, "upgrade the server to PostgreSQL 15 or newer")
+    ]
+    if not facts.fsync:
+        remedy = "set fsync and full_page_writes to on: a power cut may destroy the database as it is"
+        found.append(fail("database durability", "fsync or full_page_writes is off", remedy))
+    elif not facts.synchronous:
+        remedy = "set synchronous_commit to on: messages are confirmed before they are safe"
+        found.append(warn("database durability", "synchronous_commit is off", remedy))
+    else:
+        found.append(ok("database durability", "a commit is on disk"))
+    used = f"{facts.connections} of {facts.max_connections} connections are in use"
+    crowded = facts.connections > _CROWDED * facts.max_connections
+    remedy = "raise max_connections, or lower GRIDFLEET_DATABASE_POOL_SIZE"
+    found.append(warn("database connections", used, remedy) if crowded else ok("database connections", used))
+    return found
+
+
+def _migrations(revision: str | None) -> Finding:
+    wanted = head_revision()
+    if revision == wanted:
+        return ok("migrations", f"schema at revision {revision}")
+    text = f"schema at revision {revision}, this release needs {wanted}"
+    if is_behind(revision):
+        return fail("migrations", text, "run `gridfleet db upgrade`")
+    return warn("migrations", f"{text}: it is a later release's", "go on with the upgrade, or back to a backup from before it")
+
+
+async def _keys(examined: Examination, url: str) -> list[Finding]:
+    """Whether the ring has every version that a row needs, and opens the authority's key."""
+    remedy = "add the missing version to GRIDFLEET_KEYS (or secrets/keys): docs/operations.md, section Keys"
+    try:
+        keyring = Keyring.parse(examined.settings.secret("keys").get_secret_value())
+    except (LookupError, ValueError) as error:
+        return [fail("keyring", str(error), "set GRIDFLEET_KEYS, or restore secrets/keys from a backup")]
+    async with open_database(url, name="gridfleet-doctor", size=1) as database:
+        async with database.transaction() as db:
+            needed = await key_versions(db)
+        missing = sorted({version for counts in needed.values() for version in counts} - set(keyring.versions))
+        if missing:
+            text = f"rows need version {', '.join(map(str, missing))}, the ring has {', '.join(map(str, keyring.versions))}"
+            return [fail("keyring", text, remedy)]
+        if not needed[AUTHORITY_KEY.kind]:
+            return [warn("certificate authority", "there is none yet", "start `gridfleet serve`, which makes one")]
+        try:
+            authority = await _authority(database, keyring)
+        except (DecryptionFailed, UnknownKeyVersion) as error:
+            return [fail("keyring", f"does not fit the database: {error}", "use the ring that belongs to this database")]
+    versions = ", ".join(map(str, keyring.versions))
+    return [ok("keyring", f"versions {versions}; {keyring.current_version} encrypts"), _expiry(examined, authority)]
+
+
+async def _authority(database: Database, keyring: Keyring) -> Authority:
+    async with database.transaction() as db:
+        return await ensure_authority(db, keyring)
+
+
+def _expiry(examined: Examination, authority: Authority) -> Finding:
+    days = (authority.expires_at - examined.clock()).days
+    text = f"ends {authority.expires_at:%Y-%m-%d}"
+    remedy = "import a new one with `gridfleet ca import` and renew the plants' certificates"
+    if days < 0:
+        return fail("certificate authority", text, remedy)
+    return warn("certificate authority", text, remedy) if days < 180 else ok("certificate authority", text)

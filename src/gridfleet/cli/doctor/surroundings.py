@@ -1,0 +1,135 @@
+"""What the service stands on beside database and broker: certificates, mail, Redis, the disk, file permissions."""
+
+import asyncio
+import os
+import shutil
+import socket
+import ssl
+import stat
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiosmtplib
+from cryptography import x509
+
+from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
+from gridfleet.kernel.broker.private_node import reachable_host
+from gridfleet.kernel.mail.delivery import SmtpDelivery
+
+__all__ = ["check_certificates", "check_disk", "check_mail", "check_permissions", "check_redis"]
+
+_SECONDS: Final = 10
+_SOON: Final = timedelta(days=30)
+_RENEW: Final = "restart `gridfleet up`, which renews it; at a broker of your own, install a new one and reload it"
+_GIB: Final = 1 << 30
+
+
+async def check_certificates(examined: Examination) -> list[Finding]:
+    """What the broker shows to plants and partners: how long it lasts, for which name, by which authority."""
+    settings = examined.settings
+    private = examined.embedded_broker
+    host = reachable_host(settings.mqtt_bind) if private else settings.mqtt_host
+    ports = {"plants": settings.mqtts_port, "partners": settings.amqps_port}
+    return [await asyncio.to_thread(_shown, examined, f"certificate for {who}", host, port) for who, port in ports.items()]
+
+
+def _shown(examined: Examination, check: str, host: str, port: int) -> Finding:
+    name = examined.settings.mqtt_host
+    authority = examined.home / "ca" / "ca.pem"
+    context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
+    try:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with socket.create_connection((host, port), _SECONDS) as plain, context.wrap_socket(plain) as tls:
+            shown = tls.getpeercert(binary_form=True)
+    except OSError as error:
+        return fail(check, f"{host}:{port} shows none: {error}", "start the broker, and check its TLS listener and files")
+    if shown is None:
+        return fail(check, f"{host}:{port} shows none", "check the broker's ssl_options")
+    certificate = x509.load_der_x509_certificate(shown)
+    ends = certificate.not_valid_after_utc
+    text = f"{host}:{port} shows one for {name} that ends {ends:%Y-%m-%d}"
+    if ends <= examined.clock():
+        return fail(check, f"{host}:{port} shows one that ended {ends:%Y-%m-%d}", _RENEW)
+    if complaint := _distrusted(host, port, name, authority if authority.exists() else None):
+        return fail(check, complaint, "GRIDFLEET_MQTT_HOST must be in it, and the plants' authority must have issued it")
+    return warn(check, text, _RENEW) if ends <= examined.clock() + _SOON else ok(check, text)
+
+
+def _distrusted(host: str, port: int, name: str, authority: "os.PathLike[str] | None") -> str | None:
+    """Why a plant would not talk to it."""
+    context = ssl.create_default_context(cafile=None if authority is None else os.fspath(authority))
+    try:
+        with socket.create_connection((host, port), _SECONDS) as plain:
+            context.wrap_socket(plain, server_hostname=name).close()
+    except ssl.SSLCertVerificationError as error:
+        return f"{host}:{port} is not trusted as {name}: {error.verify_message}"
+    except OSError as error:
+        return f"{host}:{port} breaks off: {error}"
+    return None
+
+
+async def check_mail(examined: Examination) -> Finding:
+    """The mail server's greeting, TLS and login; no mail is sent."""
+    settings = examined.settings
+    if settings.smtp_url is None:
+        text = f"none: mails are written as files below {examined.home / 'mail'}"
+        production = settings.environment == "production"
+        return warn("mail", text, "set GRIDFLEET_SMTP_URL") if production else ok("mail", text)
+    delivery = SmtpDelivery(settings.smtp_url.get_secret_value(), settings.sender)
+    try:
+        await delivery.try_login(_SECONDS)
+    except aiosmtplib.SMTPAuthenticationError as error:
+        return fail("mail", f"the login is refused with {error.code}", "check user and password in GRIDFLEET_SMTP_URL")
+    except (aiosmtplib.SMTPException, OSError) as error:
+        remedy = "check host, port and kind of TLS in GRIDFLEET_SMTP_URL, and whether a firewall is between"
+        return fail("mail", f"{delivery.address} does not work: {type(error).__name__}: {error}", remedy)
+    return ok("mail", f"{delivery.address} greets and takes our login")
+
+
+async def check_redis(examined: Examination) -> list[Finding]:
+    """Whether Redis answers, where one is set."""
+    if examined.settings.redis_url is None:
+        return []
+    from redis.asyncio import Redis
+    from redis.exceptions import RedisError
+
+    url = examined.settings.redis_url.get_secret_value()
+    place = urlsplit(url).hostname
+    client = Redis.from_url(url, socket_connect_timeout=_SECONDS, socket_timeout=_SECONDS)
+    try:
+        await client.ping()
+    except (RedisError, OSError) as error:
+        remedy = "start it, and check GRIDFLEET_REDIS_URL"
+        return [fail("redis", f"{place} does not answer: {type(error).__name__}", remedy)]
+    finally:
+        await client.aclose()
+    return [ok("redis", f"{place} answers")]
+
+
+async def check_disk(examined: Examination) -> Finding:
+    """Room for the home folder."""
+    folder = examined.home if examined.home.exists() else examined.home.parent
+    free = shutil.disk_usage(folder).free
+    text = f"{free / _GIB:.1f} GiB free for {examined.home}"
+    remedy = "make room or shorten GRIDFLEET_TELEMETRY_RAW_DAYS: below 200 MB the broker takes no messages any more"
+    if free < examined.min_free_bytes // 4:
+        return fail("disk", text, remedy)
+    return warn("disk", text, remedy) if free < examined.min_free_bytes else ok("disk", text)
+
+
+async def check_permissions(examined: Examination) -> Finding:
+    """Whether files with secrets are their owner's alone."""
+    open_to_others = [
+        str(path.relative_to(examined.home))
+        for name in ("secrets", "ca", "mail")
+        for path in (examined.home / name, *sorted((examined.home / name).glob("*")))
+        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    if not open_to_others:
+        return ok("file permissions", "secrets are their owner's alone")
+    some = ", ".join(open_to_others[:5]) + (f" and {len(open_to_others) - 5} more" if len(open_to_others) > 5 else "")
+    folders = " ".join(f"{examined.home}/{name}" for name in ("secrets", "ca", "mail"))
+    remedy = f"run `chmod -R go= {folders}`, and replace what may have been read"
+    return fail("file permissions", f"others can read {some}", remedy)

@@ -1,0 +1,102 @@
+"""`gridfleet keys`: the keyring that credentials are encrypted with, and which rows need which version of it."""
+
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from gridfleet.cli.settings import database_url, load_settings
+
+if TYPE_CHECKING:
+    from gridfleet.kernel.security.keyring import Keyring
+    from gridfleet.kernel.settings import Settings
+
+__all__ = ["commands"]
+
+commands = typer.Typer(help="The keyring that credentials are encrypted with.", no_args_is_help=True)
+
+
+@commands.command()
+def show() -> None:
+    """Say which versions the ring has, which one encrypts, and how many rows need each. No key is shown.
+
+    Exit code 1 when rows need a version that the ring has not.
+    """
+    import asyncio
+
+    settings = load_settings()
+    keyring = _keyring(settings)
+    counts = asyncio.run(_counts(database_url(settings)))
+    needed = {version for versions in counts.values() for version in versions}
+    for version in sorted(needed | set(keyring.versions)):
+        rows = {kind: versions[version] for kind, versions in counts.items() if version in versions}
+        notes = ["encrypts"] if version == keyring.current_version else []
+        notes += [] if version in keyring.versions else ["NOT IN THE RING"]
+        notes += [f"{kind} {count}" for kind, count in rows.items()] or ["no row needs it"]
+        typer.echo(f"version {version}: {', '.join(notes)}")
+    if needed - set(keyring.versions):
+        raise typer.Exit(1)
+
+
+@commands.command()
+def add() -> None:
+    """Add a new key to the home's `secrets/keys`; the version that encrypted so far goes on until you say otherwise.
+
+    Restart the service afterwards. What follows is in docs/operations.md, section Keys. Where GRIDFLEET_KEYS is set nothing is
+    written: the command prints the entry to append there.
+    """
+    import os
+
+    from gridfleet.kernel.security.local_secrets import write_private
+
+    settings = load_settings()
+    keyring = _keyring(settings)
+    version = max(keyring.versions) + 1
+    entry = f"{version}:{os.urandom(32).hex()}"
+    if settings.keys is not None:
+        typer.echo(f"append to GRIDFLEET_KEYS, and :current to the entry of version {keyring.current_version}:", err=True)
+        typer.echo(f",{entry}")
+        return
+    text = settings.secret("keys").get_secret_value()
+    entries = [part.strip() for part in text.split(",")]
+    marked = [
+        f"{part}:current" if part.startswith(f"{keyring.current_version}:") and not part.endswith(":current") else part
+        for part in entries
+    ]
+    write_private(settings.home / "secrets" / "keys", ",".join([*marked, entry]) + "\n")
+    typer.echo(f"version {version} is in the ring; version {keyring.current_version} still encrypts. Restart the service.")
+
+
+@commands.command()
+def use_newest() -> None:
+    """Let the highest version in the home's `secrets/keys` encrypt from the next start on."""
+    from gridfleet.kernel.security.local_secrets import write_private
+
+    settings = load_settings()
+    keyring = _keyring(settings)
+    if settings.keys is not None:
+        _fail("GRIDFLEET_KEYS is set: take :current out of it there")
+    text = settings.secret("keys").get_secret_value()
+    write_private(settings.home / "secrets" / "keys", text.replace(":current", "") + "\n")
+    typer.echo(f"version {max(keyring.versions)} encrypts from the next start on. Restart the service.")
+
+
+async def _counts(url: str) -> dict[str, dict[int, int]]:
+    from gridfleet.domains.maintenance.rewrapping import key_versions
+    from gridfleet.kernel.db import open_database
+
+    async with open_database(url, name="gridfleet-keys", size=1) as database, database.transaction() as db:
+        return await key_versions(db)
+
+
+def _keyring(settings: "Settings") -> "Keyring":
+    from gridfleet.kernel.security.keyring import Keyring
+
+    try:
+        return Keyring.parse(settings.secret("keys").get_secret_value())
+    except (LookupError, ValueError) as error:
+        _fail(str(error))
+
+
+def _fail(text: str) -> NoReturn:
+    typer.echo(text, err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,109 @@
+"""Everything that is encrypted at rest, brought to one version of the keyring, while the service runs.
+
+Rows are taken in small batches, one short transaction each, in the order of their keys, so a run that is killed has lost
+nothing and the next one goes on with what remains. A row is held while it is decrypted and encrypted again: nobody's change is
+overwritten, and readers see the blob with its version, before or after.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from gridfleet.domains.audit.models import Event
+from gridfleet.domains.audit.recording import record
+from gridfleet.domains.partners.signing import SIGNING_KEYS
+from gridfleet.domains.plants.certificates.authority import AUTHORITY_KEY
+from gridfleet.domains.plants.credentials.packages import PLANT_SECRETS
+from gridfleet.domains.trading.configuration import ESM_SECRETS
+from gridfleet.kernel.caller import Actor
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db.idempotency import ANSWERS
+from gridfleet.kernel.db.sealed import Sealed, SealedRow
+from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.mail.queue import QUEUED_MAILS
+from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
+
+__all__ = ["SEALED", "Rewrapped", "key_versions", "rewrap"]
+
+SEALED: Final[tuple[Sealed, ...]] = (PLANT_SECRETS, ESM_SECRETS, SIGNING_KEYS, AUTHORITY_KEY, ANSWERS, QUEUED_MAILS)
+"""Every kind of row with encrypted columns."""
+
+_BATCH: Final = 200
+
+log = structlog.get_logger(__name__)
+
+
+class Rewrapped(msgspec.Struct, frozen=True, rename="camel"):
+    """How many rows have been encrypted again: plants' secrets and trading configurations. `failed`: rows of every kind that
+    could not be decrypted and were left as they are. The audit event counts the other kinds too."""
+
+    target_version: int
+    plants: int
+    trading_partner_configs: int
+    failed: int
+
+
+async def rewrap(database: Database, keyring: Keyring, target_version: int, actor: Actor) -> Rewrapped:
+    """Encrypts every row of another version with `target_version`, which may be any of the ring, also a lower one. Raises
+    ValidationFailed for one that is not in the ring."""
+    if target_version not in keyring.versions:
+        known = ", ".join(map(str, keyring.versions))
+        raise ValidationFailed(details=[f"targetVersion: is not in the keyring, which has {known}"])
+    done: dict[str, int] = {}
+    failed = 0
+    for sealed in SEALED:
+        done[sealed.kind], wrong = await _rewrap_kind(database, keyring, target_version, sealed)
+        failed += wrong
+    log.info("credentials rewrapped", target_version=target_version, failed=failed, **done)
+    async with database.transaction() as db:
+        details = {"targetVersion": target_version, **done, "failed": failed}
+        await record(db, Event.CREDENTIALS_REWRAPPED, actor, details=details)
+    return Rewrapped(target_version, done[PLANT_SECRETS.kind], done[ESM_SECRETS.kind], failed)
+
+
+async def key_versions(db: Connection) -> dict[str, dict[int, int]]:
+    """How many rows of each kind need each version of the keyring."""
+    return {sealed.kind: await sealed.count(db) for sealed in SEALED}
+
+
+async def _rewrap_kind(database: Database, keyring: Keyring, target: int, sealed: Sealed) -> tuple[int, int]:
+    """How many rows of a kind were encrypted again, and how many could not be decrypted."""
+    done = failed = 0
+    # First what nobody holds. What remains is waited for: rows that others were changing, and those that cannot be decrypted.
+    for wait in (False, True):
+        failed = 0
+        after = None
+        while True:
+            async with database.transaction() as db:
+                rows = await sealed.take(db, target, after, _BATCH, wait=wait)
+                good = [fresh for row in rows if (fresh := _again(keyring, target, sealed, row, tell=wait)) is not None]
+                if good:
+                    await sealed.replace(db, target, good)
+            if not rows:
+                break
+            done += len(good)
+            failed += len(rows) - len(good)
+            after = rows[-1].key
+    return done, failed
+
+
+def _again(keyring: Keyring, target: int, sealed: Sealed, row: SealedRow, *, tell: bool) -> SealedRow | None:
+    """The row with its blobs encrypted by the target version; None when one of them cannot be decrypted."""
+    try:
+        return row._replace(blobs=tuple(_blobs(keyring, target, sealed.kind, sealed.columns, row)))
+    except (DecryptionFailed, UnknownKeyVersion) as error:
+        if tell:
+            log.error("cannot be decrypted", table=sealed.kind, row_id=row.row_id, error=str(error))
+        return None
+
+
+def _blobs(keyring: Keyring, target: int, table: str, columns: Sequence[str], row: SealedRow) -> "list[bytes | None]":
+    fresh: list[bytes | None] = []
+    for column, blob in zip(columns, row.blobs, strict=True):
+        if blob is not None:
+            plain = keyring.decrypt(blob, row.key_version, table=table, column=column, row_id=row.row_id)
+            blob = keyring.encrypt(plain, table=table, column=column, row_id=row.row_id, key_version=target)
+        fresh.append(blob)
+    return fresh

@@ -1,0 +1,126 @@
+"""One file that holds others, each with its checksum: a tar archive whose last member is the list of them.
+
+Members are written as they come, whatever their length, and the file gets its name only when it is complete and on disk.
+"""
+
+import hashlib
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+__all__ = ["Archive", "ArchiveWriter", "BrokenArchive", "new_archive", "open_archive"]
+
+_MANIFEST: Final = "manifest.json"
+_BLOCK: Final = tarfile.BLOCKSIZE
+_CHUNK: Final = 1 << 20
+
+
+class BrokenArchive(ValueError):
+    """The file is no archive of ours, or not what was written."""
+
+
+class ArchiveWriter:
+    """Adds members one after the other."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._members: dict[str, dict[str, Any]] = {}
+
+    def add(self, name: str, chunks: Iterable[bytes]) -> int:
+        """A member with this content; gives its length in bytes."""
+        start = self._file.tell()
+        info = tarfile.TarInfo(name)
+        info.mode = 0o600
+        # Room for the header, which knows the length: how long it is itself depends on the name alone.
+        self._file.write(bytes(len(info.tobuf(tarfile.GNU_FORMAT))))
+        digest = hashlib.sha256()
+        size = 0
+        for chunk in chunks:
+            self._file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+        self._file.write(bytes(-size % _BLOCK))
+        info.size = size
+        self._file.seek(start)
+        self._file.write(info.tobuf(tarfile.GNU_FORMAT))
+        self._file.seek(0, os.SEEK_END)
+        self._members[name] = {"bytes": size, "sha256": digest.hexdigest()}
+        return size
+
+    def finish(self, facts: Mapping[str, Any]) -> None:
+        """Writes the list of members, with facts about the whole, and waits until everything is on disk."""
+        members = dict(self._members)
+        self.add(_MANIFEST, [json.dumps({**facts, "members": members}, indent=2).encode()])
+        self._file.write(bytes(2 * _BLOCK))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+@contextmanager
+def new_archive(path: Path) -> Iterator[ArchiveWriter]:
+    """An archive at `path`, readable by its owner alone, once the block ends well; otherwise nothing remains."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield ArchiveWriter(file)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+class Archive:
+    """An archive to read from. `facts`: what `finish` was given."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+        try:
+            manifest = json.loads(b"".join(self._chunks(_MANIFEST)))
+            self._members: dict[str, dict[str, Any]] = manifest.pop("members")
+        except (KeyError, ValueError, AttributeError, TypeError):
+            raise BrokenArchive("it has no list of its members: it was cut short, or is none of ours") from None
+        self.facts: dict[str, Any] = manifest
+
+    @property
+    def names(self) -> list[str]:
+        """The members, in their order."""
+        return list(self._members)
+
+    def verify(self) -> None:
+        """Reads everything once. Raises BrokenArchive for a member that is not as it was written."""
+        found = set(self._tar.getnames()) - {_MANIFEST}
+        if found != set(self._members):
+            raise BrokenArchive(f"its members are not those of its list: {', '.join(sorted(found ^ set(self._members)))}")
+        for name, expected in self._members.items():
+            digest = hashlib.sha256()
+            size = 0
+            for chunk in self._chunks(name):
+                digest.update(chunk)
+                size += len(chunk)
+            if {"bytes": size, "sha256": digest.hexdigest()} != expected:
+                raise BrokenArchive(f"{name} is not what was written: its checksum differs")
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """A member's content. Raises KeyError when there is none of this name."""
+        return self._chunks(name)
+
+    def _chunks(self, name: str) -> Iterator[bytes]:
+        member = self._tar.extractfile(name)
+        if member is None:
+            raise KeyError(name)
+        while chunk := member.read(_CHUNK):
+            yield chunk
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """The archive at `path`. Raises BrokenArchive, OSError."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            yield Archive(tar)
+    except tarfile.TarError:
+        raise BrokenArchive("it is no archive, or was cut short") from None

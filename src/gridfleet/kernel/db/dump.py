@@ -1,0 +1,84 @@
+"""A database as a stream of bytes and back, by the tools of the embedded server: a consistent copy while others write."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import psycopg
+
+from gridfleet.kernel.db.embedded import installed_binaries
+
+__all__ = ["DumpFailed", "dump", "restore", "server_version"]
+
+_CHUNK: Final = 1 << 20
+
+
+class DumpFailed(RuntimeError):
+    """pg_dump or pg_restore ended with an error; the text is what it said."""
+
+
+def server_version(url: str) -> str:
+    """The server's version, such as `17.2`. Raises psycopg errors."""
+    with psycopg.connect(url, connect_timeout=5) as connection:
+        return connection.info.parameter_status("server_version") or ""
+
+
+def dump(url: str) -> Iterator[bytes]:
+    """The database as it is at one moment, in pg_dump's own format, compressed. Nobody has to wait meanwhile but changes of
+    the schema. Raises DumpFailed."""
+    command = ["pg_dump", "--format=custom", "--compress=3", "--no-owner", "--no-privileges", f"--dbname={url}"]
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            [installed_binaries() / command[0], *command[1:]],
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        )
+        assert process.stdout is not None
+        try:
+            while chunk := process.stdout.read(_CHUNK):
+                yield chunk
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            process.stdout.close()
+            code = process.wait()
+        if code != 0:
+            complaints.seek(0)
+            raise DumpFailed(complaints.read().decode(errors="replace").strip())
+
+
+def restore(url: str, chunks: Iterable[bytes]) -> None:
+    """Fills the empty database at `url` with what `dump` gave. Raises DumpFailed; the database is then of no use."""
+    command = ["pg_restore", "--exit-on-error", "--no-owner", "--no-privileges", f"--dbname={url}"]
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            [installed_binaries() / command[0], *command[1:]],
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+        )
+        assert process.stdin is not None
+        try:
+            for chunk in chunks:
+                process.stdin.write(chunk)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended; its code and words say why
+        finally:
+            code = process.wait()
+        if code != 0:
+            complaints.seek(0)
+            raise DumpFailed(complaints.read().decode(errors="replace").strip())
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+
+
+def _environment() -> dict[str, str]:
+    # Neither settings of the caller's own PostgreSQL nor its files: what is dumped must not depend on them.
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}

@@ -1,0 +1,144 @@
+"""SQL of what is encrypted at rest, wherever it lies: which key versions rows need, and rows given another version.
+
+Whoever owns an encrypted column declares it: as a `SealedTable`, with the key version beside the blobs, or as `SealedJobs`,
+whose arguments hold both. How rows are walked is then written once, here.
+"""
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from gridfleet.kernel.db.pool import Connection
+
+__all__ = ["Sealed", "SealedJobs", "SealedRow", "SealedTable"]
+
+Key = tuple[Any, ...]
+
+
+class SealedRow(NamedTuple):
+    """A row's place, and its blobs in the order of the columns. `row_id` is what they are bound to beside the table."""
+
+    key: Key
+    row_id: str
+    key_version: int
+    blobs: tuple[bytes | None, ...]
+
+
+class Sealed(Protocol):
+    """One kind of rows with encrypted columns, walked in the order of their keys."""
+
+    @property
+    def kind(self) -> str:
+        """The table that blobs are bound to."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that they are bound to."""
+
+    async def count(self, db: Connection) -> dict[int, int]:
+        """How many rows each key version has."""
+
+    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[SealedRow]:
+        """The next rows of another version than `target`, held until the transaction ends. Rows that others hold are left
+        out, or waited for."""
+
+    async def replace(self, db: Connection, target: int, rows: Sequence[SealedRow]) -> None:
+        """Writes the blobs of rows that were taken, now of version `target`."""
+
+
+def _first(key: Key) -> str:
+    return str(key[0])
+
+
+@dataclass(frozen=True)
+class SealedTable:
+    """A table with the column `key_version` beside its encrypted columns. `key`: the primary key's columns."""
+
+    kind: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    row_id: Callable[[Key], str] = field(default=_first)
+
+    async def count(self, db: Connection) -> dict[int, int]:
+        """See `Sealed`."""
+        query = sql.SQL("SELECT key_version, count(*) FROM {} WHERE key_version IS NOT NULL GROUP BY 1")
+        cursor = await db.execute(query.format(sql.Identifier(self.kind)))
+        return dict(await cursor.fetchall())
+
+    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[SealedRow]:
+        """See `Sealed`."""
+        key = sql.SQL(", ").join(map(sql.Identifier, self.key))
+        beyond = sql.SQL("") if after is None else sql.SQL(" AND ({}) > ({})").format(key, _values(after))
+        query = sql.SQL(
+            "SELECT key_version, {key}, {columns} FROM {table} WHERE key_version <> {target}{beyond}"
+            " ORDER BY {key} LIMIT {limit} FOR NO KEY UPDATE{skip}"
+        ).format(
+            key=key,
+            columns=sql.SQL(", ").join(map(sql.Identifier, self.columns)),
+            table=sql.Identifier(self.kind),
+            target=target,
+            beyond=beyond,
+            limit=limit,
+            skip=sql.SQL("" if wait else " SKIP LOCKED"),
+        )
+        cursor = await db.execute(query, prepare=False)
+        width = 1 + len(self.key)
+        return [
+            SealedRow(row[1:width], self.row_id(row[1:width]), row[0], tuple(row[width:])) for row in await cursor.fetchall()
+        ]
+
+    async def replace(self, db: Connection, target: int, rows: Sequence[SealedRow]) -> None:
+        """See `Sealed`."""
+        query = sql.SQL("UPDATE {} SET key_version = %s, {} WHERE {}").format(
+            sql.Identifier(self.kind),
+            sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in self.columns),
+            sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in self.key),
+        )
+        await db.cursor().executemany(query, [(target, *row.blobs, *row.key) for row in rows])
+
+
+@dataclass(frozen=True)
+class SealedJobs:
+    """Jobs of one task that have not been done, whose arguments are `key_version`, `sealed` (base64) and the row's id."""
+
+    kind: str
+    columns: tuple[str]
+    task: str
+    id_argument: str
+
+    async def count(self, db: Connection) -> dict[int, int]:
+        """See `Sealed`."""
+        cursor = await db.execute(
+            "SELECT (args->>'key_version')::int, count(*) FROM procrastinate_jobs WHERE task_name = %s GROUP BY 1", (self.task,)
+        )
+        return dict(await cursor.fetchall())
+
+    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[SealedRow]:
+        """See `Sealed`."""
+        cursor = await db.execute(
+            "SELECT id, args->>%(id)s, (args->>'key_version')::int, args->>'sealed' FROM procrastinate_jobs"
+            " WHERE task_name = %(task)s AND (args->>'key_version')::int <> %(target)s AND id > %(after)s"
+            f" ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE{'' if wait else ' SKIP LOCKED'}".encode(),
+            {"id": self.id_argument, "task": self.task, "target": target, "after": after[0] if after else 0, "limit": limit},
+        )
+        return [
+            SealedRow((job,), row_id, version, (base64.b64decode(sealed),))
+            for job, row_id, version, sealed in await cursor.fetchall()
+        ]
+
+    async def replace(self, db: Connection, target: int, rows: Sequence[SealedRow]) -> None:
+        """See `Sealed`."""
+        changes = [(_arguments(target, row.blobs[0] or b""), *row.key) for row in rows]
+        await db.cursor().executemany("UPDATE procrastinate_jobs SET args = args || %s WHERE id = %s", changes)
+
+
+def _arguments(target: int, blob: bytes) -> Jsonb:
+    return Jsonb({"key_version": target, "sealed": base64.b64encode(blob).decode()})
+
+
+def _values(key: Key) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Literal, key))

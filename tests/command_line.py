@@ -1,0 +1,20 @@
+"""`gridfleet …` as a process, as a person at the terminal runs it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+
+def gridfleet(*words: str, environment: Mapping[str, object], seconds: float = 120) -> "subprocess.CompletedProcess[str]":
+    """The ended command. `environment`: settings as variables; those of the caller's own are left out."""
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")}
+    return subprocess.run(
+        [sys.executable, "-m", "gridfleet", *words],
+        env=outer | {name: str(value) for name, value in environment.items()},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )

@@ -1,0 +1,282 @@
+"""`gridfleet doctor` at a service that is well, and with one part after the other really broken."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import ssl
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Sink
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+from command_line import gridfleet
+from free_ports import free_ports
+from gridfleet.cli.doctor import broker as brokers
+from gridfleet.cli.doctor import database as databases
+from gridfleet.cli.doctor import examination, surroundings
+from gridfleet.cli.doctor.findings import Examination, Finding
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db.migrate import head_revision
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.settings import Settings
+from running_stack import RunningStack
+from sealed_rows import SealedRows
+from served import served
+
+RING = Keyring.generate()
+
+
+def settings_of(stack: RunningStack, **changes: Any) -> Settings:
+    chosen: dict[str, Any] = {**stack.ports, "home": stack.home, **changes}
+    return Settings(**chosen)
+
+
+@pytest.fixture
+def well(stack: RunningStack) -> Examination:
+    """The running service, examined from beside it."""
+    return examination(settings_of(stack))
+
+
+def by_name(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.check: finding for finding in findings}
+
+
+def assert_bad(finding: Finding, *words: str, status: str = "fail") -> None:
+    """It is not ok, says these words, and says what to do."""
+    assert finding.status == status, finding
+    assert finding.remedy
+    for word in words:
+        assert word in f"{finding.found} {finding.remedy}", finding
+
+
+def test_a_service_that_is_well(stack: RunningStack) -> None:
+    done = gridfleet("doctor", "--json", "--min-free-gib", "0.5", environment=stack.environment)
+    found = {one["check"]: (one["status"], one["found"]) for one in json.loads(done.stdout)}
+    assert done.returncode == 0, (found, done.stderr)
+    assert {status for status, _ in found.values()} == {"ok"}, found
+    assert (
+        found["broker login over MQTT"]
+        == found["broker login over AMQP"]
+        == ("ok", "a wrong password is refused by this service")
+    )
+    assert found["migrations"] == ("ok", f"schema at revision {head_revision()}")
+    assert {"clock against the database", "clock against the broker", "keyring", "disk", "file permissions"} <= found.keys()
+    shown = gridfleet("doctor", environment=stack.environment | {"GRIDFLEET_MQTT_PORT": "1"})
+    assert shown.returncode == 1
+    assert "fail  broker login over MQTT" in shown.stdout
+    assert "→ start the broker" in shown.stdout
+
+
+def test_a_service_that_is_not_there(home: Path) -> None:
+    environment = {"GRIDFLEET_HOME": home / "none", "GRIDFLEET_INTERNAL_PORT": free_ports(1)[0]}
+    done = gridfleet("doctor", "--json", environment=environment)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    assert "gridfleet up" in found["database"]["remedy"]
+    assert found["broker"]["status"] == found["broker's questions"]["status"] == "fail"
+    assert not (home / "none").exists()
+
+
+async def test_a_database_that_is_away_behind_ahead_or_unsafe(database_url: str, home: Path) -> None:
+    away = examination(Settings(home=home, database_url=f"postgresql://127.0.0.1:{free_ports(1)[0]}/x"))  # type: ignore[arg-type]
+    [finding] = await databases.check_database(away)
+    assert_bad(finding, "does not answer", "GRIDFLEET_DATABASE_URL")
+    examined = examination(Settings(home=home, database_url=database_url, keys=RING))  # type: ignore[arg-type]
+    found = by_name(await databases.check_database(examined))
+    # The tests' own server runs so, for speed.
+    assert_bad(found["database durability"], "fsync", "power cut")
+    assert found["database"].status == found["database connections"].status == found["migrations"].status == "ok"
+    assert_bad(found["certificate authority"], "none yet", status="warn")
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE alembic_version SET version_num = '0060'")
+    found = by_name(await databases.check_database(examined))
+    assert_bad(found["migrations"], "gridfleet db upgrade")
+    assert "keyring" not in found
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE alembic_version SET version_num = '9999'")
+    found = by_name(await databases.check_database(examined))
+    assert_bad(found["migrations"], "later release's", status="warn")
+    assert "keyring" in found
+    with psycopg.connect(database_url) as db:
+        db.execute("DROP TABLE alembic_version")
+    assert_bad(by_name(await databases.check_database(examined))["migrations"], "revision None", "gridfleet db upgrade")
+
+
+async def test_a_keyring_that_does_not_fit(database_url: str, home: Path) -> None:
+    from gridfleet.kernel.db import open_database
+
+    async with open_database(database_url, name="test", size=2) as database:
+        await SealedRows(database, Keyring.parse(RING)).fill(plants=2)
+
+    async def keyring(ring: str | None) -> Finding:
+        settings = Settings(home=home, database_url=database_url, keys=ring)  # type: ignore[arg-type]
+        return by_name(await databases.check_database(examination(settings)))["keyring"]
+
+    assert (await keyring(f"{RING},2:{'22' * 32}")).found == "versions 1, 2; 2 encrypts"
+    assert_bad(await keyring(f"2:{'22' * 32}"), "rows need version 1, the ring has 2", "docs/operations.md")
+    assert_bad(await keyring(f"1:{'22' * 32}"), "does not fit the database")
+    assert_bad(await keyring("nonsense"), "a keyring is written")
+    assert_bad(await keyring(None), "GRIDFLEET_KEYS is not set")
+
+
+async def test_a_broker_that_is_away_or_lacks_something(well: Examination, stack: RunningStack) -> None:
+    [closed] = free_ports(1)
+    [finding] = await brokers.check_broker(replace(well, broker_url=f"amqp://a:b@127.0.0.1:{closed}"))
+    assert_bad(finding, "AMQP fails", "GRIDFLEET_BROKER_URL")
+    assert well.broker_url is not None
+    [finding] = await brokers.check_broker(replace(well, broker_url=well.broker_url.replace("_gridfleet:", "_gridfleet:x")))
+    assert_bad(finding, "AMQP fails")
+    *_, finding = await brokers.check_broker(replace(well, management_url=f"http://a:b@127.0.0.1:{closed}"))
+    assert_bad(finding, "does not answer", "rabbitmq_management")
+    found = by_name(await brokers.check_broker(well, {"rabbitmq_random_exchange": "x-random"}))
+    assert_bad(found["broker plugins"], "missing: rabbitmq_random_exchange", "rabbitmq-plugins enable rabbitmq_random_exchange")
+    late = replace(well, clock=lambda: utc_now() + timedelta(seconds=90))
+    assert_bad(by_name(await brokers.check_broker(late))["clock against the broker"], "ahead", "chrony")
+
+
+async def test_clocks_that_differ(well: Examination) -> None:
+    for seconds, status in ((0, "ok"), (-30, "warn"), (30, "warn"), (90, "fail"), (-90, "fail")):
+        off = replace(well, clock=lambda seconds=seconds: utc_now() + timedelta(seconds=seconds))
+        finding = by_name(await databases.check_database(off))["clock against the database"]
+        assert finding.status == status, seconds
+        assert ("ahead" in finding.found) == (seconds > 0) or seconds == 0
+
+
+async def test_a_broker_that_asks_somebody_else(well: Examination, stack: RunningStack, database_url: str) -> None:
+    # Another service answers its questions than the one whose database this is.
+    for finding in await brokers.check_logins(replace(well, database_url=database_url)):
+        assert_bad(finding, "without a question to this service", "auth_http")
+    closed = replace(well, settings=settings_of(stack, mqtt_port=free_ports(1)[0]))
+    amqp, mqtt = await brokers.check_logins(closed)
+    assert amqp.status == "ok"
+    assert_bad(mqtt, "cannot connect", "rabbitmq_mqtt")
+
+
+async def test_a_listener_that_does_not_answer_as_it_should(well: Examination, stack: RunningStack, home: Path) -> None:
+    assert (await brokers.check_auth_listener(well)).status == "ok"
+    wrong = replace(well, settings=settings_of(stack, internal_secret="wrong"))
+    assert_bad(await brokers.check_auth_listener(wrong), "answers wrongly", "_SECRET")
+    away = replace(well, settings=settings_of(stack, internal_port=free_ports(1)[0]))
+    assert_bad(await brokers.check_auth_listener(away), "does not answer", "gridfleet serve")
+
+
+async def test_certificates_that_ended_or_that_no_plant_trusts(well: Examination, stack: RunningStack, home: Path) -> None:
+    assert [one.status for one in await surroundings.check_certificates(well)] == ["ok", "ok"]
+    for ahead, status, word in ((340, "warn", "ends"), (370, "fail", "ended")):
+        later = replace(well, clock=lambda ahead=ahead: utc_now() + timedelta(days=ahead))
+        for finding in await surroundings.check_certificates(later):
+            assert_bad(finding, word, "gridfleet up", status=status)
+    (home / "ca").mkdir()
+    (home / "ca" / "ca.pem").write_text(Authority.create().certificate_pem)
+    for finding in await surroundings.check_certificates(replace(well, home=home)):
+        assert_bad(finding, "is not trusted as localhost")
+    elsewhere = replace(well, settings=settings_of(stack, mqtt_host="mq.example.org"))
+    for finding in await surroundings.check_certificates(elsewhere):
+        assert_bad(finding, "mq.example.org", "GRIDFLEET_MQTT_HOST")
+    closed = replace(well, settings=settings_of(stack, mqtts_port=free_ports(1)[0]))
+    assert_bad((await surroundings.check_certificates(closed))[0], "shows none")
+
+
+async def test_a_certificate_that_has_ended(well: Examination, stack: RunningStack, home: Path) -> None:
+    authority = Authority.create()
+    issued = authority.issue_server(["localhost"], timedelta(seconds=-1))
+    (home / "ca").mkdir()
+    (home / "ca" / "ca.pem").write_text(authority.certificate_pem)
+    (home / "server.pem").write_text(issued.certificate_pem + issued.key_pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(home / "server.pem")
+    [port] = free_ports(1)
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port, ssl=context):
+        there = replace(well, home=home, settings=settings_of(stack, mqtts_port=port, amqps_port=port))
+        for finding in await surroundings.check_certificates(there):
+            assert_bad(finding, f"shows one that ended {utc_now():%Y-%m-%d}", "gridfleet up")
+
+
+@contextlib.contextmanager
+def smtp_server(password: str | None = None) -> Iterator[int]:
+    """A real server on loopback; with a password it wants a login."""
+
+    def check(server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: Any) -> AuthResult:
+        assert isinstance(data, LoginPassword)
+        return AuthResult(success=data.password.decode() == password, handled=False)
+
+    [port] = free_ports(1)
+    more: dict[str, Any] = {"authenticator": check, "auth_required": True, "auth_require_tls": False} if password else {}
+    controller = Controller(Sink(), hostname="127.0.0.1", port=port, **more)
+    controller.start()
+    try:
+        yield port
+    finally:
+        controller.stop()
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+async def test_mail_servers(well: Examination, stack: RunningStack) -> None:
+    async def mail(url: str | None, **more: Any) -> Finding:
+        return await surroundings.check_mail(replace(well, settings=settings_of(stack, smtp_url=url, **more)))
+
+    assert (await mail(None)).status == "ok"
+    assert_bad(await mail(None, environment="production"), "GRIDFLEET_SMTP_URL", status="warn")
+    with smtp_server() as port:
+        assert (await mail(f"smtp://127.0.0.1:{port}")).status == "ok"
+        assert_bad(await mail(f"smtps://127.0.0.1:{port}"), "does not work", "kind of TLS")
+    assert_bad(await mail(f"smtp://127.0.0.1:{port}"), f"127.0.0.1:{port} does not work", "firewall")
+    with smtp_server("right") as port:
+        assert (await mail(f"smtp://us:right@127.0.0.1:{port}")).status == "ok"
+        refused = await mail(f"smtp://us:wrong@127.0.0.1:{port}")
+        assert_bad(refused, "the login is refused with 535", "password")
+        assert "wrong" not in refused.found
+
+
+async def test_redis_disk_and_permissions(well: Examination, stack: RunningStack, home: Path) -> None:
+    assert await surroundings.check_redis(well) == []
+    away = replace(well, settings=settings_of(stack, redis_url=f"redis://:secret@127.0.0.1:{free_ports(1)[0]}/0"))
+    [finding] = await surroundings.check_redis(away)
+    assert_bad(finding, "127.0.0.1 does not answer", "GRIDFLEET_REDIS_URL")
+    if program := shutil.which("redis-server"):
+        [port] = free_ports(1)
+        process = await asyncio.create_subprocess_exec(program, "--port", str(port), "--bind", "127.0.0.1", "--save", "")
+        try:
+            there = replace(well, settings=settings_of(stack, redis_url=f"redis://127.0.0.1:{port}/0"))
+            async with asyncio.timeout(20):
+                while (await surroundings.check_redis(there))[0].status != "ok":
+                    await asyncio.sleep(0.05)
+        finally:
+            process.kill()
+            await process.wait()
+    free = shutil.disk_usage(stack.home).free
+    for wanted, status in ((free // 4, "ok"), (free * 2, "warn"), (free * 100, "fail")):
+        assert (await surroundings.check_disk(replace(well, min_free_bytes=wanted))).status == status
+    assert (await surroundings.check_permissions(well)).status == "ok"
+    secrets = home / "secrets"
+    secrets.mkdir(mode=0o700)
+    (secrets / "keys").write_text("x")
+    (secrets / "keys").chmod(0o640)
+    finding = await surroundings.check_permissions(replace(well, home=home))
+    assert_bad(finding, "secrets/keys", "chmod")
+    (secrets / "keys").chmod(0o600)
+    assert (await surroundings.check_permissions(replace(well, home=home))).status == "ok"
+
+
+def test_a_question_for_nobody_leaves_no_trace(well: Examination, stack: RunningStack, database_url: str, home: Path) -> None:
+    """Nobody can log in by such a name, and neither audit events nor counters tell of it."""
+    import httpx
+
+    with served(database_url, home) as service, psycopg.connect(database_url, autocommit=True) as db:
+        db.execute("LISTEN broker_asked_for_nobody")
+        base = f"http://127.0.0.1:{service.settings.internal_port}/inside/broker"
+        answer = httpx.post(f"{base}/user", data={"username": "_gridfleet_nobody_x" + "y" * 200, "password": "x"})
+        assert (answer.status_code, answer.text) == (200, "deny")
+        [notice] = db.notifies(timeout=5, stop_after=1)
+        assert notice.payload == ("_gridfleet_nobody_x" + "y" * 200)[:100]
+        assert db.execute("SELECT count(*) FROM audit_event WHERE event LIKE 'partner%'").fetchone() == (0,)
