@@ -5,7 +5,7 @@ in good order; nothing is lost when it is killed instead.
 """
 
 import gc
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ def run_jobs(settings: Settings) -> None:
 async def _serve(settings: Settings) -> None:
     from gridfleet.api._http.serving import serve
     from gridfleet.api._http.state import open_state
+    from gridfleet.kernel.metrics_reporting import MetricsReport
 
     # A large answer makes tens of thousands of objects for a moment. At the default threshold every fiftieth of them set off a
     # full collection, over everything that was ever imported: a tenth of a second in which nobody is answered.
@@ -53,6 +54,7 @@ async def _serve(settings: Settings) -> None:
                 "http": partial(serve, state),
                 "access": partial(state.access.keep_listening, state.database),
                 "idle connections": state.database.keep_reading,
+                "metrics": MetricsReport(settings, "serve", {"main": state.database, "aside": state.aside}, state.metrics).run,
             }
         )
 
@@ -66,7 +68,9 @@ async def _ingest(settings: Settings) -> None:
     _collect_rarely()
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     async with _database(settings, "gridfleet-ingest", 4) as database:
-        await run_until_stopped({"ingest": IngestWorker(settings, database, keyring).run})
+        await run_until_stopped(
+            {"ingest": IngestWorker(settings, database, keyring).run, **_metrics(settings, "ingest", database)}
+        )
 
 
 async def _gateway(settings: Settings) -> None:
@@ -88,6 +92,7 @@ async def _gateway(settings: Settings) -> None:
                 "command expiry": partial(expire_commands, database),
                 "partners": PartnerGateway(settings, database, keyring).run,
                 "sites": partial(steer_sites, database),
+                **_metrics(settings, "gateway", database),
             }
         )
 
@@ -101,8 +106,16 @@ async def _jobs(settings: Settings) -> None:
             {
                 "jobs": partial(run_jobs, settings, database),
                 "notifications": partial(deliver_notifications, settings, database),
+                **_metrics(settings, "jobs", database),
             }
         )
+
+
+def _metrics(settings: Settings, process: str, database: "Database") -> Mapping[str, Callable[[], Awaitable[None]]]:
+    from gridfleet.kernel.metrics_reporting import MetricsReport
+
+    report = MetricsReport(settings, process, {"main": database})
+    return {"metrics": report.run} | ({"metrics listener": report.serve} if settings.metrics_port else {})
 
 
 def _database(settings: Settings, name: str, size: int) -> "AbstractAsyncContextManager[Database]":

@@ -19,14 +19,23 @@ from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, Endpoint
 from gridfleet.api._http.json_in import read_body
 from gridfleet.api._http.pipeline import Pipeline, error_answer, security_headers
 from gridfleet.api._http.registry import import_handlers
+from gridfleet.api._http.scrape import Scrape
 from gridfleet.api._http.state import AppState
 from gridfleet.api._http.validation import parse_uuid
+from gridfleet.kernel import metrics
 from gridfleet.kernel.errors import NotFound, ValidationFailed
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.metrics_reporting import CONTENT_TYPE
 
 __all__ = ["Application", "create_app", "create_internal_app"]
 
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+
+_UNMATCHED = "-"
+"""The route of what no route takes."""
+
+_GONE = 499
+"""The status of a call whose caller did not wait for an answer."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +78,11 @@ class Application(Litestar):
                 await error_answer(call, self.base_headers, NotFound())(scope, receive, watch)
         finally:
             seconds = time.perf_counter() - started
-            self._access_log(scope["method"], scope.get("path_template", "-"), status, seconds, call.request_id)
+            route = scope.get("path_template", _UNMATCHED)
+            self._access_log(scope["method"], route, status, seconds, call.request_id)
+            # Nothing that a caller can make up becomes a label.
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            metrics.HTTP_REQUEST_SECONDS.observe(seconds, method, route, status or _GONE)
             structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
             raise call.bug
@@ -115,13 +128,18 @@ def _request_id(headers: Any) -> str:
 
 
 def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Awaitable[None]]:
-    """The internal listener: registered handlers below the secret path, nothing else."""
+    """The internal listener: registered handlers below the secret path, and `/metrics` for whoever can reach it."""
     import_handlers()
+    scrape = Scrape(state)
+    metrics_headers = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store")]
     secret = state.settings.secret("internal_secret").get_secret_value().encode()
     headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
 
     async def serve(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            return
+        if scope["method"] == "GET" and scope["path"] == "/metrics":
+            await Answer(200, metrics_headers, await scrape.text())(scope, receive, send)
             return
         given, _, path = scope["path"].lstrip("/").partition("/")
         handler = INTERNAL_ENDPOINTS.get((scope["method"], f"/{path}"))
