@@ -10,34 +10,39 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from gridfleet.kernel.logging import configure_logging
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import run_until_stopped
+from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing, end_tracing
 
 if TYPE_CHECKING:
     from gridfleet.kernel.db import Database
 
 __all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
 
+log = structlog.get_logger(__name__)
+
 
 def run_serve(settings: Settings) -> None:
     """REST API, and the internal listener that answers the broker's questions."""
-    _run(settings, _serve(settings))
+    _run(settings, "serve", _serve(settings))
 
 
 def run_ingest(settings: Settings) -> None:
     """Plants' messages from their queues to the database."""
-    _run(settings, _ingest(settings))
+    _run(settings, "ingest", _ingest(settings))
 
 
 def run_gateway(settings: Settings) -> None:
     """The broker's upkeep, the effects that leave through the broker, partners' orders and events."""
-    _run(settings, _gateway(settings))
+    _run(settings, "gateway", _gateway(settings))
 
 
 def run_jobs(settings: Settings) -> None:
     """Queued and periodic work."""
-    _run(settings, _jobs(settings))
+    _run(settings, "jobs", _jobs(settings))
 
 
 async def _serve(settings: Settings) -> None:
@@ -124,11 +129,23 @@ def _database(settings: Settings, name: str, size: int) -> "AbstractAsyncContext
     return open_database(settings.secret("database_url").get_secret_value(), name=name, size=size)
 
 
-def _run(settings: Settings, main: Coroutine[Any, Any, None]) -> None:
+def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
     configure_logging(settings.log_level, json=settings.log_format == "json")
-    uvloop.run(main)
+    try:
+        configure_tracing(settings.otlp_endpoint, process)
+        uvloop.run(main)
+    except TracingNotInstalled as error:
+        main.close()
+        log.critical("cannot start", reason=str(error))
+        raise SystemExit(1) from None
+    except Exception:
+        # Told here: the command line would print it in a form that no collector of logs can read.
+        log.critical("process failed", exc_info=True)
+        raise SystemExit(1) from None
+    finally:
+        end_tracing()
 
 
 def _collect_rarely() -> None:

@@ -22,7 +22,7 @@ from gridfleet.api._http.registry import import_handlers
 from gridfleet.api._http.scrape import Scrape
 from gridfleet.api._http.state import AppState
 from gridfleet.api._http.validation import parse_uuid
-from gridfleet.kernel import metrics
+from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.errors import NotFound, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.metrics_reporting import CONTENT_TYPE
@@ -72,20 +72,42 @@ class Application(Litestar):
             await send(message)
 
         try:
-            if scope["method"] in _METHODS:
-                await super().__call__(scope, receive, watch)
+            if tracing.is_tracing():
+                await self._traced(call, scope, receive, watch)
             else:
-                await error_answer(call, self.base_headers, NotFound())(scope, receive, watch)
+                await self._answer(call, scope, receive, watch)
         finally:
             seconds = time.perf_counter() - started
             route = scope.get("path_template", _UNMATCHED)
-            self._access_log(scope["method"], route, status, seconds, call.request_id)
+            status = status or _GONE
+            self._access_log(scope["method"], route, status, seconds, call.request_id, scope.get("gridfleet_trace_id"))
             # Nothing that a caller can make up becomes a label.
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            metrics.HTTP_REQUEST_SECONDS.observe(seconds, method, route, status or _GONE)
+            metrics.HTTP_REQUEST_SECONDS.observe(seconds, method, route, status)
             structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
             raise call.bug
+
+    async def _answer(self, call: Call, scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] in _METHODS:
+            await super().__call__(scope, receive, send)
+        else:
+            await error_answer(call, self.base_headers, NotFound())(scope, receive, send)
+
+    async def _traced(self, call: Call, scope: Any, receive: Any, send: Any) -> None:
+        with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
+            scope["gridfleet_trace_id"] = tracing.trace_id()
+
+            async def watch(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    span.set_attribute("http.response.status_code", message["status"])
+                await send(message)
+
+            await self._answer(call, scope, receive, watch)
+            method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+            route = scope.get("path_template", _UNMATCHED)
+            span.update_name(f"{method} {route}")
+            span.set_attributes({"http.request.method": method, "http.route": route})
 
 
 def create_app(state: AppState) -> Litestar:
@@ -147,6 +169,7 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
             await Answer(404, headers, b"not found")(scope, receive, send)
             return
         call = Call(scope, state, str(new_id()))
+        started = time.perf_counter()
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         try:
             body = await read_body(receive, 0, 64 * 1024)
@@ -158,6 +181,7 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
             log.exception("internal request failed", path=path)
             await Answer(500, headers, b"failed")(scope, receive, send)
         finally:
+            metrics.BROKER_QUESTION_SECONDS.observe(time.perf_counter() - started, path.rpartition("/")[2])
             structlog.contextvars.unbind_contextvars("request_id")
 
     return serve
