@@ -112,9 +112,9 @@ PARTNER_EVENTS_DROPPED = Counter(
 )
 PARTNER_VHOSTS = Gauge("gridfleet_partner_vhosts", "Partners' vhosts that are served.", multiprocess_mode="livesum")
 AUDIT_EVENTS = Counter("gridfleet_audit_events_total", "Audit events by what happened.", ["event"])
-JOBS = Counter("gridfleet_jobs_total", "Jobs by name and outcome of each try.", ["job", "outcome"])
+JOBS = Counter("gridfleet_jobs_total", "Jobs by name and outcome of each try.", ["name", "outcome"])
 JOB_SECONDS = Timings(
-    "gridfleet_job_seconds", "Time of each try of a job.", ("job",), bounds=(0.01, 0.05, 0.25, 1, 5, 15, 60, 300)
+    "gridfleet_job_seconds", "Time of each try of a job.", ("name",), bounds=(0.01, 0.05, 0.25, 1, 5, 15, 60, 300)
 )
 BROKER_CONNECTIONS = Gauge(
     "gridfleet_broker_connections", "AMQP connections of the service to the broker that are open.", multiprocess_mode="livesum"
