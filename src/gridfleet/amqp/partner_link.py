@@ -27,7 +27,7 @@ from gridfleet.kernel.settings import Settings
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_routing_key
 from gridfleet.protocol.partner_messages import PartnerAck
 
-__all__ = ["PartnerLink", "PartnerWork"]
+__all__ = ["PartnerLink", "PartnerWork", "cause_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -110,7 +110,7 @@ class PartnerLink:
         message = Inbound(
             delivered.routing_key or "", delivered.body, dict(properties.headers or {}), bool(delivered.redelivered)
         )
-        with at_work("partner order", _cause(properties), key_id=str(self.served.key.id)):
+        with at_work("partner order", cause_of(properties), key_id=str(self.served.key.id)):
             ack = await self._take_until_done(message)
             if ack is None:
                 # The key ended; its vhost goes with it.
@@ -144,7 +144,7 @@ class PartnerLink:
         return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
 
 
-def _cause(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:
+def cause_of(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:
     """The sender's own id of the message, or of what it belongs to, where it is a UUID; and its trace."""
     found = {}
     for given in (properties.message_id, properties.correlation_id):

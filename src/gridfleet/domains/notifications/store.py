@@ -120,8 +120,11 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -
 async def next_due(db: Connection) -> float | None:
     """Seconds until a delivery or a receipt is due, not below 0; None when there is none."""
     cursor = await db.execute(
-        "SELECT greatest(0, extract(epoch FROM least((SELECT min(due_at) FROM notification_log WHERE due_at IS NOT NULL),"
-        " (SELECT min(receipt_due_at) FROM notification_log WHERE receipt_due_at IS NOT NULL)) - clock_timestamp()))::float8"
+        # `greatest(0, NULL)` is 0: an empty queue would be due at once, for ever.
+        "SELECT greatest(0, extract(epoch FROM due_at - clock_timestamp()))::float8 FROM ("
+        "SELECT least((SELECT min(due_at) FROM notification_log WHERE due_at IS NOT NULL),"
+        " (SELECT min(receipt_due_at) FROM notification_log WHERE receipt_due_at IS NOT NULL)) AS due_at) AS first"
+        " WHERE due_at IS NOT NULL"
     )
     row = await cursor.fetchone()
     return row[0] if row else None
