@@ -71,43 +71,38 @@ class Application(Litestar):
                 status = message["status"]
             await send(message)
 
+        # Nothing that a caller can make up becomes a label.
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        answer: ASGIApp = super().__call__
+        if method == "other":
+            answer = error_answer(call, self.base_headers, NotFound())
         try:
-            if tracing.is_tracing():
-                await self._traced(call, scope, receive, watch)
-            else:
-                await self._answer(call, scope, receive, watch)
+            await (_traced(answer, call, scope, receive, watch) if tracing.is_tracing() else answer(scope, receive, watch))
         finally:
             seconds = time.perf_counter() - started
             route = scope.get("path_template", _UNMATCHED)
             status = status or _GONE
             self._access_log(scope["method"], route, status, seconds, call.request_id, scope.get("gridfleet_trace_id"))
-            # Nothing that a caller can make up becomes a label.
-            method = scope["method"] if scope["method"] in _METHODS else "other"
             metrics.HTTP_REQUEST_SECONDS.observe(seconds, method, route, status)
             structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
             raise call.bug
 
-    async def _answer(self, call: Call, scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] in _METHODS:
-            await super().__call__(scope, receive, send)
-        else:
-            await error_answer(call, self.base_headers, NotFound())(scope, receive, send)
 
-    async def _traced(self, call: Call, scope: Any, receive: Any, send: Any) -> None:
-        with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
-            scope["gridfleet_trace_id"] = tracing.trace_id()
+async def _traced(answer: ASGIApp, call: Call, scope: Any, receive: Any, send: Any) -> None:
+    with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
+        scope["gridfleet_trace_id"] = tracing.trace_id()
 
-            async def watch(message: Any) -> None:
-                if message["type"] == "http.response.start":
-                    span.set_attribute("http.response.status_code", message["status"])
-                await send(message)
+        async def watch(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                span.set_attribute("http.response.status_code", message["status"])
+            await send(message)
 
-            await self._answer(call, scope, receive, watch)
-            method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
-            route = scope.get("path_template", _UNMATCHED)
-            span.update_name(f"{method} {route}")
-            span.set_attributes({"http.request.method": method, "http.route": route})
+        await answer(scope, receive, watch)
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        route = scope.get("path_template", _UNMATCHED)
+        span.update_name(f"{method} {route}")
+        span.set_attributes({"http.request.method": method, "http.route": route})
 
 
 def create_app(state: AppState) -> Litestar:
