@@ -160,14 +160,9 @@ def test_the_figures_are_those_of_all_processes(watched: Watched) -> None:
     assert figures["gridfleet_audit_events_total", (("event", "user.logged_in"),)] == 1
 
 
-def test_the_whole_log_is_json_even_when_parts_are_killed(watched: Watched) -> None:
-    before = watched.figures()["gridfleet_logins_total", (("outcome", "opened"),)]
-    killed = {name: watched.stack.kill(name) for name in ("postgres", "serve")}
-    for name, pid in killed.items():
-        watched.stack.wait_for_restart(name, pid)
+def test_the_whole_log_is_json_even_when_the_database_is_killed(watched: Watched) -> None:
+    watched.stack.wait_for_restart("postgres", watched.stack.kill("postgres"))
     until(lambda: answers(watched))
-    after = watched.figures()
-    assert after["gridfleet_logins_total", (("outcome", "opened"),)] >= before, "what ended processes counted stays"
     assert watched.stack.stop() == 0
     lines = watched.lines()
     assert len(lines) > 50
