@@ -28,6 +28,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.db import migrations
 from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.timings import Timings
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -95,7 +96,7 @@ def metrics_table() -> str:
     """Every metric by its name at the scraper, sorted."""
     return _table(
         ("metric", "type", "labels", "meaning"),
-        sorted((f"`{_name(each)}`", str(each._type), _labels(each), each._documentation or "") for each in _metrics()),
+        sorted((f"`{_name(each)}`", str(each._type), _labels(each), each._documentation) for each in metrics.all_metrics()),
     )
 
 
@@ -287,16 +288,12 @@ def _choices(setting: FieldInfo) -> str:
     return f" One of {', '.join(f'`{choice}`' for choice in typing.get_args(setting.annotation))}."
 
 
-def _metrics() -> list[MetricWrapperBase]:
-    return [value for value in vars(metrics).values() if isinstance(value, MetricWrapperBase)]
-
-
-def _name(metric: MetricWrapperBase) -> str:
+def _name(metric: MetricWrapperBase | Timings) -> str:
     # The library keeps a counter's name without the suffix that it is scraped with.
     return f"{metric._name}_total" if metric._type == "counter" else metric._name
 
 
-def _labels(metric: MetricWrapperBase) -> str:
+def _labels(metric: MetricWrapperBase | Timings) -> str:
     return ", ".join(f"`{label}`" for label in metric._labelnames) or "–"
 
 

@@ -5,44 +5,50 @@ in good order; nothing is lost when it is killed instead.
 """
 
 import gc
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from gridfleet.kernel.logging import configure_logging
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import run_until_stopped
+from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing, end_tracing
 
 if TYPE_CHECKING:
     from gridfleet.kernel.db import Database
 
 __all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
 
+log = structlog.get_logger(__name__)
+
 
 def run_serve(settings: Settings, *, shared_ports: bool = False) -> None:
     """REST API, and the internal listener that answers the broker's questions. With `shared_ports` it is one of several."""
-    _run(settings, _serve(settings, shared_ports))
+    _run(settings, "serve", _serve(settings, shared_ports))
 
 
 def run_ingest(settings: Settings) -> None:
     """Plants' messages from their queues to the database."""
-    _run(settings, _ingest(settings))
+    _run(settings, "ingest", _ingest(settings))
 
 
 def run_gateway(settings: Settings) -> None:
     """The broker's upkeep, the effects that leave through the broker, partners' orders and events."""
-    _run(settings, _gateway(settings))
+    _run(settings, "gateway", _gateway(settings))
 
 
 def run_jobs(settings: Settings) -> None:
     """Queued and periodic work."""
-    _run(settings, _jobs(settings))
+    _run(settings, "jobs", _jobs(settings))
 
 
 async def _serve(settings: Settings, shared_ports: bool) -> None:
     from gridfleet.api._http.serving import serve
     from gridfleet.api._http.state import open_state
+    from gridfleet.kernel.metrics_reporting import MetricsReport
 
     # A large answer makes tens of thousands of objects for a moment. At the default threshold every fiftieth of them set off a
     # full collection, over everything that was ever imported: a tenth of a second in which nobody is answered.
@@ -53,6 +59,7 @@ async def _serve(settings: Settings, shared_ports: bool) -> None:
                 "http": partial(serve, state, shared_ports=shared_ports),
                 "access": partial(state.access.keep_listening, state.database),
                 "idle connections": state.database.keep_reading,
+                "metrics": MetricsReport(settings, "serve", {"main": state.database, "aside": state.aside}, state.metrics).run,
             }
         )
 
@@ -66,7 +73,9 @@ async def _ingest(settings: Settings) -> None:
     _collect_rarely()
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     async with _database(settings, "gridfleet-ingest", 4) as database:
-        await run_until_stopped({"ingest": IngestWorker(settings, database, keyring).run})
+        await run_until_stopped(
+            {"ingest": IngestWorker(settings, database, keyring).run, **_metrics(settings, "ingest", database)}
+        )
 
 
 async def _gateway(settings: Settings) -> None:
@@ -88,6 +97,7 @@ async def _gateway(settings: Settings) -> None:
                 "command expiry": partial(expire_commands, database),
                 "partners": PartnerGateway(settings, database, keyring).run,
                 "sites": partial(steer_sites, database),
+                **_metrics(settings, "gateway", database),
             }
         )
 
@@ -101,8 +111,16 @@ async def _jobs(settings: Settings) -> None:
             {
                 "jobs": partial(run_jobs, settings, database),
                 "notifications": partial(deliver_notifications, settings, database),
+                **_metrics(settings, "jobs", database),
             }
         )
+
+
+def _metrics(settings: Settings, process: str, database: "Database") -> Mapping[str, Callable[[], Awaitable[None]]]:
+    from gridfleet.kernel.metrics_reporting import MetricsReport
+
+    report = MetricsReport(settings, process, {"main": database})
+    return {"metrics": report.run} | ({"metrics listener": report.serve} if settings.metrics_port else {})
 
 
 def _database(settings: Settings, name: str, size: int) -> "AbstractAsyncContextManager[Database]":
@@ -111,11 +129,23 @@ def _database(settings: Settings, name: str, size: int) -> "AbstractAsyncContext
     return open_database(settings.secret("database_url").get_secret_value(), name=name, size=size)
 
 
-def _run(settings: Settings, main: Coroutine[Any, Any, None]) -> None:
+def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
     configure_logging(settings.log_level, json=settings.log_format == "json")
-    uvloop.run(main)
+    try:
+        configure_tracing(settings.otlp_endpoint, process)
+        uvloop.run(main)
+    except TracingNotInstalled as error:
+        main.close()
+        log.critical("cannot start", reason=str(error))
+        raise SystemExit(1) from None
+    except Exception:
+        # Told here: the command line would print it in a form that no collector of logs can read.
+        log.critical("process failed", exc_info=True)
+        raise SystemExit(1) from None
+    finally:
+        end_tracing()
 
 
 def _collect_rarely() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from gridfleet.api._http import Call, Stream, endpoint, internal_endpoint, public
 from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS
+from gridfleet.api._http.registry import import_handlers
 from gridfleet.api._http.serving import serve
 from gridfleet.api._http.state import AppState
 from served import INTERNAL_SECRET, Served, served
@@ -23,6 +24,7 @@ async def failing() -> AsyncIterator[bytes]:
 
 @pytest.fixture
 def service(database_url: str, home: Path) -> Iterator[Served]:
+    import_handlers()  # or those of the first test would be gone with its own
     kept = dict(ENDPOINTS), dict(INTERNAL_ENDPOINTS)
 
     @internal_endpoint("POST", "/test/echo")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import ssl
 import threading
@@ -12,6 +13,7 @@ from urllib.parse import parse_qs
 
 import aiomqtt
 import aiormq
+import httpx
 import psutil
 import pytest
 
@@ -130,6 +132,24 @@ async def test_nothing_listens_beyond_loopback(node: Node) -> None:
     assert {p.name() for p in ours} == {"beam.smp", "epmd"}
     listening = {c.laddr.ip for p in ours for c in p.net_connections(kind="tcp") if c.status == psutil.CONN_LISTEN}
     assert listening <= {"127.0.0.1", "::1"}
+
+
+async def test_what_a_full_queue_drops_is_in_the_brokers_own_metrics(node: Node) -> None:
+    """Whoever publishes is not told; the alert about partners' lost events rests on this."""
+    settings, broker, _, _ = node
+    connection = await aiormq.connect(broker.url)
+    channel = await connection.channel()
+    await channel.queue_declare("full", exclusive=True, arguments={"x-max-length": 1, "x-overflow": "drop-head"})
+    for _ in range(3):
+        await channel.basic_publish(b"event", routing_key="full")
+    await connection.close()
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"http://127.0.0.1:{settings.broker_metrics_port}/metrics")).text
+    name = "rabbitmq_global_messages_dead_lettered_maxlen_total"
+    counts = re.findall(
+        rf'^{name}\{{queue_type="rabbit_classic_queue",dead_letter_strategy="disabled"\}} (\d+)$', text, re.MULTILINE
+    )
+    assert counts == ["2"]
 
 
 async def test_a_killed_node_comes_back_with_its_durable_messages(node: Node) -> None:

@@ -1,9 +1,12 @@
 """What logs hold, and what they must not."""
 
+import json
 import subprocess
 import sys
 
 import pytest
+
+from gridfleet.cli.terminal import Terminal
 
 PROGRAM = """
 import logging, structlog
@@ -29,3 +32,102 @@ def test_an_exception_is_told_without_the_variables_around_it(json: bool) -> Non
     assert done.stderr.count("in connect") == 2
     assert "hush" not in done.stderr
     assert "\\x1f" not in done.stderr
+
+
+UNFORTUNATE = """
+import asyncio, gc, logging, sys, threading, warnings, structlog
+from gridfleet.kernel.logging import configure_logging
+configure_logging("INFO", json=True)
+class Bad:
+    def __del__(self):
+        raise ValueError("in del")
+Bad()
+def fail(text):
+    raise ValueError(text)
+thread = threading.Thread(target=fail, args=("in thread",)); thread.start(); thread.join()
+warnings.warn("a warning\\nof two lines")
+logging.getLogger("library").warning("wrong %d arguments", "x")
+structlog.get_logger("x").info("odd", value=object(), text="line\\nline \\u2028 \\x00", data=b"\\xff", nan=float("nan"))
+async def main():
+    task = asyncio.get_running_loop().create_task(nobody())
+    await asyncio.sleep(0); await asyncio.sleep(0)
+    del task; gc.collect()
+    asyncio.get_running_loop().call_soon(fail, "in callback")
+    await asyncio.sleep(0.01)
+async def nobody():
+    fail("in task")
+asyncio.run(main())
+fail("in main")
+"""
+
+
+def test_every_line_of_json_can_be_parsed_whatever_goes_wrong() -> None:
+    done = subprocess.run([sys.executable, "-c", UNFORTUNATE], capture_output=True, text=True, check=False)
+
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 1
+    assert all({"event", "level", "logger", "timestamp"} <= line.keys() for line in lines)
+    told = json.dumps(lines)
+    for text in ("in del", "in thread", "in task", "in callback", "in main", "a warning", "odd"):
+        assert text in told
+
+
+PROCESS = """
+import asyncio
+from gridfleet import processes
+from gridfleet.kernel.settings import Settings
+async def main():
+    raise RuntimeError("a process that fails")
+processes._run(Settings(log_format="json", otlp_endpoint={endpoint!r}), "test", main())
+"""
+
+
+def test_a_process_that_fails_says_so_in_one_line() -> None:
+    done = subprocess.run([sys.executable, "-c", PROCESS.format(endpoint="")], capture_output=True, text=True, check=False)
+
+    (line,) = map(json.loads, done.stderr.splitlines())
+    assert (done.returncode, line["event"], line["level"]) == (1, "process failed", "critical")
+    assert "a process that fails" in line["exception"]
+
+
+def test_traces_without_their_library_are_refused_with_what_to_install() -> None:
+    missing = "import sys\nsys.modules['opentelemetry'] = None\n" + PROCESS.format(endpoint="http://localhost:4318")
+    done = subprocess.run([sys.executable, "-c", missing], capture_output=True, text=True, check=False)
+
+    (line,) = map(json.loads, done.stderr.splitlines())
+    assert (done.returncode, line["event"]) == (1, "cannot start")
+    assert "pip install 'gridfleet[otel]'" in line["reason"]
+
+
+def test_without_the_setting_nothing_of_the_tracing_library_is_loaded() -> None:
+    program = (
+        "import sys, gridfleet.api._http.application, gridfleet.jobs.schedule, gridfleet.mqtt.worker, gridfleet.amqp.effects\n"
+    )
+    program += "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+
+
+def test_the_one_log_of_all_processes_is_json_whoever_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(as_json=True)
+    terminal.step("PostgreSQL is running")
+    terminal.problem("a port is taken")
+    terminal.log("serve", '{"event": "request", "level": "info", "ms": 1.5}')
+    terminal.log("serve", "thread '<unnamed>' panicked at {")
+    terminal.log("postgres", '2026-01-01 UTC [5] ERROR:  division by "zero"')
+    terminal.log("broker", "\x1b[33m2026-01-01 [warning] <0.1.0> memory")
+    terminal.table("ready", {"API": "http://localhost", "Password": "hush"}, ["Ctrl-C"])
+
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["process"], line["level"]) for line in found] == [
+        ("up", "info"),
+        ("up", "error"),
+        ("serve", "info"),
+        ("serve", "info"),
+        ("postgres", "error"),
+        ("broker", "warning"),
+        ("up", "info"),
+    ]
+    assert found[2]["ms"] == 1.5
+    assert "hush" not in json.dumps(found)

@@ -108,7 +108,7 @@ class PartnerGateway:
 
     def _start(self, served: ServedVhost) -> None:
         link = PartnerLink(self._work, served)
-        name = f"vhost {served.key.vhost}"
+        name = f"link of vhost {served.key.vhost}"
         task = asyncio.create_task(supervise(name, link.run, Backoff(first=0.2, longest=5.0)), name=name)
         self._links[served.key.id] = (link, task)
 
@@ -195,6 +195,7 @@ class PartnerGateway:
             async with self._database.transaction() as db:
                 dropped = await drop_stale(db, _SYSTEM, utc_now())
             if dropped:
+                metrics.PARTNER_EVENTS_DROPPED.inc(dropped)
                 log.warning("events dropped that nobody took for a day", events=dropped)
             await asyncio.sleep(_STALE_SECONDS)
 

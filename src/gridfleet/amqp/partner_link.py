@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 from typing import Final
+from uuid import UUID
 
 import aiormq
 import psycopg
@@ -18,6 +19,7 @@ from gridfleet.domains.vcp.taking import refuse_unstorable, take_order
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.security.keyring import Keyring
@@ -25,7 +27,7 @@ from gridfleet.kernel.settings import Settings
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_routing_key
 from gridfleet.protocol.partner_messages import PartnerAck
 
-__all__ = ["PartnerLink", "PartnerWork"]
+__all__ = ["PartnerLink", "PartnerWork", "cause_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -108,10 +110,12 @@ class PartnerLink:
         message = Inbound(
             delivered.routing_key or "", delivered.body, dict(properties.headers or {}), bool(delivered.redelivered)
         )
-        ack = await self._take_until_done(message)
-        if ack is None:
-            # The key ended; its vhost goes with it.
-            raise ConnectionError("the key works no longer")
+        with at_work("partner order", cause_of(properties), key_id=str(self.served.key.id)):
+            ack = await self._take_until_done(message)
+            if ack is None:
+                # The key ended; its vhost goes with it.
+                raise ConnectionError("the key works no longer")
+            log.info("order taken", family=message.routing_key.partition(".")[2][:100], ack=ack)
         metrics.PARTNER_ORDERS.labels(ack).inc()
         await channel.basic_ack(delivered.delivery_tag or 0)
 
@@ -125,7 +129,7 @@ class PartnerLink:
             except (psycopg.DataError, psycopg.IntegrityError) as error:
                 # Two processes took the same messageId; or the database will not have it, however often it is tried.
                 refused += 1
-                log.warning("order refused by the database", key_id=self.served.key.id, error=str(error))
+                log.warning("order refused by the database", error=str(error))
             except psycopg.Error as error:
                 log.warning("the database does not do its work; waiting", error=type(error).__name__, seconds=pause)
                 await asyncio.sleep(pause)
@@ -138,6 +142,17 @@ class PartnerLink:
         if unstorable:
             return await refuse_unstorable(db, _SYSTEM, sender, message, utc_now())
         return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
+
+
+def cause_of(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:
+    """The sender's own id of the message, or of what it belongs to, where it is a UUID; and its trace."""
+    found = {}
+    for given in (properties.message_id, properties.correlation_id):
+        with contextlib.suppress(TypeError, ValueError, AttributeError):
+            found["request_id"] = str(UUID(given))
+            break
+    parent = (properties.headers or {}).get("traceparent")
+    return found | ({"traceparent": parent} if isinstance(parent, str) else {})
 
 
 async def _end_without_queue(channel: AbstractChannel, queue: str) -> None:

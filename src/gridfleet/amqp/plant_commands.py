@@ -18,6 +18,7 @@ from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notifications import listen
@@ -58,7 +59,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await due.wait()
                 continue
-            delivered = await asyncio.gather(*(_publish(channel, command) for command in commands))
+            delivered = await asyncio.gather(*(_send(channel, command) for command in commands))
             async with database.transaction() as db:
                 published = [(sealed.command, taken) for sealed, taken in zip(commands, delivered, strict=True)]
                 sent = await settle(db, _SYSTEM, utc_now(), published)
@@ -78,6 +79,15 @@ async def expire_commands(database: Database) -> None:
             ended = []
         count_committed(ended)
         await asyncio.sleep(0 if ended else _LOOK_SECONDS)
+
+
+async def _send(channel: AbstractChannel, sealed: SealedCommand) -> bool:
+    command = sealed.command
+    with at_work("command", command.cause, kind="producer", command_id=str(command.id), plant_id=str(command.plant_id)):
+        taken = await _publish(channel, sealed)
+        if taken:
+            log.info("command sent", attempts=command.attempts)
+        return taken
 
 
 async def _publish(channel: AbstractChannel, sealed: SealedCommand) -> bool:

@@ -44,7 +44,7 @@ class Machine:
         self._settings = settings.model_copy(update={"home": self._home})
         self._postgres = None if settings.database_url else EmbeddedPostgres(self._home)
         self._broker = None if settings.broker_url else PrivateBroker(self._settings)
-        self._terminal = Terminal()
+        self._terminal = Terminal(as_json=settings.log_format == "json")
         self._supervisor = Supervisor(self._terminal.log, self._write_run_file)
         self._environment = dict(os.environ)
         self._ready = False

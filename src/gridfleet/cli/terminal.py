@@ -1,9 +1,14 @@
-"""What `gridfleet up` shows: steps, one log stream of all processes, and the table of addresses."""
+"""What `gridfleet up` shows: steps, one log stream of all processes, and the table of addresses.
 
+For collectors of logs (`GRIDFLEET_LOG_FORMAT=json`) each of them is one line of JSON instead, whoever wrote it.
+"""
+
+import json
 import re
 import sys
 from collections.abc import Mapping
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
 __all__ = ["Terminal"]
 
@@ -21,21 +26,32 @@ _NOISE: Final = {
     ),
 }
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
+_LEVEL: Final = re.compile(
+    r"\[(warning|error|critical|alert|emergency)\]|\b(WARNING|ERROR|FATAL|PANIC):|^(Traceback|BOOT FAILED)"
+)
+_LEVELS: Final = {"warning": "warning", "error": "error", "traceback": "error"}
 
 
 class Terminal:
     """Standard output, coloured when it is a terminal. Survives its reader's end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_json: bool = False) -> None:
         self._colours = sys.stdout.isatty()
+        self._as_json = as_json
 
     def step(self, text: str) -> None:
         """A line of progress."""
-        self._write(f"{self._colour('•', 32)} {text}")
+        if self._as_json:
+            self._write_json("up", text)
+        else:
+            self._write(f"{self._colour('•', 32)} {text}")
 
     def problem(self, text: str) -> None:
         """A line about something that stops us."""
-        self._write(f"{self._colour('✗', 31)} {text}")
+        if self._as_json:
+            self._write_json("up", text, "error")
+        else:
+            self._write(f"{self._colour('✗', 31)} {text}")
 
     def log(self, name: str, line: str) -> None:
         """A line that a process printed."""
@@ -45,11 +61,19 @@ class Terminal:
             if not _BROKER_WORTH_SHOWING.search(line):
                 return
             line = _ANSI.sub("", line)
+        if self._as_json:
+            self._write_json(name, line, _level(line))
+            return
         code = _COLOURS.get(name.partition("-")[0], 90)
         self._write(f"{self._colour(f'{name:<{_NAME_WIDTH}}', code)} {line}")
 
     def table(self, title: str, rows: Mapping[str, str], hints: list[str]) -> None:
         """The closing table: what is where."""
+        if self._as_json:
+            # A password on the terminal is read by one person; in a collection of logs it stays.
+            shown = {name: value for name, value in rows.items() if name != "Password"}
+            self._write_json("up", title, details=shown)
+            return
         width = max(map(len, rows))
         self._write("")
         self._write(self._colour(title, 1))
@@ -62,6 +86,12 @@ class Terminal:
     def _colour(self, text: str, code: int) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._colours else text
 
+    def _write_json(self, process: str, text: str, level: str = "info", details: Mapping[str, str] | None = None) -> None:
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        event = _event(text) or {"event": text, "logger": f"gridfleet.up.{process}", "level": level, "timestamp": now}
+        more = {"details": dict(details)} if details else {}
+        self._write(json.dumps({"process": process, **event, **more}, ensure_ascii=False))
+
     def _write(self, line: str) -> None:
         try:
             sys.stdout.write(line + "\n")
@@ -69,3 +99,20 @@ class Terminal:
         except (OSError, ValueError):
             # Whoever read us is gone (`gridfleet up | head`, a closed terminal): the service goes on without a log stream.
             sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - for the rest of the process
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """The event of a line that is one already."""
+    if not line.startswith("{"):
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _level(line: str) -> str:
+    found = _LEVEL.search(line)
+    word = next(filter(None, found.groups()), "").lower() if found else ""
+    return _LEVELS.get(word, "critical" if word else "info")

@@ -14,6 +14,7 @@ from gridfleet.domains.vcp.forgetting import forget_commands
 from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
+from gridfleet.jobs.watching import watching
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -80,4 +81,5 @@ async def run_jobs(settings: Settings, database: Database) -> None:
             delete_jobs="successful",
             listen_notify=True,
             fetch_job_polling_interval=5,
+            worker_middleware=[watching(database)],
         )

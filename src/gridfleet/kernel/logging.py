@@ -2,8 +2,12 @@
 
 import logging
 import sys
+import threading
+from types import TracebackType
 
 import structlog
+
+from gridfleet.kernel import tracing
 
 __all__ = ["configure_logging"]
 
@@ -12,6 +16,7 @@ def configure_logging(level: str, *, json: bool) -> None:
     """Routes structlog and the standard library's loggers to standard error."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        _add_trace,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -39,8 +44,42 @@ def configure_logging(level: str, *, json: bool) -> None:
             ],
         )
     )
+    logging.captureWarnings(True)
+    sys.excepthook = _tell_uncaught
+    threading.excepthook = _tell_thread
+    sys.unraisablehook = _tell_unraisable
+    # Else a line that cannot be written is told of in many lines that nobody can parse.
+    logging.raiseExceptions = not json
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
     for noisy in ("aiormq", "httpx", "httpcore", "procrastinate", "asyncio", "psycopg.pool", "_granian", "granian.access"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+
+
+def _add_trace(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    trace_id = tracing.trace_id()
+    if trace_id is not None:
+        event["trace_id"] = trace_id
+    return event
+
+
+def _tell_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, traceback)
+    else:
+        logging.getLogger("gridfleet").critical("uncaught exception", exc_info=(kind, error, traceback))
+
+
+def _tell_thread(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_value is not None:
+        logging.getLogger("gridfleet").critical(
+            "uncaught exception in a thread", exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback)
+        )
+
+
+def _tell_unraisable(failed: "sys.UnraisableHookArgs") -> None:
+    if failed.exc_value is not None:
+        logging.getLogger("gridfleet").error(
+            "exception that nobody could catch", exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback)
+        )

@@ -26,6 +26,7 @@ from typing import Any, Final
 import structlog
 
 from gridfleet.kernel import metrics
+from gridfleet.kernel.cause import at_work, current_cause
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db import outbox as queue
@@ -53,7 +54,7 @@ async def enqueue(
 
     `payload` is JSON, kept until the effect is done: no secrets.
     """
-    await queue.insert(db, kind, key, payload, delay)
+    await queue.insert(db, kind, key, payload, delay, current_cause())
 
 
 class Outbox:
@@ -110,22 +111,26 @@ class Outbox:
             effect = await queue.claim(db, kind)
             if effect is None:
                 return False
-            try:
-                async with asyncio.timeout(_CARRY_OUT_SECONDS), db.transaction():
-                    await self._kinds[kind][0](db, effect.payload)
-            except Exception as error:
-                await self._failed(db, effect, error)
-            else:
-                await queue.strike_off(db, effect.id)
-                metrics.OUTBOX_EFFECTS.labels(kind, "done").inc()
+            with at_work(f"effect {kind}", effect.cause, effect_id=effect.id):
+                await self._try(db, effect)
             return True
+
+    async def _try(self, db: Connection, effect: queue.Effect) -> None:
+        try:
+            async with asyncio.timeout(_CARRY_OUT_SECONDS), db.transaction():
+                await self._kinds[effect.kind][0](db, effect.payload)
+        except Exception as error:
+            await self._failed(db, effect, error)
+        else:
+            await queue.strike_off(db, effect.id)
+            metrics.OUTBOX_EFFECTS.labels(effect.kind, "done").inc()
+            log.info("effect carried out", kind=effect.kind)
 
     async def _failed(self, db: Connection, effect: queue.Effect, error: Exception) -> None:
         given_up = utc_now() - effect.created_at > _GIVE_UP_AFTER
         log.warning(
             "effect given up" if given_up else "effect failed, trying again",
             kind=effect.kind,
-            effect_id=effect.id,
             attempts=effect.attempts + 1,
             error=f"{type(error).__name__}: {error}",
         )

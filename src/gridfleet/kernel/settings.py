@@ -37,6 +37,17 @@ class Settings(BaseSettings):
         None, description="Secret path of the internal listener and value of `x-internal-auth`; made on first start."
     )
 
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65_535,
+        description="Port, at `internal_host`, where ingest, gateway and jobs serve `/metrics` on a machine without `serve`; 0:"
+        " nowhere.",
+    )
+    otlp_endpoint: str = Field(
+        "", description="Collector of traces (OTLP over HTTP), such as `http://localhost:4318`; no traces without."
+    )
+
     database_url: SecretStr | None = Field(None, description="PostgreSQL to use instead of the embedded one.")
     database_pool_size: int = Field(10, ge=2, description="Connections of one process at most.")
     broker_url: SecretStr | None = Field(

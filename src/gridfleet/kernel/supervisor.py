@@ -277,9 +277,13 @@ def _describe(code: int) -> str:
 async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Backoff | None = None) -> None:
     """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled.
 
-    Tasks end when the database or the broker does; the longest wait is how late they may notice its return.
+    What stands behind " of " in its name is not counted by. Tasks end when the database or the broker does; the longest wait is
+    how late they may notice its return.
     """
+    from gridfleet.kernel import metrics  # `gridfleet up` supervises programs alone: it pays for no metrics
+
     backoff = backoff or Backoff(longest=5.0)
+    failures = metrics.TASK_FAILURES.labels(name.partition(" of ")[0])
     while True:
         started = time.monotonic()
         try:
@@ -287,6 +291,7 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
             log.warning("task ended", task=name)
         except Exception:
             log.exception("task failed", task=name)
+        failures.inc()
         await asyncio.sleep(backoff.after_run(time.monotonic() - started))
 
 

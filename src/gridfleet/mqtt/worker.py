@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import psycopg
@@ -24,10 +24,12 @@ from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
+from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.mqtt.window import ShardWindow
@@ -174,10 +176,12 @@ class IngestWorker:
             while True:
                 messages = await self._collect()
                 deliveries = [Delivery(message.routing_key, message.body, message.arrived_after) for message in messages]
-                batch = await self._prepare(deliveries)
+                cause = {"request_id": str(new_id())}
+                with structlog.contextvars.bound_contextvars(**cause):
+                    batch = await self._prepare(deliveries)
                 if writing is not None:
                     await writing
-                writing = asyncio.create_task(self._write_and_acknowledge(channel, messages, deliveries, batch))
+                writing = asyncio.create_task(self._write_and_acknowledge(channel, messages, deliveries, batch, cause))
         finally:
             if writing is not None:
                 writing.cancel()
@@ -205,9 +209,15 @@ class IngestWorker:
         raise RuntimeError("the pauses ended")
 
     async def _write_and_acknowledge(
-        self, channel: AbstractChannel, messages: Sequence[_Message], deliveries: Sequence[Delivery], batch: Batch
+        self,
+        channel: AbstractChannel,
+        messages: Sequence[_Message],
+        deliveries: Sequence[Delivery],
+        batch: Batch,
+        cause: Mapping[str, str],
     ) -> None:
-        await self._write(deliveries, batch)
+        with at_work("ingest batch", cause, messages=len(deliveries)):
+            await self._write(deliveries, batch)
         # Batches take everything in the order of delivery, so the last tag stands for all before it.
         await channel.basic_ack(messages[-1].tag, multiple=True)
         self._acknowledged_tag = messages[-1].tag

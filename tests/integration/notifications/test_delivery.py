@@ -19,6 +19,7 @@ from aiosmtpd.handlers import Message as MessageHandler
 from accounts import add_member, add_organization, add_user
 from expo_server import ExpoServer, expo_server
 from free_ports import free_ports
+from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.channels.sms import SmsChannel
@@ -28,6 +29,7 @@ from gridfleet.domains.notifications.models import Channel, NotificationLog, Not
 from gridfleet.domains.notifications.push_tokens import delete_token, register_token
 from gridfleet.domains.notifications.queueing import Notice, notify_members
 from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.pagination import Paging
@@ -300,3 +302,25 @@ async def test_two_workers_deliver_each_notification_once(database: Database, ex
     async with delivering(database, expo), delivering(database, expo):
         await until(database, settled)
     assert len({message["data"]["notificationId"] for message in expo.messages}) == len(expo.messages) == 30
+
+
+async def test_an_empty_queue_is_not_due_at_once(database: Database) -> None:
+    """Its worker would look twenty times a second."""
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN)
+    async with database.transaction() as db:
+        assert await store.next_due(db) is None
+    await queue(database, organization.id, Channel.EMAIL)
+    async with database.transaction() as db:
+        assert await store.next_due(db) == 0
+
+
+async def test_a_delivery_keeps_what_caused_it(database: Database) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN)
+    with at_work("test", {"request_id": "the-cause"}):
+        await queue(database, organization.id, Channel.EMAIL)
+    await queue(database, organization.id, Channel.EMAIL)
+    async with database.transaction() as db:
+        due = await store.claim(db, Channel.EMAIL, 5, timedelta(seconds=5))
+    assert [delivery.cause and delivery.cause["request_id"] for delivery in due] in (["the-cause", None], [None, "the-cause"])

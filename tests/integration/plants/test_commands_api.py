@@ -267,3 +267,12 @@ async def test_a_new_device_of_the_same_name_has_no_past(site: Site) -> None:
     await site.call("POST", site.devices, body)
 
     assert (await site.commands())[1]["data"] == []
+
+
+async def test_a_command_keeps_the_id_of_the_call_that_issued_it(site: Site) -> None:
+    request_id = str(new_id())
+    status, _ = await site.send("stop", headers={**site.operator, "x-request-id": request_id})
+    assert status == 200
+    async with site.service.state.database.transaction() as db:
+        rows = await (await db.execute("SELECT cause->>'request_id' FROM plant_command")).fetchall()
+    assert rows == [(request_id,)]

@@ -23,6 +23,7 @@ from esm_stand_in import (
     says,
 )
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
+from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.protocol.time_blocks import TimeBlock
 
@@ -230,3 +231,10 @@ async def test_a_private_esm_is_not_called_but_the_sandbox_is(stand_in: StandIn)
 async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(client: EsmClient, stand_in: StandIn, name: str) -> None:
     assert (await failure(client.config(access_to(stand_in), name))).result_code == "ESM_UNAVAILABLE"
     assert stand_in.seen == []
+
+
+async def test_an_esm_is_told_what_it_is_called_for(client: EsmClient, stand_in: StandIn) -> None:
+    with at_work("test", {"request_id": "the-cause"}):
+        await client.plants(access_to(stand_in))
+    assert {one.headers["x-request-id"] for one in stand_in.seen} == {"the-cause"}
+    assert all("traceparent" not in one.headers for one in stand_in.seen), "no traces are made"

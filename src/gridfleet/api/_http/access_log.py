@@ -12,8 +12,8 @@ import structlog
 
 __all__ = ["AccessLog", "open_access_log"]
 
-AccessLog = Callable[[str, str, int, float, str], None]
-"""Takes method, route template, status, seconds and request id."""
+AccessLog = Callable[[str, str, int, float, str, str | None], None]
+"""Takes method, route template, status, seconds, request id, and the trace's id if there is one."""
 
 
 def open_access_log(level: str, *, json: bool) -> AccessLog:
@@ -27,7 +27,7 @@ def open_access_log(level: str, *, json: bool) -> AccessLog:
     )
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
 
-    def write(method: str, route: str, status: int, seconds: float, request_id: str) -> None:
+    def write(method: str, route: str, status: int, seconds: float, request_id: str, trace_id: str | None) -> None:
         line: structlog.typing.EventDict = {
             "event": "request",
             "method": method,
@@ -38,6 +38,8 @@ def open_access_log(level: str, *, json: bool) -> AccessLog:
             "logger": "gridfleet.access",
             "level": "info",
         }
+        if trace_id is not None:
+            line["trace_id"] = trace_id
         text = renderer(None, "info", stamp(None, "info", line))
         assert isinstance(text, str)
         sys.stderr.write(text + "\n")
@@ -45,7 +47,7 @@ def open_access_log(level: str, *, json: bool) -> AccessLog:
     return write
 
 
-def _drop(method: str, route: str, status: int, seconds: float, request_id: str) -> None:
+def _drop(method: str, route: str, status: int, seconds: float, request_id: str, trace_id: str | None) -> None:
     return
 
 

@@ -19,14 +19,23 @@ from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, Endpoint
 from gridfleet.api._http.json_in import read_body
 from gridfleet.api._http.pipeline import Pipeline, error_answer, security_headers
 from gridfleet.api._http.registry import import_handlers
+from gridfleet.api._http.scrape import Scrape
 from gridfleet.api._http.state import AppState
 from gridfleet.api._http.validation import parse_uuid
+from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.errors import NotFound, ValidationFailed
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.metrics_reporting import CONTENT_TYPE
 
 __all__ = ["Application", "create_app", "create_internal_app"]
 
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+
+_UNMATCHED = "-"
+"""The route of what no route takes."""
+
+_GONE = 499
+"""The status of a call whose caller did not wait for an answer."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,17 +71,38 @@ class Application(Litestar):
                 status = message["status"]
             await send(message)
 
+        # Nothing that a caller can make up becomes a label.
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        answer: ASGIApp = super().__call__
+        if method == "other":
+            answer = error_answer(call, self.base_headers, NotFound())
         try:
-            if scope["method"] in _METHODS:
-                await super().__call__(scope, receive, watch)
-            else:
-                await error_answer(call, self.base_headers, NotFound())(scope, receive, watch)
+            await (_traced(answer, call, scope, receive, watch) if tracing.is_tracing() else answer(scope, receive, watch))
         finally:
             seconds = time.perf_counter() - started
-            self._access_log(scope["method"], scope.get("path_template", "-"), status, seconds, call.request_id)
+            route = scope.get("path_template", _UNMATCHED)
+            status = status or _GONE
+            self._access_log(scope["method"], route, status, seconds, call.request_id, scope.get("gridfleet_trace_id"))
+            metrics.HTTP_REQUEST_SECONDS.observe(seconds, method, route, status)
             structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
             raise call.bug
+
+
+async def _traced(answer: ASGIApp, call: Call, scope: Any, receive: Any, send: Any) -> None:
+    with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
+        scope["gridfleet_trace_id"] = tracing.trace_id()
+
+        async def watch(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                span.set_attribute("http.response.status_code", message["status"])
+            await send(message)
+
+        await answer(scope, receive, watch)
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        route = scope.get("path_template", _UNMATCHED)
+        span.update_name(f"{method} {route}")
+        span.set_attributes({"http.request.method": method, "http.route": route})
 
 
 def create_app(state: AppState) -> Litestar:
@@ -115,13 +145,18 @@ def _request_id(headers: Any) -> str:
 
 
 def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Awaitable[None]]:
-    """The internal listener: registered handlers below the secret path, nothing else."""
+    """The internal listener: registered handlers below the secret path, and `/metrics` for whoever can reach it."""
     import_handlers()
+    scrape = Scrape(state)
+    metrics_headers = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store")]
     secret = state.settings.secret("internal_secret").get_secret_value().encode()
     headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
 
     async def serve(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            return
+        if scope["method"] == "GET" and scope["path"] == "/metrics":
+            await Answer(200, metrics_headers, await scrape.text())(scope, receive, send)
             return
         given, _, path = scope["path"].lstrip("/").partition("/")
         handler = INTERNAL_ENDPOINTS.get((scope["method"], f"/{path}"))
@@ -129,6 +164,7 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
             await Answer(404, headers, b"not found")(scope, receive, send)
             return
         call = Call(scope, state, str(new_id()))
+        started = time.perf_counter()
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         try:
             body = await read_body(receive, 0, 64 * 1024)
@@ -140,6 +176,7 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
             log.exception("internal request failed", path=path)
             await Answer(500, headers, b"failed")(scope, receive, send)
         finally:
+            metrics.BROKER_QUESTION_SECONDS.observe(time.perf_counter() - started, path.rpartition("/")[2])
             structlog.contextvars.unbind_contextvars("request_id")
 
     return serve

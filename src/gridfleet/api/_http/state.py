@@ -13,6 +13,8 @@ from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.cache import Cache, MemoryAnswers, RedisAnswers
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.mail.queue import MailQueue
+from gridfleet.kernel.metrics_reporting import metrics_folder
+from gridfleet.kernel.metrics_sharing import SharedMetrics
 from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.redis_link import RedisLink
@@ -50,6 +52,7 @@ class AppState:
     mail: MailQueue
     live: LiveValues
     esm: EsmClient
+    metrics: SharedMetrics
     strict: bool = False
 
 
@@ -85,6 +88,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 mail=MailQueue(keyring, settings.base_url),
                 live=LiveValues(database),
                 esm=EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url),
+                metrics=SharedMetrics(metrics_folder(settings)),
                 strict=strict,
             )
     finally:

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 ALLOW = "allow"
 DENY = "deny"
+_NOBODY = "nobody we know"
 
 
 @internal_endpoint("POST", "/broker/user")
@@ -40,7 +41,7 @@ async def user(call: Call, form: Mapping[str, str]) -> str:
     metrics.BROKER_LOGINS.labels("plant", "refused" if refusal else "accepted").inc()
     if refusal:
         log.info("plant refused", plant_id=str(name.plant_id), reason=refusal.reason)
-    return DENY if refusal else ALLOW
+    return _answer("plant", "user", refusal.reason if refusal else None)
 
 
 @internal_endpoint("POST", "/broker/vhost")
@@ -49,7 +50,7 @@ async def vhost(call: Call, form: Mapping[str, str]) -> str:
     wanted, client_id = form.get("vhost", ""), form.get("client_id")
     who = _who(form)
     if who is None:
-        return DENY
+        return _answer("unknown", "vhost", _NOBODY)
     async with call.state.aside.transaction() as db:
         if isinstance(who, UUID):
             ip = form.get("ip", "")
@@ -61,7 +62,7 @@ async def vhost(call: Call, form: Mapping[str, str]) -> str:
             log_refusal = {"plant_id": str(who.plant_id), "reason": reason}
     if reason is not None:
         log.info("refused at the broker", **log_refusal, ip=form.get("ip"))
-    return ALLOW if reason is None else DENY
+    return _answer("partner" if isinstance(who, UUID) else "plant", "vhost", reason)
 
 
 @internal_endpoint("POST", "/broker/resource")
@@ -70,11 +71,11 @@ async def resource(call: Call, form: Mapping[str, str]) -> str:
     wanted = form.get("vhost", ""), form.get("resource", ""), form.get("name", ""), form.get("permission", "")
     who = _who(form)
     if isinstance(who, PlantName):
-        return ALLOW if plants.may_use_resource(who, *wanted) else DENY
+        return _answer("plant", "resource", _unless(plants.may_use_resource(who, *wanted)))
     if who is None:
-        return DENY
+        return _answer("unknown", "resource", _NOBODY)
     async with call.state.aside.transaction() as db:
-        return ALLOW if await partners.may_use_resource(db, who, *wanted) else DENY
+        return _answer("partner", "resource", _unless(await partners.may_use_resource(db, who, *wanted)))
 
 
 @internal_endpoint("POST", "/broker/topic")
@@ -83,22 +84,35 @@ async def topic(call: Call, form: Mapping[str, str]) -> str:
     wanted = form.get("vhost", ""), form.get("name", ""), form.get("permission", ""), form.get("routing_key", "")
     who = _who(form)
     if isinstance(who, PlantName):
-        return ALLOW if plants.may_use_topic(who, *wanted) else DENY
+        return _answer("plant", "topic", _unless(plants.may_use_topic(who, *wanted)))
     if who is None:
-        return DENY
+        return _answer("unknown", "topic", _NOBODY)
     async with call.state.aside.transaction() as db:
-        return ALLOW if await partners.may_use_topic(db, who, *wanted) else DENY
+        return _answer("partner", "topic", _unless(await partners.may_use_topic(db, who, *wanted)))
 
 
 async def _partner_login(call: Call, user_name: str, password: str | None) -> str:
     async with call.state.aside.transaction() as db:
         found = await partners.log_in(db, user_name, password)
     accepted = isinstance(found, partners.Admitted)
-    metrics.BROKER_LOGINS.labels("partner" if accepted or partners.is_key(password) else "unknown", _outcome(accepted)).inc()
+    client = "partner" if accepted or partners.is_key(password) else "unknown"
+    metrics.BROKER_LOGINS.labels(client, _outcome(accepted)).inc()
     if isinstance(found, partners.Admitted):
-        return f"{ALLOW} {found.tags}"
+        return f"{_answer(client, 'user', None)} {found.tags}"
     log.info("partner refused", reason=found)
-    return DENY
+    return _answer(client, "user", found)
+
+
+def _answer(client: str, question: str, refusal: str | None) -> str:
+    """The answer's word, counted. Of a refusal the part before a colon is its kind, one of a few."""
+    answer = ALLOW if refusal is None else DENY
+    reason = "" if refusal is None else refusal.partition(":")[0].lower().replace(" ", "_").replace(",", "").replace("'", "")
+    metrics.BROKER_QUESTIONS.labels(client, question, answer, reason).inc()
+    return answer
+
+
+def _unless(allowed: bool) -> str | None:
+    return None if allowed else "not its own"
 
 
 def _outcome(accepted: bool) -> str:

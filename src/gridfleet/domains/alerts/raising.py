@@ -5,8 +5,11 @@ once more, and another process that takes a plant over goes on where the first o
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 from uuid import UUID
+
+import structlog
 
 from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.conditions import Progress, Standing, advance
@@ -18,10 +21,12 @@ from gridfleet.domains.notifications.models import Channel
 from gridfleet.domains.notifications.queueing import Notice, notify_members
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.caller import SystemScope
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
 
 __all__ = ["raise_alerts"]
+
+log = structlog.get_logger(__name__)
 
 _SYSTEM: Final = SystemScope("ingest raises alerts about what verified plants reported")
 
@@ -110,6 +115,8 @@ async def _raise(db: Connection, wishes: dict[UUID, Hit]) -> dict[UUID, UUID]:
                 "severity": rule.severity.value,
             },
         )
+        told = {"alert_id": str(alert_id), "rule_id": str(rule_id), "plant_id": str(plant_id)}
+        after_commit(db, partial(log.info, "alert raised", **told))
         await notify_members(db, plant.organization_id, _CHANNELS[rule.severity], notice)
     return raised
 

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from gridfleet.domains.audit import store
 from gridfleet.domains.audit.models import AuditEvent, Event, Subject
+from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
 
 __all__ = ["forget_old", "record"]
@@ -42,6 +43,7 @@ async def record(
             created_at=utc_now(),
         ),
     )
+    after_commit(db, metrics.AUDIT_EVENTS.labels(event).inc)
 
 
 async def forget_old(db: Connection, days: int, csp_days: int) -> None:

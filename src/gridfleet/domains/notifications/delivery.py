@@ -13,6 +13,7 @@ from gridfleet.domains.notifications.channels.outcome import Outcome, Sender
 from gridfleet.domains.notifications.channels.push import DEVICE_NOT_REGISTERED, ExpoPush, ExpoRefused
 from gridfleet.domains.notifications.models import Channel, Outgoing
 from gridfleet.kernel import metrics
+from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notifications import listen
 
@@ -86,7 +87,8 @@ class Deliveries:
             except Exception as error:  # whatever a gateway does must not stop the others
                 outcomes = [Outcome(f"{type(error).__name__}: {error}")] * len(deliveries)
             for delivery, outcome in zip(deliveries, outcomes, strict=True):
-                await self._settle(delivery, outcome)
+                with at_work("notification", delivery.cause, delivery_id=str(delivery.id)):
+                    await self._settle(delivery, outcome)
 
     async def _settle(self, delivery: Outgoing, outcome: Outcome) -> None:
         async with self._database.transaction() as db:
@@ -102,10 +104,11 @@ class Deliveries:
                 result = "retried"
                 await store.postpone(db, delivery.id, outcome.error, self._waits[min(delivery.attempts, len(self._waits)) - 1])
         metrics.NOTIFICATIONS.labels(delivery.channel.lower(), result).inc()
-        if outcome.error is not None:
+        if outcome.error is None:
+            log.info("notification sent", channel=delivery.channel, attempts=delivery.attempts)
+        else:
             log.warning(
                 "notification failed",
-                delivery_id=str(delivery.id),
                 channel=delivery.channel,
                 attempts=delivery.attempts,
                 error=outcome.error,

@@ -62,3 +62,4 @@ class Outgoing(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     attempts: int
     created_at: datetime
+    cause: dict[str, str] | None

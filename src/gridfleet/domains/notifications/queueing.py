@@ -7,6 +7,7 @@ from uuid import UUID
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.models import Channel
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
 __all__ = ["Notice", "notify_members"]
@@ -34,6 +35,7 @@ async def notify_members(db: Connection, organization_id: UUID, channels: Iterab
                 subject=notice.subject,
                 body=notice.body,
                 metadata=notice.metadata,
+                cause=current_cause(),
             )
             for channel in channels
         ]

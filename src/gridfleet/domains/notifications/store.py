@@ -68,13 +68,14 @@ async def queue_for_members(
     subject: str,
     body: str,
     metadata: dict[str, Any],
+    cause: dict[str, str] | None,
 ) -> int:
     """One PENDING delivery for each address of the organisation's ORG_ADMINs and OPERATORs; how many."""
     cursor = await db.execute(
         "WITH members AS (SELECT u.id AS user_id, u.email, u.phone FROM membership m JOIN user_account u ON u.id = m.user_id"
         " WHERE m.organization_id = %(organization)s AND m.role IN ('ORG_ADMIN', 'OPERATOR'))"
-        " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata)"
-        " SELECT gen_random_uuid(), a.user_id, %(channel)s, a.address, %(subject)s, %(body)s, %(metadata)s"
+        " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
+        " SELECT gen_random_uuid(), a.user_id, %(channel)s, a.address, %(subject)s, %(body)s, %(metadata)s, %(cause)s"
         f" FROM ({_ADDRESSES[channel]}) a",
         {
             "organization": organization_id,
@@ -82,6 +83,7 @@ async def queue_for_members(
             "subject": subject,
             "body": body,
             "metadata": Jsonb(metadata),
+            "cause": cause and Jsonb(cause),
         },
     )
     return cursor.rowcount
@@ -118,8 +120,11 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -
 async def next_due(db: Connection) -> float | None:
     """Seconds until a delivery or a receipt is due, not below 0; None when there is none."""
     cursor = await db.execute(
-        "SELECT greatest(0, extract(epoch FROM least((SELECT min(due_at) FROM notification_log WHERE due_at IS NOT NULL),"
-        " (SELECT min(receipt_due_at) FROM notification_log WHERE receipt_due_at IS NOT NULL)) - clock_timestamp()))::float8"
+        # `greatest(0, NULL)` is 0: an empty queue would be due at once, for ever.
+        "SELECT greatest(0, extract(epoch FROM due_at - clock_timestamp()))::float8 FROM ("
+        "SELECT least((SELECT min(due_at) FROM notification_log WHERE due_at IS NOT NULL),"
+        " (SELECT min(receipt_due_at) FROM notification_log WHERE receipt_due_at IS NOT NULL)) AS due_at) AS first"
+        " WHERE due_at IS NOT NULL"
     )
     row = await cursor.fetchone()
     return row[0] if row else None

@@ -7,6 +7,8 @@ from urllib.parse import quote
 import aiormq
 from aiormq.abc import AbstractChannel, AbstractConnection
 
+from gridfleet.kernel import metrics
+
 __all__ = ["HEARTBEAT_SECONDS", "open_channel", "vhost_url"]
 
 HEARTBEAT_SECONDS = 15
@@ -22,7 +24,9 @@ async def open_channel(broker_url: str, vhost: str) -> AsyncIterator[AbstractCha
     """A channel on a connection of its own. A lost connection surfaces as an error of whatever uses the channel; the
     caller's supervisor starts it anew, which redeclares and resumes."""
     connection: AbstractConnection = await aiormq.connect(vhost_url(broker_url, vhost))
+    metrics.BROKER_CONNECTIONS.inc()
     try:
         yield await connection.channel()
     finally:
+        metrics.BROKER_CONNECTIONS.dec()
         await connection.close()

@@ -2,6 +2,6 @@
 
 from psycopg import Error as DatabaseError
 
-from gridfleet.kernel.db.pool import Connection, Database, open_database
+from gridfleet.kernel.db.pool import Connection, Database, after_commit, open_database
 
-__all__ = ["Connection", "Database", "DatabaseError", "open_database"]
+__all__ = ["Connection", "Database", "DatabaseError", "after_commit", "open_database"]

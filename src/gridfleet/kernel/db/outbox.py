@@ -22,13 +22,16 @@ class Effect(NamedTuple):
     payload: dict[str, Any]
     attempts: int
     created_at: datetime
+    cause: dict[str, str] | None
 
 
-async def insert(db: Connection, kind: str, key: str | None, payload: dict[str, Any], delay: timedelta) -> None:
+async def insert(
+    db: Connection, kind: str, key: str | None, payload: dict[str, Any], delay: timedelta, cause: dict[str, str] | None
+) -> None:
     """Queues an effect, due `delay` from now."""
     await db.execute(
-        "INSERT INTO outbox (kind, key, payload, due_at) VALUES (%s, %s, %s, clock_timestamp() + %s)",
-        (kind, key, Jsonb(payload), delay),
+        "INSERT INTO outbox (kind, key, payload, due_at, cause) VALUES (%s, %s, %s, clock_timestamp() + %s, %s)",
+        (kind, key, Jsonb(payload), delay, cause and Jsonb(cause)),
     )
 
 
@@ -37,7 +40,7 @@ async def claim(db: Connection, kind: str) -> Effect | None:
     this transaction."""
     cursor = db.cursor(row_factory=class_row(Effect))
     await cursor.execute(
-        "SELECT id, kind, payload, attempts, created_at FROM outbox o WHERE kind = %s AND due_at <= clock_timestamp()"
+        "SELECT id, kind, payload, attempts, created_at, cause FROM outbox o WHERE kind = %s AND due_at <= clock_timestamp()"
         " AND (key IS NULL OR NOT EXISTS (SELECT FROM outbox e WHERE e.kind = o.kind AND e.key = o.key AND e.id < o.id))"
         " ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED",
         (kind,),

@@ -16,13 +16,22 @@ from psycopg import AsyncConnection, Notify, OperationalError, sql
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
-__all__ = ["Connection", "Database", "open_database"]
+from gridfleet.kernel.tracing import span
+
+__all__ = ["Connection", "Database", "after_commit", "open_database"]
 
 Connection = AsyncConnection[TupleRow]
 
 _READ_IDLE_SECONDS: Final = 30
 
 log = structlog.get_logger(__name__)
+
+_after_commit: dict[Connection, list[Callable[[], object]]] = {}
+
+
+def after_commit(db: Connection, tell: Callable[[], object]) -> None:
+    """Calls `tell` once the transaction of `db`, opened by `Database.transaction`, has been committed; else never."""
+    _after_commit.setdefault(db, []).append(tell)
 
 
 class Database:
@@ -36,8 +45,14 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """A connection in a transaction that commits when the block ends well."""
-        async with self._pool.connection() as connection:
-            yield connection
+        with span("transaction", "client"):
+            async with self._pool.connection() as connection:
+                try:
+                    yield connection
+                finally:
+                    told = _after_commit.pop(connection, ())
+        for tell in told:
+            tell()
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[Connection]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import httpx
 
+from gridfleet.kernel.cause import outgoing_headers
 from gridfleet.kernel.outbound.addresses import Resolve, is_public, public_addresses, resolve
 
 __all__ = ["Answer", "AnswerTooLarge", "Outbound", "TimedOut", "Unreachable", "Wire"]
@@ -104,12 +105,11 @@ class Wire:
 
         Raises Unreachable, TimedOut, AnswerTooLarge.
         """
+        told = {**(headers or {}), **outgoing_headers()}
         try:
             async with (
                 asyncio.timeout(self._seconds),
-                self._http.stream(
-                    method, self._base + path, params=query or None, content=content, headers=dict(headers or {})
-                ) as answer,
+                self._http.stream(method, self._base + path, params=query or None, content=content, headers=told) as answer,
             ):
                 return Answer(answer.status_code, answer.headers.get("content-type", ""), await _read(answer))
         except TimeoutError:

@@ -138,3 +138,4 @@ class DueCommand(NamedTuple):
     status: str
     attempts: int
     claim: datetime
+    cause: dict[str, str] | None

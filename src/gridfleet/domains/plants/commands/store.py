@@ -20,6 +20,7 @@ from gridfleet.domains.plants.commands.models import (
     Transition,
 )
 from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -60,15 +61,17 @@ def _transition(**row: Any) -> Transition:
 
 _INSERT = (
     "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
-    " requester_type, requester_id, issued_at, expires_at, due_at)"
+    " requester_type, requester_id, issued_at, expires_at, due_at, cause)"
     " SELECT %(id)s, id, %(device)s, %(type)s, %(target)s, %(instruction)s, %(requester_type)s, %(requester_id)s,"
-    " %(issued)s, %(expires)s, %(issued)s FROM plant WHERE id = %(plant)s AND {condition} RETURNING id)"
+    " %(issued)s, %(expires)s, %(issued)s, %(cause)s FROM plant WHERE id = %(plant)s AND {condition} RETURNING id)"
     " INSERT INTO plant_command_transition (command_id, status, at) SELECT id, 'PENDING', %(issued)s FROM issued"
 )
 
 
 def _new(command: NewCommand) -> dict[str, Any]:
+    cause = current_cause()
     return {
+        "cause": cause and Jsonb(cause),
         "id": command.id,
         "plant": command.plant_id,
         "device": command.sub_device_id,
@@ -156,7 +159,7 @@ async def claim(db: Connection, system: SystemScope, now: datetime, hold: timede
         " ORDER BY c.due_at LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
         " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
         " FROM due WHERE c.id = due.id RETURNING c.*)"
-        " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim"
+        " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim, cause"
         " FROM claimed ORDER BY issued_at, id",
         {"now": now, "hold": hold, "limit": limit},
     )

@@ -18,6 +18,7 @@ from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlants, EsmRead
 from gridfleet.kernel import metrics
 from gridfleet.kernel.outbound.addresses import AddressRefused, NameUnknown, parse_base_url
 from gridfleet.kernel.outbound.sending import Answer, AnswerTooLarge, Outbound, TimedOut, Unreachable, Wire
+from gridfleet.kernel.tracing import span
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.time_blocks import TimeBlock
 
@@ -116,7 +117,8 @@ class EsmClient:
 
     async def _call(self, access: EsmAccess, call: str, method: str, path: str, kind: type[T], **more: Any) -> T:
         try:
-            found = await self._with_token(access, method, path, kind, **more)
+            with span(f"ESM {call}", "client"):
+                found = await self._with_token(access, method, path, kind, **more)
         except EsmFailed as error:
             metrics.ESM_REQUESTS.labels(call, error.result_code.lower()).inc()
             log.info("ESM call failed", call=call, result=error.result_code, status=error.status, reason=error.text)

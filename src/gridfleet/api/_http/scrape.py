@@ -1,0 +1,72 @@
+"""What `/metrics` answers: the figures of all processes of this home, and what the database and the certificates tell.
+
+It never fails because the database is away, and asks it once in ten seconds, however often somebody asks us.
+"""
+
+import asyncio
+import time
+from typing import Final
+
+import psycopg
+import psycopg_pool
+import structlog
+from cryptography import x509
+
+from gridfleet.api._http.state import AppState
+from gridfleet.kernel import metrics
+from gridfleet.kernel.db import queues
+from gridfleet.kernel.metrics_sharing import as_text, figures_of
+
+__all__ = ["Scrape"]
+
+_KEPT_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 2.0
+_CERTIFICATES: Final = {"server": "server.pem", "authority": "ca.pem"}
+
+log = structlog.get_logger(__name__)
+
+
+class Scrape:
+    """The metrics of one process's listener."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._looked_at: float | None = None
+        self._looking = asyncio.Lock()
+
+    async def text(self) -> bytes:
+        """Everything in Prometheus's text format."""
+        async with self._looking:
+            if self._looked_at is None or time.monotonic() - self._looked_at > _KEPT_SECONDS:
+                self._look_at_certificates()
+                await self._look_at_queues()
+                self._looked_at = time.monotonic()
+        shared = await asyncio.to_thread(self._state.metrics.read)
+        return as_text([*shared, *figures_of(metrics.ON_REQUEST)])
+
+    async def _look_at_queues(self) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS), self._state.aside.transaction() as db:
+                found = await queues.waiting(db)
+        except (TimeoutError, psycopg.Error, psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed) as error:
+            log.warning("the queues cannot be looked at", error=type(error).__name__)
+            metrics.DATABASE_UP.set(0)
+            metrics.QUEUE_LENGTH.clear()
+            metrics.QUEUE_OLDEST_SECONDS.clear()
+            return
+        metrics.DATABASE_UP.set(1)
+        for queue, length, seconds in found:
+            metrics.QUEUE_LENGTH.labels(queue).set(length)
+            metrics.QUEUE_OLDEST_SECONDS.labels(queue).set(max(0.0, seconds))
+
+    def _look_at_certificates(self) -> None:
+        for certificate, name in _CERTIFICATES.items():
+            path = self._state.settings.home / "ca" / name
+            try:
+                expiry = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+            except FileNotFoundError:
+                continue  # another machine has it
+            except (OSError, ValueError) as error:
+                log.warning("a certificate cannot be read", path=str(path), error=str(error))
+                continue
+            metrics.CERTIFICATE_EXPIRY.labels(certificate).set(expiry.timestamp())

@@ -1,0 +1,62 @@
+"""What goes on around every job: its cause is known, it is timed and counted, its end is logged."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+import psycopg_pool
+import structlog
+from procrastinate import JobContext
+from procrastinate.worker import Worker
+
+from gridfleet.kernel import metrics
+from gridfleet.kernel.cause import at_work
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.jobs import cause_of
+
+__all__ = ["watching"]
+
+log = structlog.get_logger(__name__)
+
+
+def watching(database: Database) -> Callable[[Callable[[], Awaitable[Any]], JobContext, Worker], Awaitable[Any]]:
+    """For the worker, which puts it around each job."""
+
+    async def watch(run: Callable[[], Awaitable[Any]], context: JobContext, worker: Worker) -> Any:
+        job = context.job
+        name = job.task_name
+        cause = await _cause(database, job.id or 0)
+        started = time.perf_counter()
+        outcome = "failed"
+        with at_work(f"job {name}", cause, job=name, job_id=job.id or 0):
+            try:
+                result = await run()
+                outcome = "done"
+            except Exception as error:
+                log.warning("job failed", attempts=job.attempts + 1, error=type(error).__name__)
+                raise
+            finally:
+                seconds = time.perf_counter() - started
+                metrics.JOBS.labels(name, outcome).inc()
+                metrics.JOB_SECONDS.observe(seconds, name)
+            log.log(_level(cause), "job done", ms=round(seconds * 1000, 1))
+            return result
+
+    return watch
+
+
+async def _cause(database: Database, job_id: int) -> dict[str, str] | None:
+    try:
+        async with database.transaction() as db:
+            return await cause_of(db, job_id)
+    except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+        # The job may do without the database, or says itself that it cannot.
+        log.warning("the cause of a job cannot be looked up", error=type(error).__name__)
+        return None
+
+
+def _level(cause: object) -> int:
+    """Work that somebody asked for is worth a line; what the clock asks for every minute is not."""
+    return logging.INFO if cause is not None else logging.DEBUG

@@ -1,0 +1,48 @@
+"""What set off the work at hand: the id of a request or message, which every log line repeats, and its trace.
+
+At each edge `at_work` says what begins. Whatever is queued meanwhile (an effect, a job, a notification, a command) keeps
+`current_cause()`, and whoever carries it out later, in whatever process, is at work for the same cause.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import structlog
+
+from gridfleet.kernel import tracing
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.tracing import Kind
+
+__all__ = ["at_work", "current_cause", "outgoing_headers"]
+
+Cause = dict[str, str]
+"""`request_id`, and `traceparent` where traces are made; kept as JSON."""
+
+
+def current_cause() -> Cause | None:
+    """The cause to keep with what is queued now; None outside of any."""
+    request_id = structlog.contextvars.get_contextvars().get("request_id")
+    if request_id is None:
+        return None
+    parent = tracing.traceparent()
+    return {"request_id": request_id} | ({"traceparent": parent} if parent else {})
+
+
+@contextmanager
+def at_work(
+    name: str, cause: Mapping[str, str] | None = None, *, kind: Kind = "consumer", **known: str | int
+) -> Iterator[None]:
+    """Log lines of the block tell `request_id`, that of the cause or a new one, and what is `known`; the block is a span."""
+    found = cause or {}
+    request_id = found.get("request_id") or str(new_id())
+    with (
+        structlog.contextvars.bound_contextvars(request_id=request_id, **known),
+        tracing.span(name, kind, parent=found.get("traceparent"), request_id=request_id, **known),
+    ):
+        yield
+
+
+def outgoing_headers() -> dict[str, str]:
+    """What other services are told of the cause: `x-request-id` and `traceparent`."""
+    cause = current_cause() or {}
+    return {name: cause[key] for name, key in (("x-request-id", "request_id"), ("traceparent", "traceparent")) if key in cause}

@@ -1,0 +1,38 @@
+"""What waits in the database's queues, for the metrics."""
+
+from typing import Final, NamedTuple
+
+from gridfleet.kernel.db.pool import Connection
+
+__all__ = ["Waiting", "waiting"]
+
+_MOST: Final = 10_000
+"""Rows of one queue that are counted: who asks how long a queue is must not read through a backlog of millions."""
+
+_DUE: Final = {
+    "outbox": "SELECT due_at AS since FROM outbox WHERE due_at <= now() ORDER BY id",
+    # A job that runs at once has no time of its own; that of its queueing stands with its events.
+    "jobs": "SELECT coalesce(scheduled_at, (SELECT min(at) FROM procrastinate_events e WHERE e.job_id = j.id)) AS since"
+    " FROM procrastinate_jobs j WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now()) ORDER BY id",
+    "notifications": "SELECT due_at AS since FROM notification_log WHERE due_at <= now() ORDER BY due_at",
+    "commands": "SELECT due_at AS since FROM plant_command WHERE due_at <= now() ORDER BY due_at",
+    "partner_events": "SELECT at AS since FROM partner_event ORDER BY id",
+}
+_QUERY: Final = " UNION ALL ".join(
+    f"SELECT '{queue}', count(*), coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM ({rows} LIMIT {_MOST}) q"
+    for queue, rows in _DUE.items()
+)
+
+
+class Waiting(NamedTuple):
+    """What is due in a queue, at most 10,000, and for how many seconds the first of it."""
+
+    queue: str
+    length: int
+    oldest_seconds: float
+
+
+async def waiting(db: Connection) -> list[Waiting]:
+    """Every queue's state, in one statement."""
+    cursor = await db.execute(_QUERY.encode())
+    return [Waiting(*row) for row in await cursor.fetchall()]

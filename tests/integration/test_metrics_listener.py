@@ -1,0 +1,92 @@
+"""`/metrics` answers whatever is away, and names nobody."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from api_service import ApiService, api_service
+from free_ports import free_ports
+from gridfleet.api._http.application import create_internal_app
+from gridfleet.kernel.metrics_reporting import MetricsReport
+from gridfleet.kernel.outbox import enqueue
+
+
+@pytest.fixture
+async def service(database_url: str, home: Path) -> AsyncIterator[ApiService]:
+    async with api_service(database_url, home) as running:
+        yield running
+
+
+async def scrape(service: ApiService, method: str = "GET", path: str = "/metrics") -> httpx.Response:
+    transport = httpx.ASGITransport(cast("Any", create_internal_app(service.state)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://inside") as client:
+        return await client.request(method, path)
+
+
+async def test_the_queues_are_told_from_the_database(service: ApiService) -> None:
+    async with service.state.database.transaction() as db:
+        for number in range(3):
+            await enqueue(db, "test", {"number": number})
+        await db.execute("UPDATE outbox SET due_at = now() - interval '5 minutes'")
+    text = (await scrape(service)).text
+    assert 'gridfleet_queue_length{queue="outbox"} 3.0' in text
+    oldest = re.search(r'gridfleet_queue_oldest_seconds\{queue="outbox"\} (\S+)', text)
+    assert oldest is not None
+    assert 300 <= float(oldest[1]) < 1_000
+    assert "gridfleet_database_up 1.0" in text
+
+
+async def test_without_a_database_it_answers_all_the_same(service: ApiService) -> None:
+    await service.state.aside.close()
+    answer = await scrape(service)
+    assert answer.status_code == 200
+    assert "gridfleet_database_up 0.0" in answer.text
+    assert "gridfleet_queue_length{" not in answer.text
+    assert "gridfleet_http_request_seconds" in answer.text
+
+
+async def test_callers_make_up_no_labels(service: ApiService) -> None:
+    for method, path in [
+        ("GET", "/a/b"),
+        ("GET", "/api/v1/plants/x/y/z"),
+        ("PROPFIND", "/api/v1/plants"),
+        ("GET", "/%7Bid%7D"),
+    ]:
+        await service.client.request(method, path)
+    text = (await scrape(service)).text
+    routes = set(re.findall(r'gridfleet_http_request_seconds_count\{.*?route="([^"]*)"', text))
+    assert {"-"} <= routes
+    assert not {route for route in routes if route.startswith(("/a", "/%", "/{")) and not route.startswith("/api/v1")}
+    assert "PROPFIND" not in text
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/metrics"), ("GET", "/metrics/"), ("GET", "/"), ("GET", "/x/metrics")])
+async def test_nothing_else_is_open(service: ApiService, method: str, path: str) -> None:
+    assert (await scrape(service, method, path)).status_code == 404
+
+
+async def test_other_processes_serve_them_on_a_port_of_their_own(service: ApiService) -> None:
+    (port,) = free_ports(1)
+    settings = service.state.settings.model_copy(update={"metrics_port": port})
+    # As two processes of one machine do.
+    reports = [MetricsReport(settings, process, {"main": service.state.database}) for process in ("ingest", "jobs")]
+    tasks = [asyncio.create_task(report.serve()) for report in reports]
+    for report in reports:
+        report.look()
+    try:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", transport=httpx.AsyncHTTPTransport(retries=5)
+        ) as client:
+            text = (await client.get("/metrics")).text
+            assert 'gridfleet_process_memory_bytes{process="ingest"}' in text
+            assert 'gridfleet_database_connections{pool="main",process="jobs",state="idle"}' in text
+            assert (await client.get("/")).status_code == 404
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
