@@ -147,14 +147,12 @@ async def test_clients_verify_the_brokers_certificate(node: Node, home: Path) ->
 
     async with open_channel(url(own), "/") as channel:
         await channel.queue_declare(exclusive=True)
-    for wrong in (url(stranger), url(own, "127.0.0.2")):
-        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-            async with open_channel(wrong, "/"):
-                pass
-    assert (await probe(url(own), "/", user.username, user.password, "amq.topic")).error is None
-    assert "CERTIFICATE_VERIFY_FAILED" in str(
-        (await probe(url(stranger), "/", user.username, user.password, "amq.topic")).error
-    )
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        async with open_channel(url(stranger), "/"):
+            pass
+    good, bad = [await probe(url(one), "/", user.username, user.password, "amq.topic") for one in (own, stranger)]
+    assert good.error is None
+    assert "CERTIFICATE_VERIFY_FAILED" in str(bad.error)
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
