@@ -1,4 +1,4 @@
-"""The service as `deploy/` lays it out: PostgreSQL and RabbitMQ on its filled-in files, the processes by its units' commands."""
+"""The service as `deploy/` lays it out: servers on its filled-in files, processes by its units' commands."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import psycopg
 
-from free_ports import free_ports
+from free_ports import free_ports, settings_at
 from gridfleet.kernel.broker.private_node import PrivateBroker
 from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.security.keyring import Keyring
@@ -110,8 +110,9 @@ class DeployedStack(RunningStack):
         """The variables of gridfleet.env.example, with values of ours, and where the test listens."""
         account = f"_gridfleet:{answers['RABBITMQ_PASSWORD']}@127.0.0.1"
         self.database_password = secrets.token_hex(16)
+        database = f"gridfleet:{self.database_password}@127.0.0.1:{self.postgresql_port}"
         values = {
-            "GRIDFLEET_DATABASE_URL": f"postgresql://gridfleet:{self.database_password}@127.0.0.1:{self.postgresql_port}/gridfleet",
+            "GRIDFLEET_DATABASE_URL": f"postgresql://{database}/gridfleet",
             "GRIDFLEET_BROKER_URL": f"amqp://{account}:{self.ports['amqp_port']}",
             "GRIDFLEET_BROKER_MANAGEMENT_URL": f"http://{account}:{self.ports['management_port']}",
             "GRIDFLEET_KEYS": (self.home / "secrets" / "keys").read_text().strip(),
@@ -197,8 +198,6 @@ class DeployedStack(RunningStack):
 
     def _start_rabbitmq(self, configuration: Path) -> None:
         """The distribution's server on our files; ports and folders beside the configuration are a private node's."""
-        from free_ports import settings_at
-
         settings = settings_at(self.home, **(self.ports | {"mqtt_port": 0}))
         node = PrivateBroker(settings)
         (self.home / "broker").mkdir()
