@@ -1,7 +1,7 @@
 # Gridfleet: `make` lists what there is to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench faults lock clean
+.PHONY: help up test check bench faults audit lock clean
 .DELETE_ON_ERROR:
 
 RUN := .venv/bin
@@ -36,6 +36,9 @@ bench: $(DEVELOPMENT) ## Measure ingest, history and lists against this machine'
 faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	$(RUN)/python -m pytest -m faults $(ARGS)
+
+audit: $(DEVELOPMENT) ## Ask what is known against the locked packages, and write build/sbom.json
+	$(RUN)/python scripts/audit.py
 
 lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
