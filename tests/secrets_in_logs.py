@@ -106,7 +106,8 @@ class SecretSearch:
         for number, line in enumerate(lines, start=1):
             for kind, secret in self._in(line):
                 if not _is_meant(line):
-                    self.findings.append(f"{where}:{number}: {kind}: {line.replace(secret, '…')[:300]}")
+                    finding = f"{where}:{number}: {kind}: {line.replace(secret, '…')[:300]}"
+                    self.findings += [finding] if finding not in self.findings else []
 
     def _in(self, line: str) -> Iterator[tuple[str, str]]:
         for kind, shape in SHAPES.items():
