@@ -140,7 +140,7 @@ def note_what_clients_see(search: SecretSearch) -> Callable[[], None]:
         for body in bodies:
             try:
                 search.note(json.loads(body))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
 
     plain, awaited = httpx.Client.send, httpx.AsyncClient.send

@@ -23,8 +23,18 @@ async def record(
     *,
     organization_id: UUID | None = None,
     details: Mapping[str, Any] | None = None,
+    most_a_minute: int | None = None,
 ) -> None:
-    """Adds an event to the caller's transaction: it is recorded if and only if that is committed. No secrets in `details`."""
+    """Adds an event to the caller's transaction: it is recorded if and only if that is committed. No secrets in `details`.
+
+    `most_a_minute` is for what strangers can cause as often as they like: further events of the kind in the organisation, or
+    in none, are left out, give or take what is committed at the same time.
+    """
+    now = utc_now()
+    if most_a_minute is not None:
+        lately = await store.count_lately(db, event, organization_id, now - timedelta(minutes=1), most_a_minute)
+        if lately >= most_a_minute:
+            return
     await store.insert(
         db,
         AuditEvent(
@@ -37,7 +47,7 @@ async def record(
             subject_id=str(subject.id) if subject else None,
             details=dict(details or {}),
             ip=actor.ip,
-            created_at=utc_now(),
+            created_at=now,
         ),
     )
 
