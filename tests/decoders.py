@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -23,7 +23,8 @@ from gridfleet.domains.device_templates.models import Action, Signal
 from gridfleet.domains.device_templates.parameters import parameter_complaints
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
 from gridfleet.domains.ingest import pipeline
-from gridfleet.domains.ingest.models import Refusal
+from gridfleet.domains.ingest.models import Batch, Refusal
+from gridfleet.domains.ingest.plant_book import KnownPlant
 from gridfleet.domains.partners import key_text
 from gridfleet.domains.partners.amqp_access import decisions as partner_access
 from gridfleet.domains.plants.mqtt_access import decisions as plant_access
@@ -94,7 +95,7 @@ def _take_snapshot(body: bytes) -> None:
 
 def _take_ack(body: bytes) -> None:
     message = wire.Envelope(1, "m-1", 0, msgspec.Raw(body))
-    pipeline._take_ack(pipeline.Batch(), _PlantOfAck(), message)  # type: ignore[arg-type]
+    pipeline._take_ack(Batch(), cast("KnownPlant", _PlantOfAck()), message)
 
 
 class _PlantOfAck:
@@ -154,7 +155,7 @@ def _complain_about_params(parts: tuple[bytes, bytes]) -> None:
         list(parameter_complaints(action, params))
 
 
-ORDERS: Final = [
+ORDERS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("command.site-setpoint", {"powerKw": -5, "durationSeconds": 60}),
     ("command.device.BAT1", {"action": "stop", "params": {"power": 1}}),
     ("command.mode", {"mode": "STANDBY", "expiresAt": soon()}),

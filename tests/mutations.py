@@ -4,6 +4,7 @@ import copy
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 STRANGE: Final[tuple[Any, ...]] = (
@@ -79,16 +80,30 @@ def _changed(content: Any, chance: random.Random) -> Any:
 
 
 def _collect(value: Any, places: list[Callable[[Any], None]], chance: random.Random) -> None:
+    """Every change that can be made below a value, as a function of something strange."""
     if isinstance(value, dict):
         for key in list(value):
-            places.append(lambda new, key=key: value.__setitem__(key, new))
-            places.append(lambda _, key=key: value.pop(key, None))
-            places.append(lambda _, key=key: value.__setitem__(key + chance.choice(["", "x", "\x00"]), value.pop(key, None)))
+            places += [
+                partial(value.__setitem__, key),
+                partial(_remove, value, key),
+                partial(_rename, value, key, key + chance.choice(["", "x", "\x00"])),
+            ]
             _collect(value[key], places, chance)
-        places.append(lambda new: value.__setitem__("unknown", new))
+        places.append(partial(value.__setitem__, "unknown"))
     elif isinstance(value, list):
-        for index in range(len(value)):
-            places.append(lambda new, index=index: value.__setitem__(min(index, len(value) - 1), new) if value else None)
-            _collect(value[index], places, chance)
-        places.append(lambda new: value.append(new))
-        places.append(lambda _: value.extend(copy.deepcopy(value)))
+        for index, inner in enumerate(value):
+            places.append(partial(value.__setitem__, index))
+            _collect(inner, places, chance)
+        places += [value.append, partial(_double, value)]
+
+
+def _remove(record: dict[str, Any], key: str, _: Any) -> None:
+    record.pop(key, None)
+
+
+def _rename(record: dict[str, Any], key: str, name: str, _: Any) -> None:
+    record[name] = record.pop(key, None)
+
+
+def _double(items: list[Any], _: Any) -> None:
+    items.extend(copy.deepcopy(items))

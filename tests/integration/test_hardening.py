@@ -204,7 +204,7 @@ def test_memory_stays_bounded_whatever_is_sent(database_url: str, home: Path) ->
         before = process.memory_info().rss
         for _ in range(2):
             attack()
-        assert process.memory_info().rss - before < 50_000_000
+        assert process.memory_info().rss - before < 30_000_000
         assert process.memory_info().rss < 400_000_000
 
 

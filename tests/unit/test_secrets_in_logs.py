@@ -80,8 +80,8 @@ async def test_clients_of_the_tests_tell_what_they_see() -> None:
 
         with httpx.Client(transport=httpx.MockTransport(answer)) as client:
             client.post("http://service/login", json={"password": f"p{SECRET}"})
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-            await client.post("http://service/login", json={"newPassword": f"n{SECRET}"})
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as awaited:
+            await awaited.post("http://service/login", json={"newPassword": f"n{SECRET}"})
     finally:
         undo()
     assert search.known == {SECRET, f"r{SECRET}", f"p{SECRET}", f"n{SECRET}"}
