@@ -68,7 +68,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Searches what a test's own process logged, which pytest has captured."""
     report = yield
     for name, text in report.sections:
-        if not item.get_closest_marker("prints_secrets") and ("stderr" in name or "log" in name):
+        if "stderr" in name or "log" in name:
             SEARCH.search(text.splitlines(), f"{item.nodeid} ({name})")
     return report
 
