@@ -1,7 +1,7 @@
 # Gridfleet: `make` lists what there is to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check docs bench faults soak lock clean
+.PHONY: help up test check docs bench faults soak audit lock clean
 .DELETE_ON_ERROR:
 
 RUN := .venv/bin
@@ -46,6 +46,9 @@ faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
 soak: $(DEVELOPMENT) ## Keep 1,000 plants at work for a quarter of an hour: no error, no growth
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	$(RUN)/python -m bench.soak $(ARGS)
+
+audit: $(DEVELOPMENT) ## Ask what is known against the locked packages, and write build/sbom.json
+	$(RUN)/python scripts/audit.py
 
 lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv

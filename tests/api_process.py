@@ -54,7 +54,8 @@ def api_command(database_url: str, home: Path, arguments: Sequence[str], **setti
         stderr=(home / f"serve-{http_port}.log").open("wb"),
         start_new_session=True,
     )
-    base = f"http://127.0.0.1:{http_port}"
+    scheme = "https" if "http_certificate" in settings else "http"
+    base = f"{scheme}://127.0.0.1:{http_port}"
     try:
         _wait_until_alive(process, base)
         yield RunningApi(base, process)
@@ -71,7 +72,7 @@ def _wait_until_alive(process: "subprocess.Popen[bytes]", base: str) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if httpx.get(f"{base}/api/v1/health/live", timeout=2).is_success:
+            if httpx.get(f"{base}/api/v1/health/live", timeout=2, verify=False).is_success:
                 return
         except httpx.TransportError:
             time.sleep(0.1)

@@ -7,7 +7,7 @@ whole service, as `gridfleet up` runs it.
 import itertools
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from gridfleet.kernel.db.migrate import migrate
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from running_stack import RunningStack
+from secrets_in_logs import SEARCH, note_what_clients_see
 
 _numbers = itertools.count(1)
 
@@ -62,11 +63,49 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
     return ByServers(config, log)
 
 
+_stop_noting = note_what_clients_see(SEARCH)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Searches what a test's own process logged, which pytest has captured."""
+    report = yield
+    for name, text in report.sections:
+        if "stderr" in name or "log" in name:
+            SEARCH.search(text.splitlines(), f"{item.nodeid} ({name})")
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a session in which a secret was logged; a worker tells the session that started it."""
+    _stop_noting()
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["secrets"] = SEARCH.findings
+    elif SEARCH.findings and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes over what a worker found."""
+    SEARCH.findings += getattr(node, "workeroutput", {}).get("secrets", [])
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Names the places."""
+    if SEARCH.findings:
+        terminalreporter.section("secrets in logs", red=True)
+        for finding in SEARCH.findings:
+            terminalreporter.write_line(finding)
+
+
 @pytest.fixture
 def home() -> Iterator[Path]:
     """An empty home folder with a short path, removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-test-"))
     yield folder
+    SEARCH.search_home(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -81,6 +120,7 @@ def postgres_url() -> Iterator[str]:
         yield url
     finally:
         server.stop()
+        SEARCH.search_home(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -115,6 +155,7 @@ def broker() -> Iterator[BrokerNode]:
         yield BrokerNode(settings, authority, url, node.management_url)
     finally:
         node.stop()
+        SEARCH.search_home(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 

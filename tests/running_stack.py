@@ -16,6 +16,7 @@ import psutil
 
 from free_ports import free_port_settings
 from gridfleet.kernel.supervisor import Program, spawn
+from secrets_in_logs import SEARCH
 
 ADMIN_EMAIL = "admin@example.com"
 ADMIN_PASSWORD = "Correct-horse-7"
@@ -134,3 +135,4 @@ class RunningStack:
             for process in self.processes():
                 with contextlib.suppress(psutil.Error):
                     process.kill()
+            SEARCH.search_home(self.home)

@@ -86,6 +86,12 @@ def test_the_public_listener_knows_nothing_of_internal_paths(service: Served) ->
     assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize("body", [b"username=\xff", b"username=%ff", b"a=1&" * 200, b"username=" + b"x" * 70_000])
+def test_what_is_no_form_is_refused_without_a_failure(service: Served, body: bytes) -> None:
+    answer = httpx.post(f"http://127.0.0.1:{service.settings.internal_port}/{INTERNAL_SECRET}/test/echo", content=body)
+    assert (answer.status_code, answer.text) == (400, "bad request")
+
+
 def test_an_internal_failure_tells_nothing(service: Served) -> None:
     answer = httpx.post(f"http://127.0.0.1:{service.settings.internal_port}/{INTERNAL_SECRET}/test/fail")
     assert (answer.status_code, answer.text) == (500, "failed")

@@ -18,11 +18,14 @@ import psutil
 import pytest
 
 from free_ports import settings_at
-from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.private_node import TLS_CIPHERS, PrivateBroker
+from gridfleet.kernel.broker.probe import probe
 from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.settings import Settings
+from tls_files import tls_files
 
 PLANT = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
 
@@ -128,7 +131,8 @@ async def test_only_the_service_account_is_known(node: Node) -> None:
 async def test_nothing_listens_beyond_loopback(node: Node) -> None:
     settings, _, _, _ = node
     folder = str(settings.home.resolve() / "broker")
-    ours = [p for p in psutil.process_iter() if p.name() in ("beam.smp", "epmd") and p.cwd() == folder]
+    ours = [p for p in psutil.process_iter(["name", "cwd"]) if p.info["cwd"] == folder]
+    ours = [p for p in ours if p.info["name"] in ("beam.smp", "epmd")]
     assert {p.name() for p in ours} == {"beam.smp", "epmd"}
     listening = {c.laddr.ip for p in ours for c in p.net_connections(kind="tcp") if c.status == psutil.CONN_LISTEN}
     assert listening <= {"127.0.0.1", "::1"}
@@ -150,6 +154,47 @@ async def test_what_a_full_queue_drops_is_in_the_brokers_own_metrics(node: Node)
         rf'^{name}\{{queue_type="rabbit_classic_queue",dead_letter_strategy="disabled"\}} (\d+)$', text, re.MULTILINE
     )
     assert counts == ["2"]
+
+
+async def test_clients_verify_the_brokers_certificate(node: Node, home: Path) -> None:
+    settings, broker, _, _ = node
+    own, stranger = settings.home / "ca" / "ca.pem", tls_files(home, "localhost").authority
+    user = httpx.URL(broker.url)
+
+    def url(authority: Path) -> str:
+        address = f"amqps://{user.userinfo.decode()}@localhost:{settings.amqps_port}"
+        return Settings(broker_url=address, ca_file=authority).secret("broker_url").get_secret_value()
+
+    async with open_channel(url(own), "/") as channel:
+        await channel.queue_declare(exclusive=True)
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        async with open_channel(url(stranger), "/"):
+            pass
+    good, bad = [await probe(url(one), "/", user.username, user.password, "amq.topic") for one in (own, stranger)]
+    assert good.error is None
+    assert "CERTIFICATE_VERIFY_FAILED" in str(bad.error)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+async def test_listeners_take_strong_tls_alone(node: Node) -> None:
+    settings, _, _, authority = node
+
+    async def speak(port: int, version: ssl.TLSVersion, ciphers: str = "DEFAULT:@SECLEVEL=0") -> str:
+        context = ssl.create_default_context(cadata=authority.certificate_pem)
+        context.set_ciphers(ciphers)
+        context.minimum_version = context.maximum_version = version
+        _, writer = await asyncio.open_connection("localhost", port, ssl=context)
+        cipher: str = writer.get_extra_info("cipher")[0]
+        writer.close()
+        return cipher
+
+    for port in (settings.mqtts_port, settings.amqps_port):
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            assert await speak(port, version) in TLS_CIPHERS
+        for ciphers in ("DEFAULT:@SECLEVEL=0", "AES256-GCM-SHA384:ECDHE-ECDSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA"):
+            old = ssl.TLSVersion.TLSv1_1 if ciphers.startswith("DEFAULT") else ssl.TLSVersion.TLSv1_2
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await speak(port, old, ciphers)
 
 
 async def test_a_killed_node_comes_back_with_its_durable_messages(node: Node) -> None:

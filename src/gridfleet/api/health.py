@@ -13,6 +13,7 @@ import structlog
 from gridfleet.api._http import AppState, Call, endpoint, internal, public
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.migrate import applied_revision, is_behind
+from gridfleet.kernel.security.server_trust import client_tls
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["HealthStatus", "ReadinessStatus"]
@@ -103,8 +104,9 @@ async def _migrations(state: AppState) -> None:
 
 
 async def _broker(state: AppState) -> None:
-    host, port = _broker_address(state.settings)
-    reader, writer = await asyncio.open_connection(host, port)
+    host, port, encrypted = _broker_address(state.settings)
+    tls = client_tls(state.settings.ca_file) if encrypted else None
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
         # A broker that is still booting accepts connections; only one that speaks AMQP answers this.
         writer.write(b"AMQP\x00\x00\x09\x01")
@@ -114,11 +116,13 @@ async def _broker(state: AppState) -> None:
         writer.close()
 
 
-def _broker_address(settings: Settings) -> tuple[str, int]:
+def _broker_address(settings: Settings) -> tuple[str, int, bool]:
+    """Host, port, and whether it speaks TLS."""
     if settings.broker_url is None:
-        return "127.0.0.1", settings.amqp_port
+        return "127.0.0.1", settings.amqp_port, False
     url = urlsplit(settings.broker_url.get_secret_value())
-    return url.hostname or "localhost", url.port or (5671 if url.scheme == "amqps" else 5672)
+    encrypted = url.scheme == "amqps"
+    return url.hostname or "localhost", url.port or (5671 if encrypted else 5672), encrypted
 
 
 async def _cache(state: AppState) -> None:

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -169,7 +170,7 @@ class Machine:
 
     async def _wait_for_answer(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
-        while not await asyncio.to_thread(_answers, self._settings.http_host, self._settings.http_port):
+        while not await asyncio.to_thread(_answers, self._settings):
             if time.monotonic() > deadline:
                 raise CannotStart(f"the API did not answer within {_READY_SECONDS} s (see above)")
             await asyncio.sleep(0.1)
@@ -215,10 +216,11 @@ class Machine:
     def _addresses(self) -> dict[str, str]:
         settings = self._settings
         host = settings.mqtt_host
+        plain = {"mqtt": f"mqtt://{host}:{settings.mqtt_port}"} if settings.mqtt_port else {}
         return {
             "api": f"{settings.base_url}/api/v1",
             "docs": f"{settings.base_url}/docs",
-            "mqtt": f"mqtt://{host}:{settings.mqtt_port}",
+            **plain,
             "mqtts": f"mqtts://{host}:{settings.mqtts_port}",
             "amqps": f"amqps://{host}:{settings.amqps_port}",
         }
@@ -233,7 +235,7 @@ class Machine:
         rows = {
             "API": addresses["api"],
             "Docs": addresses["docs"],
-            "MQTT": addresses["mqtt"],
+            **({"MQTT": addresses["mqtt"]} if "mqtt" in addresses else {}),
             "MQTT over TLS": addresses["mqtts"],
             "AMQP over TLS": addresses["amqps"],
             "Home": str(self._home),
@@ -253,8 +255,16 @@ def _command(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "gridfleet", *words)
 
 
-def _answers(host: str, port: int) -> bool:
-    connection = http.client.HTTPConnection(reachable_host(host), port, timeout=5)
+def _answers(settings: Settings) -> bool:
+    host, port = reachable_host(settings.http_host), settings.http_port
+    if settings.http_certificate is None:
+        connection = http.client.HTTPConnection(host, port, timeout=5)
+    else:
+        # Whether our own process answers on our own port: its certificate names the world's name for us.
+        anybody = ssl.create_default_context()
+        anybody.check_hostname = False
+        anybody.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(host, port, timeout=5, context=anybody)
     try:
         connection.request("GET", "/api/v1/health/live")
         return connection.getresponse().status == 200

@@ -35,6 +35,8 @@ def check_ports(settings: Settings, *, with_broker: bool) -> list[PortProblem]:
     seen: dict[int, str] = {}
     for setting, host in listeners.items():
         port: int = getattr(settings, setting)
+        if port == 0 and setting == "mqtt_port":
+            continue
         if port in seen:
             problems.append(PortProblem(setting, port, f"is given to GRIDFLEET_{seen[port].upper()} too"))
         elif reason := _why_not(host, port):

@@ -27,7 +27,7 @@ def database_url(settings: Settings) -> str:
     from gridfleet.kernel.db.embedded import EmbeddedPostgres
 
     if settings.database_url is not None:
-        return settings.database_url.get_secret_value()
+        return settings.secret("database_url").get_secret_value()
     if not (settings.home / "run.json").exists():
         raise typer.BadParameter(f"set GRIDFLEET_DATABASE_URL, or run `gridfleet up` in {settings.home.resolve()} first")
     return EmbeddedPostgres(settings.home.resolve()).url

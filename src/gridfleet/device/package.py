@@ -88,7 +88,7 @@ class Package(msgspec.Struct, frozen=True, rename="camel"):
         """The package in a JSON text; `PackageError` when it is none or incomplete."""
         try:
             package = msgspec.json.decode(text, type=cls)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PackageError(f"not a provisioning package: {error}") from error
         package._check()
         return package

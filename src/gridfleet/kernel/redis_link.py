@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-__all__ = ["RedisAway", "RedisLink"]
+__all__ = ["RedisAway", "RedisLink", "redis_address"]
 
 T = TypeVar("T")
 
@@ -34,14 +34,18 @@ class RedisAway(Exception):
         super().__init__("redis is away")
 
 
+def redis_address(url: str) -> str:
+    """The address as the client wants it: Valkey speaks the same protocol, and is known to it by one name alone."""
+    scheme = urlsplit(url).scheme
+    return url.replace(scheme, scheme.replace("valkey", "redis"), 1)
+
+
 class RedisLink:
     """One process's connections to the Redis or Valkey at `url`, made as they are needed."""
 
     def __init__(self, url: str) -> None:
-        # Valkey speaks the same protocol; the client knows it by one name alone.
-        scheme = urlsplit(url).scheme
         self.client: Redis = Redis.from_url(
-            url.replace(scheme, scheme.replace("valkey", "redis"), 1),
+            redis_address(url),
             socket_timeout=_ANSWER_SECONDS,
             socket_connect_timeout=_ANSWER_SECONDS,
             # A server that was started again has closed its connections: the first to find out asks anew.

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from gridfleet.kernel.security.server_trust import with_authority
 
 __all__ = ["Settings"]
 
@@ -30,6 +32,13 @@ class Settings(BaseSettings):
 
     http_host: str = Field("127.0.0.1", description="Address the REST API listens on.")
     http_port: int = Field(8080, description="Port of the REST API.")
+    http_certificate: Path | None = Field(
+        None, description="Certificate chain (PEM) of the REST API, which then speaks TLS 1.2 or newer; plain HTTP without."
+    )
+    http_key: Path | None = Field(None, description="Its private key (PEM), not encrypted; needed with `http_certificate`.")
+    http_connections: int = Field(
+        8_192, ge=16, description="Connections that a listener holds at most; further ones wait to be accepted."
+    )
     public_url: str = Field("", description="Base of links and cookies; default `http://localhost:{http_port}`.")
     internal_host: str = Field("127.0.0.1", description="Address of the internal listener (broker questions). Never public.")
     internal_port: int = Field(8081, description="Port of the internal listener.")
@@ -65,9 +74,16 @@ class Settings(BaseSettings):
         64, ge=0, description="Memory of the cache in one process at most, when there is no Redis; 0 for none."
     )
 
+    ca_file: Path | None = Field(
+        None,
+        description="Certificates (PEM) below which PostgreSQL, RabbitMQ, Redis and the mail server must stand when they are"
+        " reached over TLS; the system's without. With it, PostgreSQL's certificate and name are verified unless its URL has"
+        " an `sslmode` of its own.",
+    )
+
     amqp_port: int = Field(5682, description="Loopback AMQP port of the private broker node.")
     amqps_port: int = Field(5671, description="AMQPS port for partners.")
-    mqtt_port: int = Field(1883, description="Plain MQTT port (PASSWORD plants on trusted networks).")
+    mqtt_port: int = Field(1883, ge=0, description="Plain MQTT port (PASSWORD plants on trusted networks); 0 leaves it closed.")
     mqtts_port: int = Field(8883, description="MQTT over TLS port.")
     management_port: int = Field(15682, description="Loopback management port of the private broker node.")
     broker_metrics_port: int = Field(15684, description="Loopback Prometheus port of the private broker node.")
@@ -150,6 +166,12 @@ class Settings(BaseSettings):
                 )
         return value
 
+    @model_validator(mode="after")
+    def _check_http_tls(self) -> "Settings":
+        if (self.http_certificate is None) != (self.http_key is None):
+            raise ValueError("GRIDFLEET_HTTP_CERTIFICATE and GRIDFLEET_HTTP_KEY go together")
+        return self
+
     @field_validator("smtp_url")
     @classmethod
     def _check_smtp_url(cls, value: SecretStr | None) -> SecretStr | None:
@@ -174,7 +196,8 @@ class Settings(BaseSettings):
     @cached_property
     def base_url(self) -> str:
         """`public_url`, or the address of a laptop."""
-        return self.public_url.rstrip("/") or f"http://localhost:{self.http_port}"
+        scheme = "http" if self.http_certificate is None else "https"
+        return self.public_url.rstrip("/") or f"{scheme}://localhost:{self.http_port}"
 
     @property
     def sandbox_esm_url(self) -> str:
@@ -182,10 +205,14 @@ class Settings(BaseSettings):
         return f"{self.base_url}/api/v1/svc-esm"
 
     def secret(self, name: str) -> SecretStr:
-        """A secret that may not have been set: the setting, else the file `gridfleet up` keeps in `home/secrets`."""
+        """A secret that may not have been set: the setting, else the file `gridfleet up` keeps in `home/secrets`.
+
+        Addresses of servers come with the certificates that those must stand below, where `ca_file` is set.
+        """
         value = getattr(self, name)
         if value is not None:
-            return SecretStr(value.get_secret_value())
+            text: str = value.get_secret_value()
+            return SecretStr(text if self.ca_file is None else with_authority(text, self.ca_file))
         path = self.home / "secrets" / name
         try:
             return SecretStr(path.read_text().strip())

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from aiormq.exceptions import AMQPError, ChannelAccessRefused
 
@@ -13,6 +14,7 @@ from api_service import api_service
 from broker_node import BrokerNode
 from fleet_under_test import JsonObject, wait_for
 from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.security.local_secrets import local_secret
 from gridfleet.protocol.partner_keys import EventKind, event_queue
 from partner_organization import Organization
 from people import People, refused
@@ -64,6 +66,20 @@ async def test_a_login_must_be_right_in_every_part(acme: Organization, acme_ener
         assert await is_refused(acme, created, key=key)
     after = acme.sql("SELECT count(*) FROM audit_event WHERE organization_id IS NULL AND details->>'reason' = 'bad key'")
     assert after[0][0] - before[0][0] == 4
+    assert not await is_refused(acme, created)
+
+
+async def test_strangers_cannot_fill_the_audit_log(acme: Organization, created: JsonObject) -> None:
+    count = "SELECT count(*) FROM audit_event WHERE organization_id IS NULL AND event = 'partner.connection_refused'"
+    [(before,)] = acme.sql(count)
+    [(lately,)] = acme.sql(f"{count} AND created_at > now() - interval '1 minute'")
+    secret = local_secret(acme.stack.home, "internal_secret")
+    question = f"http://127.0.0.1:{acme.stack.ports['internal_port']}/{secret}/broker/user"
+    for number in range(70):
+        answer = httpx.post(question, data={"username": "acme", "password": f"gf_live_{number}"})
+        assert answer.text == "deny"
+    [(after,)] = acme.sql(count)
+    assert 60 - lately <= after - before <= 60
     assert not await is_refused(acme, created)
 
 

@@ -16,12 +16,13 @@ from gridfleet.api._http.access_log import open_access_log
 from gridfleet.api._http.answers import Answer
 from gridfleet.api._http.call import Call
 from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, Endpoint
-from gridfleet.api._http.json_in import read_body
+from gridfleet.api._http.errors import PayloadTooLarge
+from gridfleet.api._http.json_in import ClientGone, read_body
 from gridfleet.api._http.pipeline import Pipeline, error_answer, security_headers
 from gridfleet.api._http.registry import import_handlers
 from gridfleet.api._http.scrape import Scrape
 from gridfleet.api._http.state import AppState
-from gridfleet.api._http.validation import parse_uuid
+from gridfleet.api._http.validation import InvalidInput, parse_uuid
 from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.errors import NotFound, ValidationFailed
 from gridfleet.kernel.ids import new_id
@@ -144,6 +145,14 @@ def _request_id(headers: Any) -> str:
     return str(new_id())
 
 
+def _form(body: bytes) -> dict[str, str]:
+    # Blank fields are kept: the broker's empty `password=` must not look like a login by certificate.
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=100))
+    except ValueError:
+        raise InvalidInput(["body: must be a form in UTF-8"]) from None
+
+
 def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Awaitable[None]]:
     """The internal listener: registered handlers below the secret path, and `/metrics` for whoever can reach it."""
     import_handlers()
@@ -167,11 +176,14 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
         started = time.perf_counter()
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         try:
-            body = await read_body(receive, 0, 64 * 1024)
-            # Blank fields are kept: the broker's empty `password=` must not look like a login by certificate.
-            form = dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict"))
+            form = _form(await read_body(receive, 0, 64 * 1024))
             text = await handler(call, form)
             await Answer(200, headers, text.encode())(scope, receive, send)
+        except (InvalidInput, PayloadTooLarge) as error:
+            log.warning("not a question of the broker's", path=path, error=type(error).__name__)
+            await Answer(400, headers, b"bad request")(scope, receive, send)
+        except ClientGone:
+            return
         except Exception:
             log.exception("internal request failed", path=path)
             await Answer(500, headers, b"failed")(scope, receive, send)

@@ -40,17 +40,24 @@ SESSION_COOKIE = "gridfleet_session"
 _ALWAYS_ALLOWED = frozenset({"TOO_MANY_REQUESTS", "PAYLOAD_TOO_LARGE", "INTERNAL_SERVER_ERROR"})
 _UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _JSON: Header = (b"content-type", b"application/json")
+_PAGE: tuple[Header, ...] = (
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+)
 
 log = structlog.get_logger(__name__)
 
 
 def security_headers(base_url: str) -> list[Header]:
-    """Headers of every answer: nothing of it may be framed, sniffed, or run."""
+    """Headers of every answer: nothing of it may be framed, sniffed, run, kept, or loaded by another site's page."""
     headers = [
+        (b"server", b"gridfleet"),
+        (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
         (b"x-frame-options", b"DENY"),
         (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
         (b"referrer-policy", b"no-referrer"),
+        (b"cross-origin-resource-policy", b"same-origin"),
     ]
     if base_url.startswith("https://"):
         headers.append((b"strict-transport-security", b"max-age=31536000"))
@@ -335,6 +342,8 @@ class Pipeline:
         return value
 
     def _body(self, call: Call, body: bytes) -> Any:
+        if call.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise InvalidInput(["body: must not be compressed"])
         kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and kind not in self._endpoint.content_types:
             raise InvalidInput([f"body: must have content type {' or '.join(self._endpoint.content_types)}"])
@@ -355,6 +364,7 @@ class Pipeline:
             content = result.content if isinstance(result.content, bytes) else self._write(result.content)
             return Answer(status, self._answer_headers(call, result.content_type), content)
         if isinstance(result, Asset):
+            call.added_headers += _PAGE
             return Answer(status, self._answer_headers(call, result.content_type), result.content)
         if result is None and status == 204:
             return Answer(204, self._answer_headers(call, None))

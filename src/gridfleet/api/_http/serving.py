@@ -5,15 +5,26 @@ import socket
 from typing import Any
 
 import structlog
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from gridfleet.api._http.application import create_app, create_internal_app
 from gridfleet.api._http.state import AppState
+from gridfleet.kernel.open_files import allow_open_files
+from gridfleet.kernel.settings import Settings
 
 __all__ = ["serve"]
 
 _STOP_SECONDS = 8
+
+_HEADER_MILLISECONDS = 15_000
+"""For the header of a request to arrive, and for the next one to begin on a connection that is kept."""
+_BROKER_MILLISECONDS = 150_000
+"""The same for the broker, which gives its idle connections up after two minutes: it, not we, should be the one."""
+_HEADER_BYTES = 64 * 1024
+_FILES_BESIDE = 1_024
+"""Open files beside the listeners' connections: the database's, the broker's, logs, libraries."""
 
 log = structlog.get_logger(__name__)
 
@@ -33,10 +44,7 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
     if not shared_ports:
         for _, host, port in listeners:
             _require_free(host, port)
-    servers = [
-        Server(app, host, port, interface=Interfaces.ASGINL, log_enabled=False, websockets=False, backlog=1024)
-        for app, host, port in listeners
-    ]
+    servers = [_server(settings, *listener) for listener in listeners]
     running: list[asyncio.Task[Any]] = [asyncio.create_task(server.serve()) for server in servers]
     try:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -49,6 +57,30 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
         for task in late:
             log.warning("requests were cut off")
             task.cancel()
+
+
+def _server(settings: Settings, app: Any, host: str, port: int) -> Server:
+    # HTTP/1.1 alone: HTTP/2 without TLS is spoken by nobody who comes here, and has limits of its own to look after.
+    # A connection that sends nothing costs one of `backpressure`, so those must be many; their number is bounded by it.
+    public = port == settings.http_port
+    allow_open_files(2 * settings.http_connections + _FILES_BESIDE)
+    return Server(
+        app,
+        host,
+        port,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=_HEADER_MILLISECONDS if public else _BROKER_MILLISECONDS, max_buffer_size=_HEADER_BYTES
+        ),
+        ssl_cert=settings.http_certificate if public else None,
+        ssl_key=settings.http_key if public else None,
+        ssl_protocol_min=SSLProtocols.tls12,
+        log_enabled=False,
+        websockets=False,
+        backlog=1024,
+        backpressure=settings.http_connections,
+    )
 
 
 def _require_free(host: str, port: int) -> None:

@@ -68,7 +68,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
     access_tokens = AccessTokens(keyring)
     access = AccessBook(access_tokens)
     size = settings.database_pool_size
-    redis = RedisLink(settings.redis_url.get_secret_value()) if settings.redis_url is not None else None
+    redis = RedisLink(settings.secret("redis_url").get_secret_value()) if settings.redis_url is not None else None
     try:
         opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notice=access.strike_own)
         async with opened(name="gridfleet-api", size=size) as database, opened(name="gridfleet-aside", size=_ASIDE) as aside:

@@ -52,13 +52,13 @@ def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination
     settings = settings.model_copy(update={"home": home})
     database = broker = management = None
     if settings.database_url is not None:
-        database = settings.database_url.get_secret_value()
+        database = settings.secret("database_url").get_secret_value()
     elif (home / "postgres" / "PG_VERSION").exists():
         database = EmbeddedPostgres(home).url
     if settings.broker_url is not None:
-        broker = settings.broker_url.get_secret_value()
+        broker = settings.secret("broker_url").get_secret_value()
         url = settings.broker_management_url
-        management = None if url is None else url.get_secret_value()
+        management = None if url is None else settings.secret("broker_management_url").get_secret_value()
     elif (home / "secrets" / "broker_password").exists():
         node = PrivateBroker(settings)
         broker, management = node.url, node.management_url

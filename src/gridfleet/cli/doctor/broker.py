@@ -146,20 +146,24 @@ async def _mqtt_login(examined: Examination, user: str) -> str | None:
     """What came of an MQTT 3.1.1 login with a wrong password: None when it was accepted."""
     settings = examined.settings
     host = reachable_host(settings.mqtt_bind) if examined.embedded_broker else settings.mqtt_host
+    port, tls = settings.mqtt_port, None
+    if not port:
+        # What its certificate is worth is a question of its own.
+        port, tls = settings.mqtts_port, ssl._create_unverified_context()
     try:
         async with asyncio.timeout(_SECONDS):
-            reader, writer = await asyncio.open_connection(host, settings.mqtt_port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
             try:
                 writer.write(_mqtt_connect(user, "wrong"))
                 answer = await reader.readexactly(4)
             finally:
                 writer.close()
     except TimeoutError:
-        return f"{host}:{settings.mqtt_port} does not answer"
+        return f"{host}:{port} does not answer"
     except asyncio.IncompleteReadError:
         return "the broker closed the connection"
     except (OSError, ssl.SSLError) as error:
-        return f"cannot connect to {host}:{settings.mqtt_port}: {_told(error)}"
+        return f"cannot connect to {host}:{port}: {_told(error)}"
     return None if answer == b"\x20\x02\x00\x00" else f"CONNACK code {answer[3]}"
 
 

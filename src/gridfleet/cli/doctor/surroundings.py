@@ -77,7 +77,7 @@ async def check_mail(examined: Examination) -> Finding:
         text = f"none: mails are written as files below {examined.home / 'mail'}"
         production = settings.environment == "production"
         return warn("mail", text, "set GRIDFLEET_SMTP_URL") if production else ok("mail", text)
-    delivery = SmtpDelivery(settings.smtp_url.get_secret_value(), settings.sender)
+    delivery = SmtpDelivery(settings.smtp_url.get_secret_value(), settings.sender, settings.ca_file)
     try:
         await delivery.try_login(_SECONDS)
     except aiosmtplib.SMTPAuthenticationError as error:
@@ -95,7 +95,9 @@ async def check_redis(examined: Examination) -> list[Finding]:
     from redis.asyncio import Redis
     from redis.exceptions import RedisError
 
-    url = examined.settings.redis_url.get_secret_value()
+    from gridfleet.kernel.redis_link import redis_address
+
+    url = redis_address(examined.settings.secret("redis_url").get_secret_value())
     place = urlsplit(url).hostname
     client = Redis.from_url(url, socket_connect_timeout=_SECONDS, socket_timeout=_SECONDS)
     try:

@@ -8,7 +8,7 @@ from uuid import UUID
 from gridfleet.domains.audit import store
 from gridfleet.domains.audit.models import AuditEvent, Event, Subject
 from gridfleet.kernel import metrics
-from gridfleet.kernel.caller import Actor
+from gridfleet.kernel.caller import Actor, SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
@@ -16,6 +16,7 @@ from gridfleet.kernel.ids import new_id
 __all__ = ["forget_old", "record"]
 
 _CSP_SPAN: Final = timedelta(days=14)
+_SYSTEM = SystemScope("the log bounds what strangers write into it")
 
 
 async def record(
@@ -26,8 +27,18 @@ async def record(
     *,
     organization_id: UUID | None = None,
     details: Mapping[str, Any] | None = None,
+    most_a_minute: int | None = None,
 ) -> None:
-    """Adds an event to the caller's transaction: it is recorded if and only if that is committed. No secrets in `details`."""
+    """Adds an event to the caller's transaction: it is recorded if and only if that is committed. No secrets in `details`.
+
+    `most_a_minute` is for what strangers can cause as often as they like: further events of the kind in the organisation, or
+    in none, are left out, give or take what is committed at the same time.
+    """
+    now = utc_now()
+    if most_a_minute is not None:
+        lately = await store.count_lately(db, _SYSTEM, event, organization_id, now - timedelta(minutes=1), most_a_minute)
+        if lately >= most_a_minute:
+            return
     await store.insert(
         db,
         AuditEvent(
@@ -40,7 +51,7 @@ async def record(
             subject_id=str(subject.id) if subject else None,
             details=dict(details or {}),
             ip=actor.ip,
-            created_at=utc_now(),
+            created_at=now,
         ),
     )
     after_commit(db, metrics.AUDIT_EVENTS.labels(event).inc)

@@ -2,12 +2,13 @@
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
-from gridfleet.kernel.caller import OrgScope, PlatformScope
+from gridfleet.kernel.caller import OrgScope, PlatformScope, SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -41,6 +42,19 @@ async def insert(db: Connection, event: AuditEvent) -> None:
             event.created_at,
         ),
     )
+
+
+async def count_lately(
+    db: Connection, system: SystemScope, event: str, organization_id: UUID | None, since: datetime, most: int
+) -> int:
+    """How many events of a kind an organisation (None: nobody) has had since a moment; counted up to `most`."""
+    cursor = await db.execute(
+        "SELECT count(*) FROM (SELECT FROM audit_event WHERE created_at > %s AND event = %s"
+        " AND organization_id IS NOT DISTINCT FROM %s LIMIT %s) lately",
+        (since, event, organization_id, most),
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
 
 
 async def list_of_organization(db: Connection, org: OrgScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:

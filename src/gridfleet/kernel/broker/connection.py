@@ -15,8 +15,10 @@ HEARTBEAT_SECONDS = 15
 
 
 def vhost_url(broker_url: str, vhost: str) -> str:
-    """The broker's address with a vhost."""
-    return f"{broker_url.rstrip('/')}/{quote(vhost, safe='')}?heartbeat={HEARTBEAT_SECONDS}"
+    """The broker's address with a vhost; what its query says stays."""
+    address, _, query = broker_url.partition("?")
+    query = "&".join(filter(None, (f"heartbeat={HEARTBEAT_SECONDS}", query)))
+    return f"{address.rstrip('/')}/{quote(vhost, safe='')}?{query}"
 
 
 @asynccontextmanager

@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import httpx
+
+from gridfleet.kernel.security.server_trust import CA_PARAMETER, client_tls
 
 __all__ = ["Management", "open_management"]
 
@@ -77,10 +79,15 @@ class Management:
 
 @asynccontextmanager
 async def open_management(url: str) -> AsyncIterator[Management]:
-    """The management API at `url`, whose credentials are part of it."""
+    """The management API at `url`, whose credentials are part of it, and with `https` perhaps its authority's file."""
     parts = urlsplit(url)
-    base = f"{parts.scheme}://{parts.hostname}:{parts.port or 15672}"
+    encrypted = parts.scheme == "https"
+    authority = parse_qs(parts.query).get(CA_PARAMETER, [None])[0]
     async with httpx.AsyncClient(
-        base_url=base, auth=(unquote(parts.username or ""), unquote(parts.password or "")), timeout=10, trust_env=False
+        base_url=f"{parts.scheme}://{parts.hostname}:{parts.port or (15671 if encrypted else 15672)}",
+        auth=(unquote(parts.username or ""), unquote(parts.password or "")),
+        verify=client_tls(authority) if encrypted else False,
+        timeout=10,
+        trust_env=False,
     ) as client:
         yield Management(client, unquote(parts.username or ""))

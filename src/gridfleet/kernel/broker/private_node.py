@@ -26,10 +26,23 @@ from gridfleet.kernel.security.local_secrets import ensure_private_folder, local
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
 
-__all__ = ["ACCOUNT", "PrivateBroker", "PrivateBrokerError", "find_server", "reachable_host"]
+__all__ = ["ACCOUNT", "TLS_CIPHERS", "PrivateBroker", "PrivateBrokerError", "find_server", "reachable_host"]
 
 ACCOUNT: Final = "_gridfleet"
 """The service's own account; no organisation's slug can begin with an underscore."""
+
+TLS_CIPHERS: Final = (
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+)
+"""Of TLS 1.3, then of TLS 1.2: forward secrecy and authenticated encryption only. `deploy/rabbitmq` has the same."""
 
 _PLANTS_VHOST: Final = "plants"
 _NODE: Final = "gridfleet@localhost"
@@ -129,7 +142,7 @@ class PrivateBroker:
         """Waits until every listener accepts. Raises PrivateBrokerError when the node ended or the time is over."""
         settings = self._settings
         bound = reachable_host(settings.mqtt_bind)
-        listeners = [(bound, port) for port in (settings.mqtt_port, settings.mqtts_port, settings.amqps_port)]
+        listeners = [(bound, port) for port in (settings.mqtt_port, settings.mqtts_port, settings.amqps_port) if port]
         listeners += [
             ("127.0.0.1", port) for port in (settings.amqp_port, settings.management_port, settings.broker_metrics_port)
         ]
@@ -198,7 +211,7 @@ class PrivateBroker:
         bound = _bracketed(settings.mqtt_bind)
         yield f"listeners.tcp.1 = 127.0.0.1:{settings.amqp_port}"
         yield f"listeners.ssl.1 = {bound}:{settings.amqps_port}"
-        yield f"mqtt.listeners.tcp.1 = {bound}:{settings.mqtt_port}"
+        yield f"mqtt.listeners.tcp.1 = {bound}:{settings.mqtt_port}" if settings.mqtt_port else "mqtt.listeners.tcp = none"
         yield f"mqtt.listeners.ssl.1 = {bound}:{settings.mqtts_port}"
         yield "management.tcp.ip = 127.0.0.1"
         yield f"management.tcp.port = {settings.management_port}"
@@ -210,6 +223,9 @@ class PrivateBroker:
         yield f"ssl_options.keyfile = {certificates / 'server.key'}"
         yield "ssl_options.versions.1 = tlsv1.3"
         yield "ssl_options.versions.2 = tlsv1.2"
+        for number, cipher in enumerate(TLS_CIPHERS, start=1):
+            yield f"ssl_options.ciphers.{number} = {cipher}"
+        yield "ssl_options.honor_cipher_order = true"
         # Listeners share these: a certificate is checked when shown, and who must show one is decided at the login question.
         yield "ssl_options.verify = verify_peer"
         yield "ssl_options.fail_if_no_peer_cert = false"

@@ -30,7 +30,7 @@ async def probe(broker_url: str, vhost: str, user: str, password: str, exchange:
     """Logs in to `vhost` at the broker of `broker_url` and looks for `exchange`. The error names no secrets."""
     parts = urlsplit(broker_url)
     place = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-    url = f"{parts.scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{place}/{quote(vhost, safe='')}"
+    url = f"{parts.scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{place}/{quote(vhost, safe='')}?{parts.query}"
     started = time.perf_counter()
     error = None
     try:

@@ -12,6 +12,7 @@ import aiosmtplib
 
 from gridfleet.kernel.mail.message import Mail, compose
 from gridfleet.kernel.security.local_secrets import ensure_private_folder, write_private
+from gridfleet.kernel.security.server_trust import client_tls
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["Delivery", "FolderDelivery", "MailRefused", "SmtpDelivery", "open_delivery"]
@@ -34,7 +35,7 @@ class Delivery(Protocol):
 def open_delivery(settings: Settings) -> Delivery:
     """SMTP where a server is set, else files below `{home}/mail`."""
     if settings.smtp_url is not None:
-        return SmtpDelivery(settings.smtp_url.get_secret_value(), settings.sender)
+        return SmtpDelivery(settings.smtp_url.get_secret_value(), settings.sender, settings.ca_file)
     return FolderDelivery(settings.home / "mail", settings.sender)
 
 
@@ -42,9 +43,11 @@ class SmtpDelivery:
     """One connection a mail. `smtps://` is TLS from the start; `smtp://` changes over to TLS where the server offers it,
     and must where a password would travel to another machine."""
 
-    def __init__(self, url: str, sender: str) -> None:
+    def __init__(self, url: str, sender: str, authority: Path | None = None) -> None:
+        """`authority`: certificates (PEM) that the server's must stand below; the system's without."""
         parts = urlsplit(url)
         self._sender = sender
+        self._tls = client_tls(authority)
         self._host = parts.hostname or ""
         self._implicit_tls = parts.scheme == "smtps"
         self._port = parts.port or (465 if self._implicit_tls else 587 if parts.username else 25)
@@ -63,6 +66,7 @@ class SmtpDelivery:
                 password=self._password,
                 use_tls=self._implicit_tls,
                 start_tls=self.start_tls,
+                tls_context=self._tls,
                 timeout=_SECONDS,
             )
         except aiosmtplib.SMTPRecipientsRefused as error:

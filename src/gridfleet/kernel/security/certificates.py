@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -69,6 +69,13 @@ class Authority:
 
         Raises ValueError that says what is wrong, TypeError when the key is encrypted and there is no password.
         """
+        try:
+            return cls._load(certificates, key, password)
+        except UnsupportedAlgorithm as error:
+            raise ValueError(f"certificate or key are of a kind that is not known here: {error}") from None
+
+    @classmethod
+    def _load(cls, certificates: bytes, key: bytes, password: bytes | None) -> "Authority":
         chain = x509.load_pem_x509_certificates(certificates)
         private_key = serialization.load_pem_private_key(key, password)
         if not isinstance(private_key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):

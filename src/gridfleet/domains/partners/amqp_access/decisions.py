@@ -40,6 +40,8 @@ __all__ = [
 _SYSTEM: Final = SystemScope("the broker asks about a partner's login")
 _TAG: Final = "key-"
 _PROOF: Final = "proof"
+_MOST_REFUSALS_A_MINUTE: Final = 60
+"""That are kept of one organisation, and of keys that are nobody's."""
 _FAMILIES: Final = (
     (r"command\.site-setpoint", Scope.VCP_WRITE_SETPOINT),
     (r"command\.device(\.[^.]+)?", Scope.VCP_WRITE_DEVICE_COMMAND),
@@ -165,13 +167,16 @@ def _refusal(key: store.BrokerKey, user_name: str) -> str | None:
 
 
 async def _record_refusal(db: Connection, key: store.BrokerKey | None, reason: str, ip: str | None) -> None:
-    await _record(db, Event.PARTNER_CONNECTION_REFUSED, key, {"reason": reason}, ip)
+    # The broker asks as often as anybody out there wants to try.
+    await _record(db, Event.PARTNER_CONNECTION_REFUSED, key, {"reason": reason}, ip, _MOST_REFUSALS_A_MINUTE)
 
 
-async def _record(db: Connection, event: Event, key: store.BrokerKey | None, details: dict[str, str], ip: str | None) -> None:
+async def _record(
+    db: Connection, event: Event, key: store.BrokerKey | None, details: dict[str, str], ip: str | None, most: int | None = None
+) -> None:
     if key is None:
-        await record(db, event, Actor(ActorType.ANONYMOUS, None, ip), details=details)
+        await record(db, event, Actor(ActorType.ANONYMOUS, None, ip), details=details, most_a_minute=most)
         return
     actor = Actor(ActorType.API_KEY, str(key.id), ip)
     subject = Subject(SubjectType.API_KEY, key.id)
-    await record(db, event, actor, subject, organization_id=key.organization_id, details=details)
+    await record(db, event, actor, subject, organization_id=key.organization_id, details=details, most_a_minute=most)

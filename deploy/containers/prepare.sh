@@ -1,0 +1,41 @@
+#!/bin/sh
+# Makes the secrets of a compose deployment, once, and fills the configuration in: everything goes to deploy/containers/filled.
+set -eu
+umask 077
+cd "$(dirname "$0")"
+if [ -e filled ]; then
+    echo "deploy/containers/filled exists already: its secrets stay" >&2
+    exit 1
+fi
+secret() { openssl rand -hex 32; }
+mkdir filled
+keys=1:$(secret) internal=$(secret) broker=$(secret) redis=$(secret) database=$(secret)
+printf %s "$database" >filled/database_password
+
+# Within the network of the containers, names are services and nobody else listens.
+grep -v -e '^#' -e '^$' ../answers.example |
+    sed -e 's|^RABBITMQ_PRIVATE_ADDRESS=.*|RABBITMQ_PRIVATE_ADDRESS=0.0.0.0|' \
+        -e 's|^RABBITMQ_TLS_FOLDER=.*|RABBITMQ_TLS_FOLDER=/tls|' \
+        -e "s|^RABBITMQ_PASSWORD=.*|RABBITMQ_PASSWORD=$broker|" \
+        -e 's|^INTERNAL_ADDRESS=.*|INTERNAL_ADDRESS=serve:8081|' \
+        -e "s|^INTERNAL_SECRET=.*|INTERNAL_SECRET=$internal|" \
+        -e 's|^POSTGRESQL_ADDRESS=.*|POSTGRESQL_ADDRESS=*|' \
+        -e 's|^POSTGRESQL_TLS=.*|POSTGRESQL_TLS=off|' \
+        -e 's|^POSTGRESQL_RECORD=.*|POSTGRESQL_RECORD=host|' \
+        -e 's|^POSTGRESQL_CLIENTS=.*|POSTGRESQL_CLIENTS=samenet|' \
+        -e 's|^REDIS_ADDRESS=.*|REDIS_ADDRESS=*|' \
+        -e "s|^REDIS_PASSWORD=.*|REDIS_PASSWORD=$redis|" >filled/answers
+../fill.sh filled/answers filled
+
+cat >filled/gridfleet.env <<END
+GRIDFLEET_KEYS=$keys
+GRIDFLEET_INTERNAL_SECRET=$internal
+GRIDFLEET_DATABASE_URL=postgresql://gridfleet:$database@postgresql/gridfleet
+GRIDFLEET_BROKER_URL=amqp://_gridfleet:$broker@rabbitmq:5672
+GRIDFLEET_BROKER_MANAGEMENT_URL=http://_gridfleet:$broker@rabbitmq:15672
+GRIDFLEET_REDIS_URL=redis://:$redis@redis:6379/0
+END
+# The containers' users are not the one who runs this: files are shown to all of them, the folder to nobody else.
+chmod -R a+rX filled/rabbitmq filled/postgresql filled/redis
+chmod a+r filled/database_password
+echo "made deploy/containers/filled: keep a copy of gridfleet.env where backups are"

@@ -1,0 +1,22 @@
+"""How many files, sockets included, a process may hold open."""
+
+import resource
+
+import structlog
+
+__all__ = ["allow_open_files"]
+
+log = structlog.get_logger(__name__)
+
+
+def allow_open_files(wanted: int) -> None:
+    """Raises the soft limit to `wanted`, as far as the hard one allows; says so in the log when that is not far enough."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        except (OSError, ValueError):  # a sandbox may forbid it
+            allowed = soft
+    if allowed < wanted:
+        log.warning("few open files allowed", wanted=wanted, allowed=allowed)

@@ -1,0 +1,212 @@
+"""What `deploy/` gives works: the whole service on real servers that run on its files, started by its units' commands."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+import aiormq
+import psycopg
+import pytest
+import yaml
+from typer.main import get_command
+
+from deployed_stack import DEPLOY, UNITS, DeployedStack, example, fill, unit_commands
+from fleet_under_test import Fleet, wait_for
+from gridfleet.cli import application
+from gridfleet.kernel.broker.private_node import ACCOUNT, TLS_CIPHERS, PrivateBroker
+from gridfleet.kernel.settings import Settings
+
+COMPOSE = DEPLOY / "containers" / "compose.yaml"
+CONTAINERFILE = DEPLOY / "containers" / "Containerfile"
+VARIABLES = {f"GRIDFLEET_{name.upper()}" for name in Settings.model_fields}
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Iterator[DeployedStack]:
+    folder = Path(tempfile.mkdtemp(prefix="gridfleet-deploy-"))
+    stack = DeployedStack(folder)
+    try:
+        yield stack.start()
+    finally:
+        stack.destroy()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def fleet(deployed: DeployedStack) -> Iterator[Fleet]:
+    found = Fleet(deployed)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize("method", ["MTLS", "PASSWORD"])
+async def test_a_measurement_over_tls_is_stored(fleet: Fleet, method: str) -> None:
+    plant = fleet.plant(method, devices=["PV1"])
+    assert plant.package["mqtt"]["tls"] is True
+    moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    async with await plant.connect() as connection:
+        await connection.publish(
+            plant.topic(), plant.seal({"time": moment, "devices": [{"id": "PV1", "fields": {"active_power": 4.25}}]})
+        )
+        wait_for(lambda: plant.latest().get("PV1.active_power") == (moment, 4.25))
+
+
+async def test_a_partner_logs_in_over_tls(fleet: Fleet, deployed: DeployedStack) -> None:
+    created = fleet.call("POST", "/partner/api-keys", {"name": "Trader", "partnerId": "t", "scopes": ["vcp:connect"]})
+    slug = fleet.call("GET", f"/organizations/{fleet.organization_id}")["slug"]
+    authority = deployed.home / "setup" / "ca" / "ca.pem"
+    place = f"localhost:{deployed.ports['amqps_port']}/{quote(created['apiKey']['vhost'], safe='')}"
+    connection = await aiormq.connect(f"amqps://{slug}:{created['key']}@{place}?cafile={authority}")
+    channel = await connection.channel()
+    await channel.exchange_declare("vcp", passive=True)
+    await connection.close()
+    with pytest.raises(aiormq.exceptions.AMQPError):
+        await aiormq.connect(f"amqps://{slug}:{created['key'][:-1]}x@{place}?cafile={authority}")
+
+
+def test_postgresql_lets_the_service_in_and_nobody_else(deployed: DeployedStack) -> None:
+    url = f"postgresql://{{}}@127.0.0.1:{deployed.postgresql_port}/{{}}"
+    with psycopg.connect(url.format(f"gridfleet:{deployed.database_password}", "gridfleet")) as db:
+        row = db.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+        assert row == (False,)
+    for who, database in (("gridfleet:wrong", "gridfleet"), ("postgres", "postgres"), ("gridfleet", "postgres")):
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(url.format(who, database), connect_timeout=5)
+
+
+def test_no_plain_listener_is_open_to_plants(deployed: DeployedStack) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", deployed.ports["mqtt_port"]))
+
+
+class TestFiles:
+    def test_a_missing_answer_is_named_and_nothing_is_written(self, tmp_path: Path) -> None:
+        done = subprocess.run(
+            [DEPLOY / "fill.sh", DEPLOY / "answers.example", tmp_path / "filled"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert "no answer for RABBITMQ_PASSWORD" in done.stderr
+        assert not (tmp_path / "filled").exists()
+
+    def test_rabbitmq_runs_on_what_a_private_node_runs_on(self, tmp_path: Path) -> None:
+        secrets = dict.fromkeys(("RABBITMQ_PASSWORD", "INTERNAL_SECRET", "REDIS_PASSWORD"), "secret")
+        filled = fill(secrets, tmp_path) / "rabbitmq"
+        settings = Settings(home=tmp_path, internal_secret="secret")
+        same = ("auth", "mqtt.", "ssl_", "channel_max", "heartbeat", "max_message_size", "management_agent")
+        lines = {line for line in PrivateBroker(settings)._configuration() if line.startswith(same)}
+        differ = lines - set((filled / "rabbitmq.conf").read_text().splitlines())
+        own = ("ssl_options.cacertfile", "ssl_options.certfile", "ssl_options.keyfile", "mqtt.listeners")
+        assert {line for line in differ if not line.startswith(own)} == set()
+        definitions = json.loads((filled / "definitions.json").read_text())
+        assert [user["name"] for user in definitions["users"]] == [ACCOUNT]
+        assert {vhost["name"] for vhost in definitions["vhosts"]} == {"/", "plants"}
+        ciphers = re.findall(r"^ssl_options\.ciphers\.\d+ = (.+)$", (filled / "rabbitmq.conf").read_text(), re.MULTILINE)
+        assert ciphers == list(TLS_CIPHERS)
+
+    def test_the_proxies_speak_of_the_same_ciphers_and_paths(self) -> None:
+        nginx = (DEPLOY / "proxy" / "nginx.conf").read_text()
+        [ciphers] = re.findall(r"ssl_ciphers (\S+);", nginx)
+        assert ciphers.split(":") == [cipher for cipher in TLS_CIPHERS if cipher.startswith("ECDHE")]
+        assert nginx.count("{") == nginx.count("}")
+
+
+class TestUnits:
+    def test_commands_and_variables_exist(self) -> None:
+        commands = [command for unit in UNITS.glob("*.service") for command in unit_commands(unit.name)]
+        assert len(commands) == 6
+        for command in commands:
+            assert knows(command), command
+        named = example(UNITS / "gridfleet.env.example").keys()
+        hardening = (UNITS / "gridfleet-.service.d" / "hardening.conf").read_text()
+        assert named | set(re.findall(r"GRIDFLEET_[A-Z_]+", hardening)) <= VARIABLES
+
+    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+    def test_systemd_finds_nothing_wrong_and_little_exposed(self, tmp_path: Path) -> None:
+        units = tmp_path / "etc" / "systemd" / "system"
+        program = tmp_path / "opt" / "gridfleet" / ".venv" / "bin" / "gridfleet"
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        shutil.copytree(UNITS, units)
+        (tmp_path / "usr" / "lib" / "systemd").mkdir(parents=True)
+        (tmp_path / "usr" / "lib" / "systemd" / "system").symlink_to("/usr/lib/systemd/system")
+        (tmp_path / "usr" / "share" / "man").mkdir(parents=True)
+        names = [unit.name.replace("@", "@1") for unit in UNITS.glob("*.service")]
+        verified = analyze(tmp_path, "verify", "--man=no", *names, "gridfleet.target")
+        assert "gridfleet" not in verified.stderr, verified.stderr
+        for name in names:
+            measured = analyze(tmp_path, "security", "--offline=yes", "--threshold=20", "--no-pager", name)
+            assert measured.returncode == 0, measured.stdout[-2000:]
+
+
+class TestContainers:
+    compose = yaml.safe_load(COMPOSE.read_text())
+
+    def test_every_process_is_there_with_a_command_that_exists(self) -> None:
+        services = self.compose["services"]
+        assert services.keys() == {"setup", "serve", "ingest", "gateway", "jobs", "postgresql", "rabbitmq", "redis"}
+        for name in ("serve", "ingest", "gateway", "jobs"):
+            assert services[name]["command"] == [name]
+            assert knows(services[name]["command"])
+            assert services[name]["read_only"] is True
+        for command in re.findall(r"gridfleet ([a-z ]+[a-z])", services["setup"]["command"][0]):
+            assert knows(command.split()), command
+
+    def test_variables_ports_and_volumes_fit(self) -> None:
+        services = self.compose["services"]
+        named = {name for service in services.values() for name in service.get("environment", {})}
+        named |= set(re.findall(r"GRIDFLEET_[A-Z_]+[A-Z]", COMPOSE.read_text() + CONTAINERFILE.read_text()))
+        assert {name for name in named if name.startswith("GRIDFLEET_")} <= VARIABLES
+        answers = example(DEPLOY / "answers.example")
+        public = (answers["RABBITMQ_MQTTS_PORT"], answers["RABBITMQ_AMQPS_PORT"])
+        assert services["rabbitmq"]["ports"] == [f"{port}:{port}" for port in public]
+        assert services["serve"]["ports"] == ["127.0.0.1:8080:8080"]
+        assert re.search(r"^EXPOSE 8080 8081$", CONTAINERFILE.read_text(), re.MULTILINE)
+        settings = Settings()
+        assert (settings.http_port, settings.internal_port) == (8080, 8081)
+        assert (str(settings.mqtts_port), str(settings.amqps_port)) == public
+        mounted = {v.split(":")[0] for s in services.values() for v in s.get("volumes", []) if not v.startswith(".")}
+        assert mounted == set(self.compose["volumes"])
+        assert all(":" in service["image"] or service["image"] == "gridfleet" for service in services.values())
+        assert all("/" not in service["image"] for service in services.values())
+
+    def test_the_prepared_files_are_complete(self, tmp_path: Path) -> None:
+        copy = tmp_path / "deploy"
+        shutil.copytree(DEPLOY, copy, ignore=shutil.ignore_patterns("filled"))
+        subprocess.run([copy / "containers" / "prepare.sh"], check=True, capture_output=True)
+        filled = copy / "containers" / "filled"
+        settings = example(filled / "gridfleet.env")
+        assert settings.keys() <= VARIABLES
+        assert (filled / "database_password").read_text() in settings["GRIDFLEET_DATABASE_URL"]
+        assert (
+            f"http://serve:8081/{settings['GRIDFLEET_INTERNAL_SECRET']}/broker/user"
+            in (filled / "rabbitmq" / "rabbitmq.conf").read_text()
+        )
+        for service in self.compose["services"].values():
+            for source in (one.split(":")[0] for one in service.get("volumes", []) if one.startswith("./")):
+                assert (copy / "containers" / source).exists(), source
+        again = subprocess.run([copy / "containers" / "prepare.sh"], capture_output=True, check=False)
+        assert again.returncode == 1, "secrets are not made twice"
+
+
+def knows(words: list[str]) -> bool:
+    """Whether `gridfleet {words}` is a command."""
+    command: object = get_command(application)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word)
+    return command is not None
+
+
+def analyze(root: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """systemd-analyze on units below `root`."""
+    command = ["systemd-analyze", arguments[0], f"--root={root}", *arguments[1:]]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -1,0 +1,344 @@
+"""Every decoder of what comes from outside, with messages that it takes and the errors that it may answer with."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import urlencode
+from uuid import UUID
+
+import msgspec
+from cryptography.hazmat.primitives import serialization
+
+from authorities import company_authority
+from gridfleet.api._http.json_in import decode_json
+from gridfleet.api._http.pipeline import _query_pairs
+from gridfleet.api._http.validation import InvalidInput, build_checker
+from gridfleet.api.plants.importing import _plant, _rows
+from gridfleet.device.errors import PackageError
+from gridfleet.device.package import Package
+from gridfleet.domains.device_templates.decoder import SignalMap
+from gridfleet.domains.device_templates.models import Action, Signal
+from gridfleet.domains.device_templates.parameters import parameter_complaints
+from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
+from gridfleet.domains.ingest import pipeline
+from gridfleet.domains.ingest.models import Batch, Refusal
+from gridfleet.domains.ingest.plant_book import KnownPlant
+from gridfleet.domains.partners import key_text
+from gridfleet.domains.partners.amqp_access import decisions as partner_access
+from gridfleet.domains.plants.mqtt_access import decisions as plant_access
+from gridfleet.domains.plants.mqtt_access.decisions import PlantName
+from gridfleet.domains.trading.esm.client import EsmFailed, _decoded
+from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlant, EsmPlants, EsmReadings, EsmToken, PlanAnswer
+from gridfleet.domains.vcp.models import Inbound, Rejection
+from gridfleet.domains.vcp.verification import prove, read
+from gridfleet.kernel.addresses import parse_address
+from gridfleet.kernel.outbound.sending import Answer
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens, InvalidToken, PlantTokens
+from gridfleet.protocol import envelope as wire
+from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_inbound
+from gridfleet.protocol.partner_messages import read_heading
+from gridfleet.protocol.signature import sign
+from gridfleet.protocol.topics import parse_routing_key, parse_topic
+from mutations import STRANGE, mutate_bytes, mutate_json, mutate_text
+from partner_orders import SIGNING_KEY, SLUG, order, sending_key, soon
+
+PLANT: Final = UUID("018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d")
+NOW: Final = datetime.now(UTC)
+TIME: Final = NOW.isoformat()
+KEY: Final = bytes(range(32))
+
+
+class Decoder(NamedTuple):
+    """`mutant(seed)` makes a message, `take` decodes it and may raise `answers` and nothing else."""
+
+    mutant: Callable[[int], Any]
+    take: Callable[[Any], object]
+    answers: tuple[type[Exception], ...] = ()
+
+
+def _of_json(*samples: Any) -> Callable[[int], bytes]:
+    return lambda seed: mutate_json(samples[seed % len(samples)], seed)
+
+
+def _of_text(*samples: str) -> Callable[[int], str]:
+    return lambda seed: mutate_text(samples[seed % len(samples)], seed)
+
+
+def _of_bytes(*samples: bytes) -> Callable[[int], bytes]:
+    return lambda seed: mutate_bytes(samples[seed % len(samples)], seed)
+
+
+SNAPSHOT: Final = {
+    "time": TIME,
+    "seq": 7,
+    "fields": {"frequency": 50.01, "on": True, "gone": None},
+    "devices": [{"id": "PV1", "time": 1795168800123, "status": "DEGRADED", "fields": {"active_power": 4.2, "status": 5}}],
+}
+STATUS: Final = {"status": "ONLINE", "time": TIME, "reason": "start", "firmware": "1.2"}
+ACK: Final = {"commandId": str(PLANT), "status": "FAILED", "time": TIME, "reason": {"code": "BUSY", "message": "later"}}
+ENVELOPE: Final = json.loads(wire.seal(KEY, "v1/plants/x/telemetry", "m-1", 1795168800123, json.dumps(SNAPSHOT).encode()))
+
+
+def _take_snapshot(body: bytes) -> None:
+    found = pipeline._parse(pipeline._snapshot, body, "payload", "m-1")
+    pipeline._measurement_time(found.time, "time", "m-1", NOW)
+    pipeline._check_fields(found.fields, "fields", "m-1")
+    for entry in found.devices:
+        pipeline._check_unregistered(entry.id, "id", "m-1")
+        if entry.time is not None:
+            pipeline._measurement_time(entry.time, "time", "m-1", NOW)
+
+
+def _take_ack(body: bytes) -> None:
+    message = wire.Envelope(1, "m-1", 0, msgspec.Raw(body))
+    pipeline._take_ack(Batch(), cast("KnownPlant", _PlantOfAck()), message)
+
+
+class _PlantOfAck:
+    """As much of a known plant as an acknowledgement looks at."""
+
+    id = PLANT
+
+
+SIGNALS: Final = [
+    {"key": "p", "field": "p.raw", "scale": 0.1, "offset": -5, "unit": "kW", "min": 0, "max": 10},
+    {"key": "total", "field": "e", "kind": "counter"},
+    {"key": "fault", "bit": 3, "word": "flags", "invert": True, "severity": "CRITICAL"},
+    {"key": "mode", "field": "m", "symbols": {"0": "OFF"}},
+]
+FIELDS: Final = {"p.raw": 100, "e": 7.5, "flags": 8, "m": 1, "other": None}
+ACTION: Final = {
+    "action": "charge",
+    "params": [
+        {"name": "power", "type": "number", "min": 0, "max": 100},
+        {"name": "count", "type": "integer", "required": False},
+        {"name": "how", "type": "enum", "enum": ["fast", "slow"]},
+        {"name": "note", "type": "string", "maxLength": 10},
+    ],
+    "timeoutSeconds": 30,
+}
+PARAMS: Final = {"power": 5.5, "count": 2, "how": "fast", "note": "now"}
+_check_signals = build_checker(list[Signal])
+_check_action = build_checker(Action)
+
+
+def _checked(check: Callable[[Any, str, list[str]], Any], body: bytes) -> Any:
+    complaints: list[str] = []
+    record = check(decode_json(body), "", complaints)
+    if complaints:
+        raise InvalidInput(complaints)
+    return record
+
+
+def _decode_with_template(parts: tuple[bytes, bytes]) -> None:
+    signals = _checked(_check_signals, parts[0])
+    if any(signal_complaints(signals)):
+        return
+    try:
+        fields = msgspec.json.decode(parts[1], type=dict[str, wire.FieldValue])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    decoder = SignalMap(signals)
+    for value in decoder.decode(fields) or ():
+        assert value is None or abs(value) < float("inf")
+    decoder.undeclared(fields)
+
+
+def _complain_about_params(parts: tuple[bytes, bytes]) -> None:
+    action = _checked(_check_action, parts[0])
+    params = decode_json(parts[1])
+    if not any(action_complaints([action])) and isinstance(params, dict):
+        list(parameter_complaints(action, params))
+
+
+ORDERS: Final[list[tuple[str, dict[str, Any]]]] = [
+    ("command.site-setpoint", {"powerKw": -5, "durationSeconds": 60}),
+    ("command.device.BAT1", {"action": "stop", "params": {"power": 1}}),
+    ("command.mode", {"mode": "STANDBY", "expiresAt": soon()}),
+    ("schedule.set", {"scheduleId": "s", "revision": 1, "intervals": [{"start": TIME, "durationSeconds": 900, "powerKw": 1}]}),
+    ("schedule.cancel", {"scheduleId": "s"}),
+    ("config.constraints", {"constraints": {"importLimitKw": 5, "socMinPct": None}}),
+    ("config.fallback", {"fallback": {"mode": "AUTO", "afterSeconds": 60}}),
+]
+_SENDER: Final = sending_key()
+
+
+def _mutated_order(seed: int) -> Inbound:
+    """An order whose changed body is signed again, so that the members behind the signature are reached too."""
+    kind, members = ORDERS[seed % len(ORDERS)]
+    valid = order(kind, PLANT, **members)
+    chance = random.Random(seed)
+    body = mutate_json(json.loads(valid.body), seed)
+    mutated = mutate_text(valid.routing_key, seed).encode("utf-8", "replace").decode()  # as AMQP carries it
+    key = mutated if chance.randrange(8) == 0 else valid.routing_key
+    sent_at = int(NOW.timestamp() * 1000)
+    message_id = str(read_heading(body).get("messageId"))
+    signed = sign(SIGNING_KEY, key, message_id.encode("utf-8", "replace").decode(), sent_at, body)
+    headers: dict[str, Any] = {SIGNATURE_HEADER: signed, TIMESTAMP_HEADER: sent_at}
+    if chance.randrange(4) == 0:
+        headers[chance.choice([SIGNATURE_HEADER, TIMESTAMP_HEADER, "CC", "x"])] = chance.choice([*STRANGE, b"\xff", b"1"])
+    return Inbound(key, body, headers)
+
+
+def _take_order(message: Inbound) -> None:
+    message_id = read_heading(message.body).get("messageId")
+    read(message, prove(message, _SENDER, message_id, NOW, 600))
+
+
+def _may_do_anything(text: str) -> None:
+    plant_access.parse_plant_name(text)
+    partner_access.key_of_tags(text)
+    partner_access.is_key(text)
+    key_text.digest_of(text)
+    name = PlantName(PLANT, None)
+    for permission in ("read", "write", "configure"):
+        assert not plant_access.may_use_topic(name, "plants", "amq.topic", permission, text.replace(str(PLANT), "x"))
+        plant_access.may_use_resource(name, "plants", "queue", text, permission)
+    parse_address(text)
+
+
+ESM: Final[list[tuple[type, Any]]] = [
+    (EsmToken, {"access_token": "t", "token_type": "Bearer", "expires_in": 3600}),
+    (EsmPlants, {"plants": [{"externalPlantId": "p"}]}),
+    (EsmPlant, {"externalPlantId": "p", "name": "n", "capacityKwh": 5, "latitude": 50.1, "tag": None, "esiState": "PLC_READY"}),
+    (EsmConfig, {"configEnabled": True, "esiState": "PLC_READY", "version": 1, "timeConfigs": []}),
+    (PlanAnswer, {"requestCode": "r", "resultCode": "OK", "message": "", "isError": False, "isTerminal": True, "version": 2}),
+    (EsmReadings, {"readings": [{"time": TIME, "meter_id": "m", "interval": 15, "energy": 0.5}]}),
+]
+
+
+def _mutated_answer(seed: int) -> tuple[type, Answer]:
+    kind, content = ESM[seed % len(ESM)]
+    chance = random.Random(seed)
+    status = chance.choice([200, 200, 200, 201, 204, 301, 400, 422, 500, 999])
+    content_type = chance.choice(
+        ["application/json", "application/json", "application/problem+json", "text/html", "\xff;;", ""]
+    )
+    return kind, Answer(status, content_type, mutate_json(content, seed))
+
+
+_RING: Final = Keyring.parse("1:" + "5a" * 32)
+_ACCESS: Final = AccessTokens(_RING)
+_PLANT_TOKENS: Final = PlantTokens(_RING, timedelta(hours=1))
+_TOKENS: Final = (_ACCESS.issue(AccessClaims(PLANT, PLANT, 1)), _PLANT_TOKENS.issue(PLANT).token)
+_COMPANY: Final = company_authority("Company")
+_KEY_PEM: Final = _COMPANY.key.private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+)
+
+
+def _mutated_token(seed: int) -> str:
+    """A token with its text changed, or with a header or claims of any kind in it."""
+    chance = random.Random(seed)
+    token = _TOKENS[seed % 2]
+    if chance.randrange(2):
+        return mutate_text(token, seed)
+    parts = token.split(".")
+    at = chance.randrange(2)
+    encoded = msgspec.json.decode(msgspec.json.encode(mutate_json(_unpacked(parts[at]), seed)))
+    parts[at] = str(encoded).rstrip("=").replace("+", "-").replace("/", "_")
+    return ".".join(parts)
+
+
+def _unpacked(part: str) -> Any:
+    return msgspec.json.decode(msgspec.json.decode(b'"%s"' % (part + "=" * (-len(part) % 4)).encode(), type=bytes))
+
+
+def _take_certificates(parts: tuple[bytes, bytes]) -> None:
+    Authority.load(*parts)
+
+
+def _take_csv(body: bytes) -> None:
+    for number, cells in _rows(body):
+        _plant(number, cells, [])
+
+
+_CSV: Final = (
+    b'name,serialNumber,type,authMethod,metadata\nOne,s-1,GATEWAY,MTLS,"{""a"": 1}"\nTwo,s-2,GATEWAY,TOKEN,\n',
+    b"\xef\xbb\xbfname;serialNumber;type\r\nOne;s-1;GATEWAY\r\n",
+)
+_PACKAGE: Final = {
+    "plantId": str(PLANT),
+    "authMethod": "PASSWORD",
+    "mqtt": {
+        "broker": "localhost",
+        "port": 8883,
+        "tls": True,
+        "clientId": str(PLANT),
+        "username": str(PLANT),
+        "topics": {name: f"v1/plants/{PLANT}/{name}" for name in ("telemetry", "status", "commands", "ack")},
+    },
+    "protocol": {
+        "version": 1,
+        "envelope": "v1",
+        "signature": "HMAC-SHA256",
+        "qos": 1,
+        "keepAliveSeconds": 60,
+        "maxMessageBytes": 1,
+    },
+    "security": {"caCert": "pem", "clientCert": None, "clientKey": None, "hmacSecret": "00" * 32, "password": "p"},
+}
+
+DECODERS: Final[dict[str, Decoder]] = {
+    "mqtt envelope": Decoder(
+        _of_json(ENVELOPE), lambda body: pipeline._parse(pipeline._envelope, body, "message", None), (Refusal,)
+    ),
+    "mqtt telemetry": Decoder(_of_json(SNAPSHOT), _take_snapshot, (Refusal,)),
+    "mqtt telemetry array": Decoder(
+        _of_json([SNAPSHOT, SNAPSHOT]), lambda body: pipeline._parse(pipeline._snapshots, body, "payload", "m"), (Refusal,)
+    ),
+    "mqtt status": Decoder(_of_json(STATUS), lambda body: pipeline._parse(pipeline._status, body, "message", None), (Refusal,)),
+    "mqtt acknowledgement": Decoder(_of_json(ACK), _take_ack, (Refusal,)),
+    "template": Decoder(
+        lambda seed: (mutate_json(SIGNALS, seed) if seed % 3 == 0 else json.dumps(SIGNALS).encode(), mutate_json(FIELDS, seed)),
+        _decode_with_template,
+        (InvalidInput,),
+    ),
+    "action": Decoder(
+        lambda seed: (mutate_json(ACTION, seed) if seed % 2 else json.dumps(ACTION).encode(), mutate_json(PARAMS, seed)),
+        _complain_about_params,
+        (InvalidInput,),
+    ),
+    "topics": Decoder(
+        _of_text(f"v1/plants/{PLANT}/telemetry", f"v1.plants.{PLANT}.ack"),
+        lambda text: (parse_topic(text), parse_routing_key(text)),
+    ),
+    "partner's routing key": Decoder(
+        _of_text(f"{SLUG}.command.device.BAT1", f"{SLUG}.schedule.set"), lambda text: parse_inbound(SLUG, text)
+    ),
+    "partner's order": Decoder(_mutated_order, _take_order, (Rejection,)),
+    "broker's questions": Decoder(
+        _of_text(str(PLANT), f"SERIALNUMBER=1f,CN={PLANT}", f"key-{PLANT} administrator", f"mqtt-subscription-{PLANT}qos1"),
+        _may_do_anything,
+    ),
+    "esm answer": Decoder(_mutated_answer, lambda given: _decoded(given[1], given[0]), (EsmFailed,)),
+    "json": Decoder(_of_json(SNAPSHOT, PARAMS), decode_json, (InvalidInput,)),
+    "query": Decoder(_of_bytes(urlencode({"page": 2, "from": TIME, "name": "é"}).encode()), _query_pairs, (InvalidInput,)),
+    "csv": Decoder(_of_bytes(*_CSV), _take_csv, (InvalidInput,)),
+    "token": Decoder(
+        _mutated_token, lambda text: _ACCESS.read(text) if len(text) % 2 else _PLANT_TOKENS.read(text), (InvalidToken,)
+    ),
+    "certificates": Decoder(
+        lambda seed: (mutate_bytes(_COMPANY.pem, seed), _KEY_PEM) if seed % 2 else (_COMPANY.pem, mutate_bytes(_KEY_PEM, seed)),
+        _take_certificates,
+        (ValueError, TypeError),
+    ),
+    "provisioning package": Decoder(_of_json(_PACKAGE), Package.parse, (PackageError,)),
+}
+
+
+def attack(name: str, seeds: Sequence[int] | range) -> None:
+    """Gives a decoder the mutants of these seeds; raises AssertionError for the first that it does not answer as it may."""
+    decoder = DECODERS[name]
+    for seed in seeds:
+        message = decoder.mutant(seed)
+        try:
+            decoder.take(message)
+        except decoder.answers:
+            continue
+        except Exception as error:
+            raise AssertionError(f"{name}, seed {seed}: {type(error).__name__}: {error}: {message!r:.500}") from error

@@ -1,0 +1,229 @@
+"""The service as `deploy/` lays it out: servers on its filled-in files, processes by its units' commands."""
+
+import contextlib
+import os
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import httpx
+import psycopg
+
+from free_ports import free_ports, settings_at
+from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.db.embedded import EmbeddedPostgres
+from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets, write_private
+from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from running_stack import RunningStack
+
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
+UNITS = DEPLOY / "systemd"
+
+
+def unit_commands(unit: str) -> list[list[str]]:
+    """What a unit runs, without the path of the program."""
+    lines = re.findall(r"^ExecStart=/opt/gridfleet/\.venv/bin/gridfleet (.+)$", (UNITS / unit).read_text(), re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+def example(path: Path) -> dict[str, str]:
+    """The lines `NAME=value` of a file."""
+    return dict(re.findall(r"^([A-Z][A-Z0-9_]*)=(.*)$", path.read_text(), re.MULTILINE))
+
+
+def fill(answers: dict[str, str], folder: Path) -> Path:
+    """deploy/fill.sh with these answers beside the example's; gives the folder of the filled files."""
+    given = folder / "answers"
+    given.write_text("".join(f"{name}={value}\n" for name, value in {**example(DEPLOY / "answers.example"), **answers}.items()))
+    subprocess.run([DEPLOY / "fill.sh", given, folder / "filled"], check=True, capture_output=True, text=True)
+    return folder / "filled"
+
+
+@dataclass
+class DeployedStack(RunningStack):
+    """Two servers and four processes below `home`; every process has an empty GRIDFLEET_HOME of its own."""
+
+    _running: list[tuple[Program, "subprocess.Popen[bytes]"]] = field(default_factory=list)
+
+    def start(self, seconds: float = 90) -> "DeployedStack":
+        """Starts everything in the order of docs/deployment.md."""
+        ensure_local_secrets(self.home)  # where `Fleet` looks for the keyring; no process of ours does
+        write_private(self.home / "secrets" / "keys", Keyring.generate())
+        answers = self._answers()
+        self._variables = self._environment_file(answers)
+        filled = fill(answers, self.home)
+        self._start_postgresql(filled / "postgresql", answers)
+        setup = self.home / "setup"
+        admin = {"GRIDFLEET_ADMIN_EMAIL": self.admin_email, "GRIDFLEET_ADMIN_PASSWORD": self.admin_password}
+        for command in unit_commands("gridfleet-migrate.service"):
+            self._run(command, admin)
+        tls = Path(answers["RABBITMQ_TLS_FOLDER"])
+        assert tls.is_relative_to(setup)
+        assert (tls / "server.key").exists()
+        self._start_rabbitmq(filled / "rabbitmq")
+        for role in ("serve", "ingest@", "gateway", "jobs"):
+            [command] = unit_commands(f"gridfleet-{role}.service")
+            self._spawn(Program(role, _argv(command), self._environment(role.strip("@")), self.home / role.strip("@")))
+        self._wait(seconds)
+        return self
+
+    def destroy(self) -> None:
+        """Stops everything, the last first."""
+        while self._running:
+            stop_process(*self._running.pop())
+        super().destroy()
+
+    def _answers(self) -> dict[str, str]:
+        ports = self.ports
+        [self.postgresql_port] = free_ports(1)
+        loopback = ("RABBITMQ_PUBLIC_ADDRESS", "RABBITMQ_PRIVATE_ADDRESS", "POSTGRESQL_ADDRESS")
+        return {
+            **dict.fromkeys(loopback, "127.0.0.1"),
+            "RABBITMQ_MQTTS_PORT": str(ports["mqtts_port"]),
+            "RABBITMQ_AMQPS_PORT": str(ports["amqps_port"]),
+            "RABBITMQ_AMQP_PORT": str(ports["amqp_port"]),
+            "RABBITMQ_MANAGEMENT_PORT": str(ports["management_port"]),
+            "RABBITMQ_METRICS_PORT": str(ports["broker_metrics_port"]),
+            "RABBITMQ_TLS_FOLDER": str(self.home / "setup" / "ca"),
+            "RABBITMQ_CONFIGURATION_FOLDER": str(self.home / "filled" / "rabbitmq"),
+            "RABBITMQ_PASSWORD": secrets.token_hex(16),
+            "INTERNAL_ADDRESS": f"127.0.0.1:{ports['internal_port']}",
+            "INTERNAL_SECRET": secrets.token_hex(16),
+            "POSTGRESQL_PORT": str(self.postgresql_port),
+            "POSTGRESQL_SHARED_BUFFERS": "64MB",
+            "POSTGRESQL_CONFIGURATION_FOLDER": str(self.home / "filled" / "postgresql"),
+            # The tests' PostgreSQL is built without TLS.
+            "POSTGRESQL_TLS": "off",
+            "POSTGRESQL_RECORD": "host",
+            "POSTGRESQL_CLIENTS": "127.0.0.1/32",
+            "REDIS_PASSWORD": secrets.token_hex(16),
+        }
+
+    def _environment_file(self, answers: dict[str, str]) -> dict[str, str]:
+        """The variables of gridfleet.env.example, with values of ours, and where the test listens."""
+        account = f"_gridfleet:{answers['RABBITMQ_PASSWORD']}@127.0.0.1"
+        self.database_password = secrets.token_hex(16)
+        database = f"gridfleet:{self.database_password}@127.0.0.1:{self.postgresql_port}"
+        values = {
+            "GRIDFLEET_DATABASE_URL": f"postgresql://{database}/gridfleet",
+            "GRIDFLEET_BROKER_URL": f"amqp://{account}:{self.ports['amqp_port']}",
+            "GRIDFLEET_BROKER_MANAGEMENT_URL": f"http://{account}:{self.ports['management_port']}",
+            "GRIDFLEET_KEYS": (self.home / "secrets" / "keys").read_text().strip(),
+            "GRIDFLEET_INTERNAL_SECRET": answers["INTERNAL_SECRET"],
+            "GRIDFLEET_PUBLIC_URL": self.base_url,
+            "GRIDFLEET_MQTT_HOST": "localhost",
+            "GRIDFLEET_TRUSTED_PROXIES": "127.0.0.1/32",
+        }
+        unknown = values.keys() - example(UNITS / "gridfleet.env.example").keys()
+        assert not unknown, f"the example lacks {unknown}"
+        ports = ("http_port", "internal_port", "mqtts_port", "amqps_port")
+        return values | {f"GRIDFLEET_{name.upper()}": str(self.ports[name]) for name in ports}
+
+    def _environment(self, role: str) -> dict[str, str]:
+        home = self.home / role
+        home.mkdir(exist_ok=True)
+        outer = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")}
+        return {**outer, **self._variables, "GRIDFLEET_HOME": str(home), "GRIDFLEET_LOG_FORMAT": "json"}
+
+    def _run(self, command: list[str], more: dict[str, str]) -> None:
+        done = subprocess.run(
+            _argv(command), env=self._environment("setup") | more, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    def _spawn(self, program: Program) -> "subprocess.Popen[bytes]":
+        with (self.home / f"{program.name.strip('@')}.log").open("ab") as output:
+            process = spawn(program, output)
+        self._running.append((program, process))
+        return process
+
+    def _start_postgresql(self, configuration: Path, answers: dict[str, str]) -> None:
+        """A new cluster; the database is made as the container makes it, then the server runs on our files alone."""
+        embedded = EmbeddedPostgres(self.home / "postgresql")
+        embedded.data.parent.mkdir()
+        user = embedded._user()
+        account = None if user is None else user[0]
+        embedded.data.parent.chmod(0o755)
+        os.chown(embedded.data.parent, account or -1, -1)
+        for path in (self.home, *configuration.rglob("*"), configuration, configuration.parent):
+            path.chmod(path.stat().st_mode | 0o055)
+        binaries, sockets = embedded._binaries, embedded.data.parent
+        initdb = [str(binaries / "initdb"), "-D", str(embedded.data), "-U", "postgres", "--auth=trust", "--encoding=UTF8"]
+        subprocess.run(initdb, check=True, capture_output=True, user=account, cwd=sockets)
+
+        def server(*options: str) -> Program:
+            argv = (str(binaries / "postgres"), "-D", str(embedded.data), "-k", str(sockets), *options)
+            return replace(embedded.program(), name="postgresql", argv=argv, before_start=None)
+
+        first = server("-c", "listen_addresses=", "-p", str(self.postgresql_port))
+        process = self._spawn(first)
+        self._accepts(f"postgresql://postgres@/postgres?host={sockets}&port={self.postgresql_port}")
+        (self.home / "database_password").write_text(self.database_password)
+        made = subprocess.run(
+            [DEPLOY / "containers" / "create-database.sh"],
+            env={
+                "PATH": f"{binaries}:{os.environ['PATH']}",
+                "PGHOST": str(sockets),
+                "PGPORT": str(self.postgresql_port),
+                "DATABASE_PASSWORD_FILE": str(self.home / "database_password"),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert made.returncode == 0, made.stderr
+        stop_process(first, process)
+        self._running.pop()
+        self._spawn(server("-c", f"config_file={configuration / 'gridfleet.conf'}"))
+        self._accepts(self._variables["GRIDFLEET_DATABASE_URL"])
+
+    def _accepts(self, url: str) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(url, connect_timeout=5).close()
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    def _start_rabbitmq(self, configuration: Path) -> None:
+        """The distribution's server on our files; ports and folders beside the configuration are a private node's."""
+        settings = settings_at(self.home, **(self.ports | {"mqtt_port": 0}))
+        node = PrivateBroker(settings)
+        (self.home / "broker").mkdir()
+        (self.home / "broker" / ".erlang.cookie").write_text(secrets.token_hex(20))
+        (self.home / "broker" / ".erlang.cookie").chmod(0o400)
+        (self.home / "broker" / "rabbitmq-env.conf").touch()
+        files = {
+            "RABBITMQ_CONFIG_FILE": "rabbitmq.conf",
+            "RABBITMQ_ADVANCED_CONFIG_FILE": "advanced.config",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": "enabled_plugins",
+        }
+        ours = {name: str(configuration / file) for name, file in files.items()}
+        for program in node.programs():
+            process = self._spawn(replace(program, environment={**program.environment, **ours}))
+        node.wait_until_ready(lambda: process.poll() is None)
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        headers = {"x-internal-auth": self._variables["GRIDFLEET_INTERNAL_SECRET"]}
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(f"{self.base_url}/api/v1/health/ready", headers=headers).is_success:
+                    return
+            assert time.monotonic() < deadline, (self.home / "serve.log").read_text()[-4000:]
+            time.sleep(0.1)
+
+
+def _argv(command: list[str]) -> tuple[str, ...]:
+    return (sys.executable, "-m", "gridfleet", *command)

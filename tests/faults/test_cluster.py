@@ -1,0 +1,152 @@
+"""Three RabbitMQ nodes on the files of `deploy/rabbitmq`: what was confirmed outlives the node that confirmed it."""
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import aiormq
+import pytest
+from aiormq.abc import DeliveredMessage
+
+from deployed_stack import fill
+from fleet_under_test import wait_for
+from free_ports import free_ports, settings_at
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
+from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from tls_files import tls_files
+
+NAMES = ["gridfleet1@localhost", "gridfleet2@localhost", "gridfleet3@localhost"]
+SHARDS = 4
+MESSAGES = 500
+
+
+@dataclass(frozen=True)
+class Node:
+    """One of the three, and the child process that it is."""
+
+    settings: Settings
+    password: str
+    program: Program
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def url(self) -> str:
+        """AMQP with the service's account."""
+        return f"amqp://_gridfleet:{self.password}@127.0.0.1:{self.settings.amqp_port}"
+
+    @property
+    def management_url(self) -> str:
+        """Its management API."""
+        return f"http://_gridfleet:{self.password}@127.0.0.1:{self.settings.management_port}"
+
+
+@pytest.fixture
+def cluster() -> Iterator[list[Node]]:
+    """Three nodes that have found each other, with one port mapper."""
+    root = Path(tempfile.mkdtemp(prefix="gridfleet-cluster-"))
+    tls_files(root / "tls", "localhost")
+    cookie, password, [epmd_port] = secrets.token_hex(20), secrets.token_hex(16), free_ports(1)
+    running: list[tuple[Program, subprocess.Popen[bytes]]] = []
+    nodes: list[Node] = []
+    try:
+        for name in NAMES:
+            settings = settings_at(root / name, mqtt_port=0, epmd_port=epmd_port)
+            mapper, program = _programs(settings, name, cookie, password, root / "tls")
+            with (root / f"{name}.log").open("ab") as log:
+                if not nodes:
+                    running.append((mapper, spawn(mapper, log)))
+                running.append((program, spawn(program, log)))
+            nodes.append(Node(settings, password, *running[-1]))
+        for node in nodes:
+            alive = node.process
+            PrivateBroker(node.settings).wait_until_ready(lambda alive=alive: alive.poll() is None)  # type: ignore[misc]
+        wait_for(lambda: asyncio.run(_running(nodes[0])) == len(NAMES), 60)
+        yield nodes
+    finally:
+        for _, process in running[1:]:
+            process.kill()
+        for program, process in reversed(running):
+            stop_process(program, process)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+async def test_confirmed_messages_outlive_the_node_that_is_killed(cluster: list[Node]) -> None:
+    first, second, third = cluster
+    await declare(first.url, first.management_url, shards=SHARDS, queue_type="quorum")
+    await asyncio.sleep(4)  # younger than three seconds, a quorum queue may be lost with its node
+    sent = {str(number).encode() for number in range(MESSAGES)}
+    async with open_channel(second.url, PLANTS_VHOST) as channel:
+        for body in sent:
+            confirmed = await channel.basic_publish(
+                body,
+                exchange="amq.topic",
+                routing_key=f"v1.plants.{body.decode()}.telemetry",
+                properties=aiormq.spec.Basic.Properties(delivery_mode=2),
+            )
+            assert isinstance(confirmed, aiormq.spec.Basic.Ack)
+    os.kill(first.process.pid, signal.SIGKILL)
+    received: set[bytes] = set()
+    async with open_channel(third.url, PLANTS_VHOST) as channel:
+
+        async def take(message: DeliveredMessage) -> None:
+            received.add(message.body)
+            await channel.basic_ack(message.delivery_tag or 0)
+
+        for shard in range(SHARDS):
+            await channel.basic_consume(ingest_queue(shard), take)
+        async with asyncio.timeout(60):
+            while received != sent:
+                await asyncio.sleep(0.1)
+        confirmed = await channel.basic_publish(b"more", exchange="amq.topic", routing_key="v1.plants.x.telemetry")
+        assert isinstance(confirmed, aiormq.spec.Basic.Ack)
+    assert await _running(second) == 2
+
+
+async def _running(node: Node) -> int:
+    async with open_management(node.management_url) as management:
+        return await management.running_nodes()
+
+
+def _programs(settings: Settings, name: str, cookie: str, password: str, tls: Path) -> tuple[Program, Program]:
+    folder = settings.home / "broker"
+    folder.mkdir(parents=True)
+    (folder / ".erlang.cookie").write_text(cookie)
+    (folder / ".erlang.cookie").chmod(0o400)
+    (folder / "rabbitmq-env.conf").touch()
+    answers = {
+        "RABBITMQ_PUBLIC_ADDRESS": "127.0.0.1",
+        "RABBITMQ_MQTTS_PORT": str(settings.mqtts_port),
+        "RABBITMQ_AMQPS_PORT": str(settings.amqps_port),
+        "RABBITMQ_AMQP_PORT": str(settings.amqp_port),
+        "RABBITMQ_MANAGEMENT_PORT": str(settings.management_port),
+        "RABBITMQ_METRICS_PORT": str(settings.broker_metrics_port),
+        "RABBITMQ_TLS_FOLDER": str(tls),
+        "RABBITMQ_CONFIGURATION_FOLDER": str(settings.home / "filled" / "rabbitmq"),
+        **{f"RABBITMQ_NODE_{number}": each for number, each in enumerate(NAMES, start=1)},
+        **dict.fromkeys(("RABBITMQ_PASSWORD", "INTERNAL_SECRET", "REDIS_PASSWORD"), password),
+    }
+    filled = fill(answers, settings.home) / "rabbitmq"
+    (folder / "conf.d").mkdir()
+    shutil.copy(filled / "cluster.conf", folder / "conf.d")
+    mapper, program = PrivateBroker(settings).programs()
+    environment = {
+        **program.environment,
+        "RABBITMQ_NODENAME": name,
+        "RABBITMQ_CONFIG_FILE": str(filled / "rabbitmq.conf"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(filled / "advanced.config"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(filled / "enabled_plugins"),
+    }
+    return mapper, replace(program, environment=environment)
