@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import signal
-import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from gridfleet.cli.terminal import Terminal
 from gridfleet.kernel.broker.private_node import PrivateBroker, PrivateBrokerError, reachable_host
 from gridfleet.kernel.db.embedded import EmbeddedPostgres, EmbeddedPostgresError
 from gridfleet.kernel.security.local_secrets import ensure_local_secrets, write_private
+from gridfleet.kernel.security.server_trust import anybody_tls
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Program, Supervisor, end_leftovers
 
@@ -260,11 +260,8 @@ def _answers(settings: Settings) -> bool:
     if settings.http_certificate is None:
         connection = http.client.HTTPConnection(host, port, timeout=5)
     else:
-        # Whether our own process answers on our own port: its certificate names the world's name for us.
-        anybody = ssl.create_default_context()
-        anybody.check_hostname = False
-        anybody.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=5, context=anybody)
+        # Its certificate names the world's name for us.
+        connection = http.client.HTTPSConnection(host, port, timeout=5, context=anybody_tls())
     try:
         connection.request("GET", "/api/v1/health/live")
         return connection.getresponse().status == 200

@@ -20,6 +20,7 @@ from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.broker.probe import ASKED_CHANNEL, NOBODY, probe
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db.notifications import heard_during
+from gridfleet.kernel.security.server_trust import anybody_tls
 
 __all__ = ["check_auth_listener", "check_broker", "check_logins"]
 
@@ -149,7 +150,7 @@ async def _mqtt_login(examined: Examination, user: str) -> str | None:
     port, tls = settings.mqtt_port, None
     if not port:
         # What its certificate is worth is a question of its own.
-        port, tls = settings.mqtts_port, ssl._create_unverified_context()
+        port, tls = settings.mqtts_port, anybody_tls()
     try:
         async with asyncio.timeout(_SECONDS):
             reader, writer = await asyncio.open_connection(host, port, ssl=tls)

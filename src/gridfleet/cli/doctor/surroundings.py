@@ -16,6 +16,7 @@ from cryptography import x509
 from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
 from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.mail.delivery import SmtpDelivery
+from gridfleet.kernel.security.server_trust import anybody_tls
 
 __all__ = ["check_certificates", "check_disk", "check_mail", "check_permissions", "check_redis"]
 
@@ -37,11 +38,8 @@ async def check_certificates(examined: Examination) -> list[Finding]:
 def _shown(examined: Examination, check: str, host: str, port: int) -> Finding:
     name = examined.settings.mqtt_host
     authority = examined.home / "ca" / "ca.pem"
-    context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
     try:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        with socket.create_connection((host, port), _SECONDS) as plain, context.wrap_socket(plain) as tls:
+        with socket.create_connection((host, port), _SECONDS) as plain, anybody_tls().wrap_socket(plain) as tls:
             shown = tls.getpeercert(binary_form=True)
     except OSError as error:
         return fail(check, f"{host}:{port} shows none: {error}", "start the broker, and check its TLS listener and files")

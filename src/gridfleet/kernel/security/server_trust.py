@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-__all__ = ["CA_PARAMETER", "client_tls", "with_authority"]
+__all__ = ["CA_PARAMETER", "anybody_tls", "client_tls", "with_authority"]
 
 CA_PARAMETER: Final = "cafile"
 """Names the authority's file in the query of `amqps` (aiormq reads it) and `https` addresses."""
@@ -31,6 +31,14 @@ def client_tls(authority: str | Path | None) -> ssl.SSLContext:
     """TLS 1.2 or newer that verifies certificate and name, below `authority` (PEM) or the system's authorities."""
     context = ssl.create_default_context(cafile=authority)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def anybody_tls() -> ssl.SSLContext:
+    """TLS that verifies nothing: for questions to our own ports about other things than who answers."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 
