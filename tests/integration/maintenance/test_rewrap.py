@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -95,15 +98,13 @@ async def test_a_run_that_is_killed_is_taken_up_and_everything_can_be_read_all_t
             readings += 1
 
     async with reading(read()):
-        killed = await started(database_url)
-        migrated = await kill_in_the_middle(killed, database_url)
-        assert 0 < migrated < 2_000
+        migrated = await asyncio.to_thread(killed_in_the_middle, database_url, list(rows.secrets))
         before = readings
-        again = await started(database_url)
-        output, _ = await asyncio.wait_for(again.communicate(), 60)
+        again = started(database_url)
+        output, _ = await asyncio.to_thread(again.communicate, timeout=60)
         assert again.returncode == 0
-        assert f"plants={2_000 - migrated}," in output.decode()
-        assert "failed=0" in output.decode()
+        assert f"plants={2_000 - migrated}," in output
+        assert "failed=0" in output
         async with asyncio.timeout(60):
             while readings < before + 2:
                 await asyncio.sleep(0.01)
@@ -202,27 +203,27 @@ async def test_what_is_no_version_of_the_ring_is_refused(service: ApiService) ->
     assert not_ours.json()["details"] == ["targetVersion: is not in the keyring, which has 1, 2"]
 
 
-async def started(url: str) -> asyncio.subprocess.Process:
+def started(url: str) -> "subprocess.Popen[str]":
     """A process that rewraps everything to version 2."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable, rewrap_process.__file__, url, f"{ONE},{TWO}", "2", stdout=asyncio.subprocess.PIPE
-    )
+    argv = [sys.executable, rewrap_process.__file__, url, f"{ONE},{TWO}", "2"]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
-async def kill_in_the_middle(process: asyncio.subprocess.Process, url: str) -> int:
-    """kill -9 once it has done something; how many plants' secrets it had done."""
-    count = "SELECT count(*) FROM plant_secret WHERE key_version = 2"
-    async with await psycopg.AsyncConnection.connect(url) as db:
-        async with asyncio.timeout(60):
-            while (await (await db.execute(count)).fetchone()) == (0,):
-                await db.commit()
-        # From here on it cannot take another row, so it cannot be done before it is killed.
-        await db.execute("LOCK TABLE plant_secret IN EXCLUSIVE MODE")
-        row = await (await db.execute(count)).fetchone()
+def killed_in_the_middle(url: str, plants: list[UUID]) -> int:
+    """A process that rewraps, and kill -9 once it has done half of the plants; how many that is."""
+    done = "SELECT count(*) FROM plant_secret WHERE key_version = 2"
+    half = len(plants) // 2
+    with psycopg.connect(url, autocommit=True) as watch, psycopg.connect(url) as hold:
+        # The other half is held, so it cannot be ready before it is killed.
+        hold.execute("SELECT FROM plant_secret WHERE plant_id = ANY(%s) FOR UPDATE", (sorted(plants)[half:],))
+        process = started(url)
+        deadline = time.monotonic() + 60
+        while watch.execute(done).fetchone() != (half,):
+            assert time.monotonic() < deadline
         process.kill()
-        await process.wait()
-    assert row is not None
-    return int(row[0])
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    return half
 
 
 async def waiting_for_a_lock(database: Database) -> bool:
