@@ -12,6 +12,7 @@ import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from gridfleet.domains.partners.signing import load_sending_key
+from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.domains.vcp.events.models import QueuedEvent
 from gridfleet.domains.vcp.events.recipients import ServedVhost
 from gridfleet.domains.vcp.models import Inbound
@@ -21,7 +22,7 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import UNSTORABLE, Connection, Database
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_routing_key
@@ -75,7 +76,13 @@ class PartnerLink:
             async with work.connecting, asyncio.timeout(_CONNECT_SECONDS):
                 channel = await stack.enter_async_context(open_channel(work.broker_url, self.served.key.vhost))
                 await channel.basic_qos(prefetch_count=_PREFETCH)
-                await channel.basic_consume(self.served.inbound_queue, orders.put)
+                try:
+                    await channel.basic_consume(self.served.inbound_queue, orders.put)
+                except aiormq.exceptions.ChannelNotFoundEntity:
+                    # The broker lost it, or somebody removed it; nobody else would notice before the partner does.
+                    async with work.database.transaction() as db:
+                        await queue_settling(db, self.served.key)
+                    raise
                 events = await channel.connection.channel()
             self._events = events
             try:
@@ -126,7 +133,7 @@ class PartnerLink:
             try:
                 async with self._work.turns, self._work.database.transaction() as db:
                     return await self._take_once(db, message, unstorable=refused > 1)
-            except (psycopg.DataError, psycopg.IntegrityError) as error:
+            except UNSTORABLE as error:
                 # Two processes took the same messageId; or the database will not have it, however often it is tried.
                 refused += 1
                 log.warning("order refused by the database", error=str(error))

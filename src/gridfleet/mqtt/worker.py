@@ -26,7 +26,7 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import UNSTORABLE, Database
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.ids import new_id
@@ -236,7 +236,7 @@ class IngestWorker:
                         await self._pipeline.store(db, batch)
                 count_committed(batch)
                 return
-            except (psycopg.DataError, psycopg.IntegrityError) as error:
+            except UNSTORABLE as error:
                 log.warning("batch refused by the database", messages=len(deliveries), error=str(error), again=again)
                 if not again:
                     self._pipeline.forget()

@@ -350,6 +350,22 @@ async def test_a_database_that_takes_nothing_is_waited_for_and_costs_nothing(lin
         assert (await plant.stored())["a"] == {moment(0): 0, moment(1): 1}
 
 
+async def test_a_message_that_is_too_long_for_the_database_stands_alone(line: Line) -> None:
+    """PostgreSQL counts a limit of its own as its failure, and would have it tried for ever."""
+    plant = await line.bench.plant()
+    limit = [
+        statement.replace("XX001", "54000").replace("BEGIN", "BEGIN IF NEW.vals[1] <> 13 THEN RETURN NEW; END IF;")
+        for statement in BREAK
+    ]
+    await _carry_out(line, limit)
+    async with line.worker():
+        for number in (12, 13, 14):
+            await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}))
+        await until(lambda: _all_dealt_with(line, [plant], 3), 30)
+    assert (await plant.stored())["a"] == {moment(12): 12, moment(14): 14}
+    assert len(await plant.refusals()) == 1
+
+
 async def _carry_out(line: Line, statements: Sequence[str]) -> None:
     async with line.bench.database.transaction() as db:
         for statement in statements:

@@ -15,6 +15,7 @@ from aiormq.abc import AbstractChannel
 from pydantic import SecretStr
 
 from broker_node import BrokerNode
+from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.vcp.events.models import NewEvent
@@ -179,6 +180,33 @@ async def test_a_message_that_the_database_would_not_store_does_not_block_the_qu
         refused, accepted = await market.told(site, 2)
     assert (refused["messageId"], refused["rejectionReason"]) == (None, "MALFORMED")
     assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
+
+
+async def test_a_queue_that_the_broker_lost_is_made_again(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    async with market.channel(site) as channel:
+        await channel.queue_delete(inbound_queue(site.sender.key.slug))
+    settings = market.node.settings.model_copy(
+        update={"broker_url": SecretStr(market.node.url), "broker_management_url": SecretStr(market.node.management_url)}
+    )
+    effects = asyncio.create_task(carry_out_effects(settings, database))
+    try:
+        async with market.gateway(), asyncio.timeout(20):
+            while not await has_queue(market, site):
+                await asyncio.sleep(0.1)
+            await market.order(site)
+            [ack] = await market.told(site, 1)
+    finally:
+        effects.cancel()
+        await asyncio.wait({effects})
+    assert ack["ackStatus"] == "ACCEPTED"
+
+
+async def has_queue(market: Market, site: PartnerSite) -> bool:
+    try:
+        return await market.consumers(site) > 0
+    except aiormq.exceptions.ChannelNotFoundEntity:
+        return False
 
 
 async def test_events_keep_their_order_and_their_ids(market: Market, database: Database) -> None:
