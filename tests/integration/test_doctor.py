@@ -106,7 +106,7 @@ async def test_a_database_that_is_away_behind_ahead_or_unsafe(database_url: str,
         db.execute("UPDATE alembic_version SET version_num = '9999'")
     found = by_name(await databases.check_database(examined))
     assert_bad(found["migrations"], "later release's", status="warn")
-    assert "keyring" in found
+    assert "certificate authority" in found
     with psycopg.connect(database_url) as db:
         db.execute("DROP TABLE alembic_version")
     assert_bad(by_name(await databases.check_database(examined))["migrations"], "revision None", "gridfleet db upgrade")

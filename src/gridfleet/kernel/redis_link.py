@@ -10,11 +10,6 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import structlog
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
 
 __all__ = ["RedisAway", "RedisLink", "redis_address"]
 
@@ -44,6 +39,14 @@ class RedisLink:
     """One process's connections to the Redis or Valkey at `url`, made as they are needed."""
 
     def __init__(self, url: str) -> None:
+        # Imported here: 24 MB that a process without Redis need not have.
+        from redis.asyncio import Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+        from redis.exceptions import ConnectionError as RedisConnectionError
+        from redis.exceptions import RedisError
+
+        self._failures = (RedisError, OSError, TimeoutError)
         self.client: Redis = Redis.from_url(
             redis_address(url),
             socket_timeout=_ANSWER_SECONDS,
@@ -65,7 +68,7 @@ class RedisLink:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await question()
-        except (RedisError, OSError, TimeoutError) as error:
+        except self._failures as error:
             if not self.away:
                 # The client's words may hold the address with its password.
                 log.warning("redis is away; nothing is shared until it is back", error=type(error).__name__)
@@ -89,7 +92,7 @@ class RedisLink:
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     await self._write_probe()
-            except (RedisError, OSError, TimeoutError):
+            except self._failures:
                 continue
             self._probe = None
             log.info("redis is back")

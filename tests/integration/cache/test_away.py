@@ -56,7 +56,7 @@ async def test_the_service_goes_on(service: ApiService, own_redis: RedisServer, 
     assert seconds < LONG_SECONDS
     assert await cache_check(service) == "unavailable"
 
-    wrong = {"email": "nobody@example.com", "password": "wrong password"}
+    wrong = {"email": "nobody@example.com", "password": "Mistaken-horse-7"}
     statuses = [(await client.post("/api/v1/auth/login", json=wrong)).status_code for _ in range(7)]
     assert statuses == [401] * 5 + [429] * 2, "limits are counted by the process meanwhile"
     admin = {name: value for name, value in headers.items() if name != "x-org-id"}

@@ -59,7 +59,7 @@ def test_without_redis_it_refuses(home: Path) -> None:
 
 
 def test_they_count_together_replace_each_other_and_stop_together(api: RunningApi) -> None:
-    wrong = {"email": "nobody@example.com", "password": "wrong password"}
+    wrong = {"email": "nobody@example.com", "password": "Mistaken-horse-7"}
     # Each over a connection of its own: the kernel spreads them over the workers.
     statuses = [httpx.post(f"{api.url}/api/v1/auth/login", json=wrong, timeout=20).status_code for _ in range(LIMIT + 8)]
     assert statuses.count(429) == 8
