@@ -48,7 +48,7 @@ _MIB: Final = 1 << 20
 
 @dataclass(slots=True)
 class Sample:
-    """Memory that belongs to each process alone (bytes), `minutes` after the start."""
+    """Memory that each process has allocated (bytes), `minutes` after the start."""
 
     minutes: float
     memory: dict[str, int]
@@ -220,12 +220,16 @@ async def _watch(watched: dict[str, list[psutil.Process]], soak: Soak, began: fl
 
 
 def _own_memory(process: psutil.Process) -> int:
-    """Bytes that no other process shares, of it and its children (PostgreSQL's come and go)."""
+    """Bytes of memory that it and its children (PostgreSQL's come and go) allocated.
+
+    Without files and shared memory: the database's buffers are of a fixed size that is only filled little by little.
+    """
     total = 0
     for one in (process, *process.children(recursive=True)):
         try:
-            total += one.memory_full_info().uss
-        except psutil.NoSuchProcess:
+            status = Path(f"/proc/{one.pid}/status").read_text()
+            total += int(status.partition("RssAnon:")[2].split()[0]) * 1024
+        except (FileNotFoundError, ProcessLookupError, IndexError):  # an ended one's status has no memory
             if one == process:
                 raise BenchFailed(f"{process} has died") from None
     return total
