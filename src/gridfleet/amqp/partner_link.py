@@ -77,7 +77,10 @@ class PartnerLink:
                 channel = await stack.enter_async_context(open_channel(work.broker_url, self.served.key.vhost))
                 await channel.basic_qos(prefetch_count=_PREFETCH)
                 try:
-                    await channel.basic_consume(self.served.inbound_queue, orders.put)
+                    # Alone: beside a consumer that is slow to leave, and holds the oldest orders, we would take younger ones.
+                    await channel.basic_consume(self.served.inbound_queue, orders.put, exclusive=True)
+                except aiormq.exceptions.ChannelAccessRefused:
+                    raise ConnectionError("the one before still takes this queue's orders") from None
                 except aiormq.exceptions.ChannelNotFoundEntity:
                     # The broker lost it, or somebody removed it; nobody else would notice before the partner does.
                     async with work.database.transaction() as db:

@@ -182,6 +182,24 @@ async def test_a_message_that_the_database_would_not_store_does_not_block_the_qu
     assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
 
 
+async def test_orders_wait_for_the_consumer_before_to_leave(market: Market, database: Database) -> None:
+    """It holds the oldest ones, and who came second would take younger ones first."""
+    site = await market.add(database)
+    async with market.channel(site) as before:
+        await before.basic_qos(prefetch_count=1)
+        held = asyncio.Queue[Any]()
+        await before.basic_consume(inbound_queue(site.sender.key.slug), held.put)
+        oldest = await market.order(site)
+        await asyncio.wait_for(held.get(), 10)
+        async with market.gateway():
+            younger = await market.order(site)
+            await asyncio.sleep(1)
+            assert await site.log() == []
+            await before.close()
+            acks = await market.told(site, 2)
+    assert [ack["messageId"] for ack in acks] == [oldest, younger]
+
+
 async def test_a_queue_that_the_broker_lost_is_made_again(market: Market, database: Database) -> None:
     site = await market.add(database)
     async with market.channel(site) as channel:
