@@ -19,6 +19,8 @@ from pydantic import ValidationError
 
 from api_process import api_process
 from free_ports import free_ports, settings_at
+from gridfleet.cli.doctor import examination
+from gridfleet.cli.doctor.surroundings import check_mail
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
@@ -199,9 +201,11 @@ class TestMail:
             return settings_at(home, smtp_url=f"smtp://localhost:{port}", ca_file=authority)
 
         await open_delivery(settings(files.authority)).deliver(mail)
+        assert (await check_mail(examination(settings(files.authority)))).status == "ok"
         for authority in (stranger, None):
             with pytest.raises((SMTPException, ssl.SSLError)):
                 await open_delivery(settings(authority)).deliver(mail)
+            assert (await check_mail(examination(settings(authority)))).status == "fail"
 
 
 @pytest.mark.parametrize(

@@ -58,17 +58,8 @@ class SmtpDelivery:
         """Sends it. Raises MailRefused for a permanent refusal (5xx), aiosmtplib's errors and OSError otherwise."""
         message = compose(mail, self._sender)
         try:
-            await aiosmtplib.send(
-                message,
-                hostname=self._host,
-                port=self._port,
-                username=self._username,
-                password=self._password,
-                use_tls=self._implicit_tls,
-                start_tls=self.start_tls,
-                tls_context=self._tls,
-                timeout=_SECONDS,
-            )
+            async with self._client(_SECONDS) as client:
+                await client.send_message(message)
         except aiosmtplib.SMTPRecipientsRefused as error:
             if all(recipient.code >= 500 for recipient in error.recipients):
                 raise MailRefused("the server refuses the recipient") from error
@@ -82,17 +73,20 @@ class SmtpDelivery:
 
     async def try_login(self, seconds: float) -> None:
         """Connects, changes over to TLS and logs in as for a mail, and takes its leave. Raises as `deliver` does."""
-        client = aiosmtplib.SMTP(
+        async with self._client(seconds) as client:
+            await client.noop()
+
+    def _client(self, seconds: float) -> aiosmtplib.SMTP:
+        return aiosmtplib.SMTP(
             hostname=self._host,
             port=self._port,
             username=self._username,
             password=self._password,
             use_tls=self._implicit_tls,
             start_tls=self.start_tls,
+            tls_context=self._tls,
             timeout=seconds,
         )
-        async with client:
-            await client.noop()
 
     @property
     def address(self) -> str:
