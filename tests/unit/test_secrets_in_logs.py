@@ -55,6 +55,15 @@ def test_ordinary_lines_and_what_is_meant_to_be_shown_are_left_alone() -> None:
     assert found(search, "Visible-1234", "telemetry", "short", f"│ Password     {SECRET} │", "http://localhost:8080/docs") == []
 
 
+@pytest.mark.parametrize("reason", ["wrong password", "INVALID_CREDENTIALS"])
+def test_what_the_source_says_itself_is_no_secret_though_a_test_sent_it_as_a_password(reason: str) -> None:
+    search = SecretSearch()
+    search.note({"password": reason})
+    search.note({"password": SECRET})
+    [finding] = found(search, f"plant refused  plant_id=01a1ff80 reason='{reason}'", f"and {SECRET}")
+    assert finding.startswith("up.log:3: ")
+
+
 def test_a_home_folder_is_searched_for_what_it_keeps(tmp_path: Path) -> None:
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "keys").write_text(f"1:{'5a' * 16}{'6b' * 16},2:{'7c' * 16}{'8d' * 16}\n")
