@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,20 @@ class RunningStack:
         pid: int = self.state["processes"][name]
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    @contextlib.contextmanager
+    def hung(self, name: str) -> Iterator[None]:
+        """Has one process, with its children, do nothing until the block ends."""
+        parent = psutil.Process(self.state["processes"][name])
+        processes = [parent, *parent.children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def wait_for_restart(self, name: str, old_pid: int, seconds: float = 60) -> int:
         """Waits until `name` runs with another process id, and gives it."""

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
 
 import psutil
 import pytest
@@ -103,27 +102,14 @@ async def test_kills_faster_than_the_recovery_cost_nothing(victim: RunningStack,
     await compare(load, seconds=120)
 
 
-@contextlib.contextmanager
-def stopped(processes: Sequence[psutil.Process]) -> Iterator[None]:
-    for process in processes:
-        process.suspend()
-    try:
-        yield
-    finally:
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.resume()
-
-
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 async def test_a_database_that_hangs_for_a_minute_costs_nothing(victim: RunningStack, fleet: Fleet) -> None:
     """Nor does the ingest fill its memory with what it cannot store."""
     async with under_load(fleet, poison_share=0.01) as load:
-        postmaster = psutil.Process(victim.state["processes"]["postgres"])
         confirmed = load.confirmed
         highest = 0
-        with stopped([postmaster, *postmaster.children(recursive=True)]):
+        with victim.hung("postgres"):
             for _ in range(120):
                 await asyncio.sleep(0.5)
                 # Looked up each time: a process that ended would be started again.
@@ -142,7 +128,7 @@ async def test_a_database_that_hangs_for_a_minute_costs_nothing(victim: RunningS
 async def test_an_ingest_that_hangs_for_half_a_minute_costs_nothing(victim: RunningStack, fleet: Fleet) -> None:
     """Long enough for the broker to give up on its connection and for others to take its messages."""
     async with under_load(fleet) as load:
-        with stopped([psutil.Process(victim.state["processes"]["ingest-1"])]):
+        with victim.hung("ingest-1"):
             await asyncio.sleep(45)
         await load.flows()
         await load.is_stored()

@@ -1,19 +1,26 @@
-"""kill -9 of the gateway while partners give orders: none is lost, none is carried out twice, each has its one history."""
+"""Parts killed and hung while partners give orders: none is lost, none is carried out twice, each has its one history."""
 
 import asyncio
 import random
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from commanded_battery import Battery, add_template
-from fleet_under_test import Fleet, wait_for
+from fleet_under_test import Fleet, JsonObject, wait_for
+from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.security.local_secrets import local_secret
+from gridfleet.kernel.settings import Settings
 from gridfleet.partner import Order, Partner
 from running_stack import RunningStack
 from trading_partner import AckLedger, connected, make_key, start_trading
 
 PARTNERS = 2
+AWAY_SECONDS = 150
+"""More than two of the minutes for which the broker remembers what it was told of somebody's rights."""
 HISTORY = (
     "SELECT v.message_id, v.status, v.ack_status, count(*), count(c.id) FROM vcp_command v"
     " LEFT JOIN plant_command c ON c.id = v.id WHERE v.organization_id = %s GROUP BY 1, 2, 3"
@@ -51,7 +58,7 @@ async def orders_under_kills(victim: RunningStack, fleet: Fleet, folder: Path, n
             await asyncio.sleep(random.uniform(0.2, 1.5))
             pid = victim.kill(name)
             await asyncio.to_thread(victim.wait_for_restart, name, pid)
-            await ledgers[0].ended([given[0][-1]], 60)
+            await ledgers[0].ended([given[0][-1]], 120)
         stop.set()
         await asyncio.gather(*giving)
         for ledger, orders in zip(ledgers, given, strict=True):
@@ -77,10 +84,77 @@ async def test_two_kills_of_the_gateway_lose_and_double_no_order(victim: Running
     print(await orders_under_kills(victim, fleet, tmp_path, ["gateway"] * 2), "orders, all applied once")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_kill_of_the_broker_loses_and_doubles_no_order(victim: RunningStack, fleet: Fleet, tmp_path: Path) -> None:
+    print(await orders_under_kills(victim, fleet, tmp_path, ["broker"]), "orders, all applied once")
+
+
 @pytest.mark.faults
-@pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("name", ["gateway", "ingest-1", "postgres"])
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("name", ["gateway", "ingest-1", "postgres", "broker"])
 async def test_ten_kills_of_a_part_lose_and_double_no_order(
     victim: RunningStack, fleet: Fleet, tmp_path: Path, name: str
 ) -> None:
     print(name, await orders_under_kills(victim, fleet, tmp_path, [name] * 10), "orders, all applied once")
+
+
+async def connections(victim: RunningStack) -> set[str]:
+    """The names of the connections that clients from outside have with the broker."""
+    settings: dict[str, Any] = {"home": victim.home, **victim.ports}
+    url = PrivateBroker(Settings(**settings)).management_url
+    async with httpx.AsyncClient(trust_env=False) as client:
+        answer = await client.get(f"{url}/api/connections?columns=name,user")
+        return {one["name"] for one in answer.json() if not one["user"].startswith("_gridfleet")}
+
+
+def ask(victim: RunningStack, question: str, **form: str) -> str:
+    """What the service answers the broker."""
+    secret = local_secret(victim.home, "internal_secret")
+    address = f"http://127.0.0.1:{victim.ports['internal_port']}/{secret}/broker/{question}"
+    return httpx.post(address, data=form, timeout=30).text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_hung_database_takes_no_partner_s_rights_and_gives_none(victim: RunningStack, fleet: Fleet) -> None:
+    slug = start_trading(fleet)
+    known, unknown = make_key(fleet)["apiKey"], make_key(fleet)["apiKey"]
+
+    def may(key: JsonObject, routing_key: str) -> str:
+        tags, vhost = f"key-{key['id']}", key["vhost"]
+        form = {"name": "vcp", "permission": "write", "routing_key": routing_key}
+        return ask(victim, "topic", username=slug, tags=tags, vhost=vhost, resource="topic", **form)
+
+    own, foreign = f"{slug}.command.site-setpoint", "other.command.site-setpoint"
+    assert (may(known, own), may(known, foreign)) == ("allow", "deny")
+    with victim.hung("postgres"):
+        assert (may(known, own), may(known, foreign)) == ("allow", "deny")
+        assert may(unknown, own) not in ("allow", "deny"), "of whom nothing is known nothing is said"
+        login = ask(victim, "user", username=slug, password="gf_live_" + "a1B2" * 9 + "zz")
+        assert not login.startswith(("allow", "deny"))
+    wait_for(lambda: may(unknown, own) == "allow")
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+async def test_orders_and_measurements_go_on_while_the_database_hangs(
+    victim: RunningStack, fleet: Fleet, tmp_path: Path
+) -> None:
+    """Nobody is cut off, though the broker asks about everybody's rights meanwhile; what was ordered is done afterwards."""
+    slug, battery = start_trading(fleet), Battery(fleet, add_template(fleet), tmp_path)
+    created = await asyncio.to_thread(make_key, fleet)
+    ledger, orders, stop = AckLedger(), list[str](), asyncio.Event()
+    async with battery.connected(), connected(fleet, slug, created) as partner, ledger.kept(partner):
+        giving = asyncio.create_task(give_orders(partner, battery.plant.id, orders, stop))
+        await asyncio.to_thread(wait_for, lambda: orders)
+        await ledger.ended(orders[:1], 60)
+        before = await connections(victim)
+        with victim.hung("postgres"):
+            await asyncio.sleep(AWAY_SECONDS)
+            assert await connections(victim) == before, "the same connections"
+        stop.set()
+        await giving
+        assert len(orders) > AWAY_SECONDS, "the broker took them all the while"
+        await ledger.ended(orders, 120)
+    assert [command.power_kw for command in battery.obeyed] == [number % 50 for number in range(len(orders))]

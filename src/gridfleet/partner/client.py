@@ -1,15 +1,16 @@
-"""A partner's connection to the broker. It does not reconnect by itself: when it is lost, open a new one and go on."""
+"""A partner's connection to the broker, opened anew whenever it is lost."""
 
 import asyncio
+import contextlib
 import json
 import ssl
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
@@ -32,6 +33,16 @@ __all__ = ["Event", "OrderRefused", "Partner"]
 
 _PERSISTENT: Final = 2
 _PREFETCH: Final = 100
+_CONNECT_SECONDS: Final = 15.0
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+_MOST_ORDERS: Final = 10_000
+_MOST_EVENTS: Final = 100_000
+"""That are remembered, the newest ones."""
+_LOST: Final = (aiormq.exceptions.AMQPConnectionError, aiormq.exceptions.ChannelInvalidStateError, OSError)
+"""What a lost connection shows itself by."""
+
+T = TypeVar("T")
 
 
 class OrderRefused(Exception):
@@ -50,33 +61,45 @@ class Event:
 class Partner:
     """A connection with one API key, as an asynchronous context manager.
 
+    When it is lost it is opened anew: orders that the broker has not confirmed are sent again, with the same `messageId` and
+    the same words, so that none is carried out twice; what was not worked off of the events comes again.
+
     `address`: `amqps://{slug}:{key}@{host}:{port}/{vhost}`, the key percent-encoded. `signing_key`: 64 hex digits, for keys
     that may give orders which must be signed. `authority`: the PEM of whoever signed the broker's certificate; without it the
-    system's authorities count.
+    system's authorities count. `patience_seconds`: how long a broker that is away is tried before a call raises
+    `ConnectionError`; the first connection is tried once.
     """
 
-    def __init__(self, address: str, *, signing_key: str | None = None, authority: str | None = None) -> None:
+    def __init__(
+        self, address: str, *, signing_key: str | None = None, authority: str | None = None, patience_seconds: float = 300
+    ) -> None:
         self._url = URL(address)
         self.slug = urlsplit(address).username or ""
         self._key = None if signing_key is None else signature.key_from_hex(signing_key)
         self._context = ssl.create_default_context(cadata=authority) if self._url.scheme == "amqps" else None
-        self._acks: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._patience = patience_seconds
+        self._opening, self._ordering = asyncio.Lock(), asyncio.Lock()
+        self._connection: aiormq.Connection | None = None
+        self._orders: AbstractChannel | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._acks: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._changed = asyncio.Condition()
-        self._told: set[UUID] = set()
+        self._told: OrderedDict[UUID, None] = OrderedDict()
+        self._ended = False
 
     async def __aenter__(self) -> Self:
-        self._connection = aiormq.Connection(self._url, context=self._context)
-        await self._connection.connect()
-        self._channel = await self._connection.channel()
-        await self._channel.basic_qos(prefetch_count=_PREFETCH)
-        self._orders = await self._connection.channel()
-        self._listening = False
+        await self._connected()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._connection.close()
+        self._ended = True
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait({self._listening})
+        if self._connection is not None:
+            await self._connection.close()
 
     async def order(
         self,
@@ -103,23 +126,29 @@ class Partner:
 
     async def publish(self, routing_key: str, body: bytes, message_id: str) -> None:
         """Publishes a body as it is, signed if the client has a signing key. Raises `OrderRefused`."""
-        if self._orders.is_closed:  # the broker closes a channel with each refusal
-            self._orders = await self._connection.channel()
         try:
-            await self._orders.basic_publish(
-                body,
-                exchange=EXCHANGE,
-                routing_key=routing_key,
-                mandatory=True,
-                properties=aiormq.spec.Basic.Properties(
-                    content_type="application/json",
-                    delivery_mode=_PERSISTENT,
-                    message_id=message_id,
-                    headers=self._headers(routing_key, body, message_id),
-                ),
-            )
-        except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.PublishError) as error:
+            await self._until_done(lambda: self._publish(routing_key, body, message_id))
+        except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.DeliveryError) as error:
             raise OrderRefused(str(error)) from error
+
+    async def _publish(self, routing_key: str, body: bytes, message_id: str) -> None:
+        async with self._ordering:
+            # The broker closes a channel with each refusal.
+            if self._orders is None or self._orders.is_closed:
+                self._orders = await (await self._connected()).channel()
+            channel = self._orders
+        await channel.basic_publish(
+            body,
+            exchange=EXCHANGE,
+            routing_key=routing_key,
+            mandatory=True,
+            properties=aiormq.spec.Basic.Properties(
+                content_type="application/json",
+                delivery_mode=_PERSISTENT,
+                message_id=message_id,
+                headers=self._headers(routing_key, body, message_id),
+            ),
+        )
 
     def _headers(self, routing_key: str, body: bytes, message_id: str) -> dict[str, Any]:
         if self._key is None:
@@ -131,45 +160,95 @@ class Partner:
         }
 
     async def events(self, kind: EventKind) -> AsyncIterator[Event]:
-        """Events of a kind as they come, each once on this connection. One is acknowledged when the next is asked for, so one
+        """Events of a kind as they come, each once for this `Partner`. One is acknowledged when the next is asked for, so one
         that was not worked off comes again."""
-        arrived: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
-        channel: AbstractChannel = await self._connection.channel()
+        while not self._ended:
+            channel, arrived = await self._until_done(lambda: self._consume(kind))
+            try:
+                while (message := await arrived.get()) is not None:
+                    event = Event(UUID(message.header.properties.message_id), kind, json.loads(message.body))
+                    if event.id not in self._told:
+                        _keep(self._told, event.id, None, _MOST_EVENTS)
+                        yield event
+                    await channel.basic_ack(message.delivery_tag or 0)
+            except _LOST:
+                continue  # what is not acknowledged comes again
+            finally:
+                with contextlib.suppress(*_LOST):
+                    await channel.close()
+
+    async def _consume(self, kind: EventKind) -> tuple[AbstractChannel, asyncio.Queue[DeliveredMessage | None]]:
+        """A channel, and what arrives by it of a queue; None is the end."""
+        arrived: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
+        channel = await (await self._connected()).channel()
         await channel.basic_qos(prefetch_count=_PREFETCH)
         await channel.basic_consume(event_queue(self.slug, kind), arrived.put)
-        while True:
-            message = await arrived.get()
-            event = Event(UUID(message.header.properties.message_id), kind, json.loads(message.body))
-            if event.id not in self._told:
-                self._told.add(event.id)
-                yield event
-            await channel.basic_ack(message.delivery_tag or 0)
+        channel.closing.add_done_callback(lambda _: arrived.put_nowait(None))
+        channel.on_consumer_cancel_callbacks.add(lambda _: arrived.put_nowait(None))
+        return channel, arrived
 
     async def wait_for(self, message_id: str, *acks: str, seconds: float = 30) -> dict[str, Any]:
         """The first of these acks (`APPLIED`, …) on an order, or its first ack of all; `TimeoutError` without it.
 
         Reads the command-ack queue: do not read it with `events` as well.
         """
-        if not self._listening:
-            self._listening = True
-            await self._channel.basic_consume(event_queue(self.slug, EventKind.COMMAND_ACK), self._hear)
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen(), name="acks")
         async with asyncio.timeout(seconds), self._changed:
             while True:
-                for ack in self._acks[message_id]:
+                for ack in self.acks(message_id):
                     if not acks or ack["ackStatus"] in acks:
                         return ack
+                if self._listening.done():
+                    await self._listening
                 await self._changed.wait()
 
     def acks(self, message_id: str) -> list[dict[str, Any]]:
-        """The acks on an order that have come so far."""
-        return list(self._acks[message_id])
+        """The acks on an order that have come so far, for `wait_for`; of the newest 10,000 orders."""
+        return list(self._acks.get(message_id, ()))
 
-    async def _hear(self, message: DeliveredMessage) -> None:
-        content = json.loads(message.body)
-        event_id = UUID(message.header.properties.message_id)
-        async with self._changed:
-            if event_id not in self._told:
-                self._told.add(event_id)
-                self._acks[str(content["messageId"])].append(content)
-            self._changed.notify_all()
-        await self._channel.basic_ack(message.delivery_tag or 0)
+    async def _listen(self) -> None:
+        try:
+            async for event in self.events(EventKind.COMMAND_ACK):
+                order = str(event.content["messageId"])
+                async with self._changed:
+                    _keep(self._acks, order, [*self.acks(order), event.content], _MOST_ORDERS)
+                    self._changed.notify_all()
+        finally:
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _connected(self) -> aiormq.Connection:
+        """The connection, a new one when it is lost."""
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed:
+                connection = aiormq.Connection(self._url, context=self._context)
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    await connection.connect()
+                self._connection = connection
+            return self._connection
+
+    async def _until_done(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Does this, and again after what may pass, as long as the patience lasts."""
+        ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return await work()
+            except (*_LOST, aiormq.exceptions.ChannelAccessRefused) as error:
+                if self._ended or time.monotonic() + pause > ends or not _may_pass(error):
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it is worth trying again: not what the broker refuses, unless it could not find out whether it should."""
+    return not isinstance(error, aiormq.exceptions.ChannelAccessRefused) or "returned an error" in str(error)
+
+
+def _keep(kept: OrderedDict[Any, T], name: object, value: T, most: int) -> None:
+    """Keeps a value as the newest, and of all the newest ones alone."""
+    kept[name] = value
+    kept.move_to_end(name)
+    if len(kept) > most:
+        kept.popitem(last=False)

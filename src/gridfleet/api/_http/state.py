@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from gridfleet.api._http.access_book import ACCESS_CHANNEL, AccessBook
+from gridfleet.domains.partners.amqp_access.known_rights import KnownRights
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.trading.esm.client import EsmClient
@@ -46,6 +47,7 @@ class AppState:
     access_tokens: AccessTokens
     access: AccessBook
     plant_tokens: PlantTokens
+    partner_rights: KnownRights
     passwords: Passwords
     rate_limiter: RateLimiter
     cache: Cache
@@ -82,6 +84,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 access_tokens=access_tokens,
                 access=access,
                 plant_tokens=PlantTokens(keyring, timedelta(minutes=settings.mqtt_token_minutes)),
+                partner_rights=KnownRights(),
                 passwords=passwords,
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on", redis=redis),
                 cache=Cache(RedisAnswers(redis) if redis else MemoryAnswers(settings.cache_megabytes * 1024 * 1024)),

@@ -74,8 +74,8 @@ async def resource(call: Call, form: Mapping[str, str]) -> str:
         return _answer("plant", "resource", _unless(plants.may_use_resource(who, *wanted)))
     if who is None:
         return _answer("unknown", "resource", _NOBODY)
-    async with call.state.aside.transaction() as db:
-        return _answer("partner", "resource", _unless(await partners.may_use_resource(db, who, *wanted)))
+    rights = await call.state.partner_rights.of(call.state.aside, who)
+    return _answer("partner", "resource", _unless(partners.may_use_resource(rights, *wanted)))
 
 
 @internal_endpoint("POST", "/broker/topic")
@@ -87,8 +87,8 @@ async def topic(call: Call, form: Mapping[str, str]) -> str:
         return _answer("plant", "topic", _unless(plants.may_use_topic(who, *wanted)))
     if who is None:
         return _answer("unknown", "topic", _NOBODY)
-    async with call.state.aside.transaction() as db:
-        return _answer("partner", "topic", _unless(await partners.may_use_topic(db, who, *wanted)))
+    rights = await call.state.partner_rights.of(call.state.aside, who)
+    return _answer("partner", "topic", _unless(partners.may_use_topic(rights, *wanted)))
 
 
 async def _partner_login(call: Call, user_name: str, password: str | None) -> str:

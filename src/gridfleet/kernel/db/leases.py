@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 from psycopg import AsyncConnection
 
-from gridfleet.kernel.db.pool import Connection
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection
 
 __all__ = ["Leases", "open_leases"]
 
 # By default a server waits two hours before it gives up a connection, and its locks, to a machine that lost its power.
-_NOTICE_A_DEAD_MACHINE = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+_LET_THE_SERVER_NOTICE = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 
 
 class Leases:
@@ -73,7 +73,12 @@ class Leases:
 async def open_leases(url: str, kind: int, pieces: int) -> AsyncIterator[Leases]:
     """A membership on a connection of its own; `kind` tells kinds of work apart."""
     async with await AsyncConnection.connect(
-        url, autocommit=True, connect_timeout=5, application_name="gridfleet-lease", options=_NOTICE_A_DEAD_MACHINE
+        url,
+        autocommit=True,
+        connect_timeout=5,
+        application_name="gridfleet-lease",
+        options=_LET_THE_SERVER_NOTICE,
+        **NOTICE_A_DEAD_MACHINE,
     ) as connection:
         leases = Leases(connection, kind, pieces)
         await leases.join()

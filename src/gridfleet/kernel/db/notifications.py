@@ -6,7 +6,7 @@ from typing import Final
 
 from psycopg import AsyncConnection, sql
 
-from gridfleet.kernel.db.pool import Connection
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection
 
 __all__ = ["HEARTBEAT_SECONDS", "count_listeners", "heard_during", "listen", "notify"]
 
@@ -30,7 +30,9 @@ async def listen(
     `on_heartbeat` is called about every HEARTBEAT_SECONDS as long as the database answers: a connection that silently
     died would look just like one that has nothing to tell. `name` shows in `pg_stat_activity`.
     """
-    async with await AsyncConnection.connect(url, autocommit=True, connect_timeout=5, application_name=name) as connection:
+    async with await AsyncConnection.connect(
+        url, autocommit=True, connect_timeout=5, application_name=name, **NOTICE_A_DEAD_MACHINE
+    ) as connection:
         for channel in channels:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         on_listening()

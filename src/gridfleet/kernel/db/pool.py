@@ -24,6 +24,15 @@ Connection = AsyncConnection[TupleRow]
 
 _READ_IDLE_SECONDS: Final = 30
 
+NOTICE_A_DEAD_MACHINE: Final[dict[str, Any]] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # ms; Linux alone knows it
+}
+"""Parameters of a connection by TCP: left to themselves, machines wait a quarter of an hour for the answer of one that has
+vanished, and for two hours when they sent nothing."""
+
 log = structlog.get_logger(__name__)
 
 _after_commit: dict[Connection, list[Callable[[], object]]] = {}
@@ -139,6 +148,7 @@ async def open_database(
         kwargs={
             "application_name": name,
             "connect_timeout": 5,
+            **NOTICE_A_DEAD_MACHINE,
             "options": "-c timezone=UTC -c statement_timeout=30000 -c lock_timeout=5000"
             " -c idle_in_transaction_session_timeout=60000",
         },

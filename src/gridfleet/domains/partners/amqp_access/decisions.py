@@ -26,7 +26,9 @@ from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, ev
 
 __all__ = [
     "Admitted",
+    "Rights",
     "enter_vhost",
+    "find_rights",
     "is_key",
     "is_own_queue",
     "key_of_tags",
@@ -107,31 +109,45 @@ async def enter_vhost(db: Connection, key_id: UUID, user_name: str, vhost: str, 
     return reason
 
 
-async def may_use_resource(db: Connection, key_id: UUID, vhost: str, resource: str, name: str, permission: str) -> bool:
+class Rights(NamedTuple):
+    """What the questions about a connection that stands are decided by. `prefix` begins the names of the organisation's own
+    queues."""
+
+    key: AmqpKey
+    prefix: str
+
+
+async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
+    """The rights of a key that may use the broker; None when there is none such."""
+    key = await keys.find_amqp(db, _SYSTEM, key_id)
+    if key is None:
+        return None
+    prefix = key.slug if key.vhost == LEGACY_VHOST else await queue_prefix(db, _SYSTEM, key.organization_id)
+    return Rights(key, prefix)
+
+
+def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str, permission: str) -> bool:
     """Read the organisation's four outbound queues; do everything with queues of its own; publish and bind to `vcp`."""
-    found = await keys.find_amqp(db, _SYSTEM, key_id)
-    if found is None or found.vhost != vhost:
+    if rights is None or rights.key.vhost != vhost:
         return False
-    connects = Scope.VCP_CONNECT in found.scopes
+    connects = Scope.VCP_CONNECT in rights.key.scopes
     if resource == "exchange":
         # Topics decide further. Binding reads the exchange, publishing writes to it.
         return name == EXCHANGE and (permission == "write" or (permission == "read" and connects))
     if resource != "queue" or not connects:
         return False
-    if name in {event_queue(found.slug, kind) for kind in EventKind}:
+    if name in {event_queue(rights.key.slug, kind) for kind in EventKind}:
         return permission == "read"
-    prefix = found.slug if vhost == LEGACY_VHOST else await queue_prefix(db, _SYSTEM, found.organization_id)
-    return is_own_queue(name, prefix)
+    return is_own_queue(name, rights.prefix)
 
 
-async def may_use_topic(db: Connection, key_id: UUID, vhost: str, exchange: str, permission: str, routing_key: str) -> bool:
+def may_use_topic(rights: Rights | None, vhost: str, exchange: str, permission: str, routing_key: str) -> bool:
     """Publish what the scopes allow; bind to the events of the own organisation."""
-    found = await keys.find_amqp(db, _SYSTEM, key_id)
-    if found is None or found.vhost != vhost or exchange != EXCHANGE:
+    if rights is None or rights.key.vhost != vhost or exchange != EXCHANGE:
         return False
     if permission == "write":
-        return may_publish(found, routing_key)
-    return permission == "read" and may_bind(found, routing_key)
+        return may_publish(rights.key, routing_key)
+    return permission == "read" and may_bind(rights.key, routing_key)
 
 
 def may_publish(key: AmqpKey, routing_key: str) -> bool:

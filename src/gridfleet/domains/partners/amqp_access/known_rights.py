@@ -1,0 +1,71 @@
+"""The rights of the partners whose connections stand, also while the database is away.
+
+The broker asks anew once a minute and closes the connection when it gets no answer. So what the database said last counts
+until it can be asked again. That opens nothing: a login asks the database or fails, and a key whose access ends loses its
+vhost, whatever is answered here.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import Final
+from uuid import UUID
+
+import psycopg
+import structlog
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from gridfleet.domains.partners.amqp_access.decisions import Rights, find_rights
+from gridfleet.kernel.db import Database
+
+__all__ = ["KnownRights"]
+
+_PATIENCE_SECONDS: Final = 2.0
+_LONGEST_SECONDS: Final = 3_600.0
+"""What nobody has confirmed for longer than this counts no more."""
+_MOST: Final = 10_000
+"""Keys that are remembered."""
+
+log = structlog.get_logger(__name__)
+
+
+class KnownRights:
+    """One process's memory of them."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[UUID, tuple[Rights, float]] = OrderedDict()
+        self._asking: set[asyncio.Task[Rights | None]] = set()
+
+    async def of(self, database: Database, key_id: UUID) -> Rights | None:
+        """The key's rights, None for a key that has none; of a database that is away or does not answer within two seconds,
+        those of at most an hour ago. Raises what the database raises when none are remembered."""
+        asking = asyncio.create_task(self._ask(database, key_id), name="partner rights")
+        self._asking.add(asking)
+        asking.add_done_callback(self._asked)
+        # Left to end by itself: ending the query of a server that hangs takes ten seconds.
+        await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+        answered = asking.done() and not isinstance(asking.exception(), (psycopg.OperationalError, PoolTimeout, PoolClosed))
+        rights = None if answered else self._remembered(key_id)
+        if rights is None:
+            return await asyncio.shield(asking)
+        log.warning("database away: a partner keeps the rights it had", key_id=str(key_id))
+        return rights
+
+    async def _ask(self, database: Database, key_id: UUID) -> Rights | None:
+        async with database.transaction() as db:
+            rights = await find_rights(db, key_id)
+        self._known.pop(key_id, None)
+        if rights is not None:
+            self._known[key_id] = rights, time.monotonic()
+            if len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        return rights
+
+    def _remembered(self, key_id: UUID) -> Rights | None:
+        rights, since = self._known.get(key_id, (None, 0.0))
+        return rights if time.monotonic() - since < _LONGEST_SECONDS else None
+
+    def _asked(self, asking: asyncio.Task[Rights | None]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # whoever still waits for it hears of it
