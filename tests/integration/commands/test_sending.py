@@ -20,7 +20,7 @@ from broker_node import BrokerNode
 from commands_at_work import add_commandable, age, history, issue, row
 from gridfleet.amqp.plant_commands import expire_commands, send_commands
 from gridfleet.kernel.broker.connection import vhost_url
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE
 from gridfleet.kernel.db import Database, open_database
 from ingest_bench import Bench, BenchPlant
 
@@ -110,7 +110,7 @@ class Inbox:
 
 @pytest.fixture
 async def line(broker: BrokerNode, database: Database) -> Line:
-    await declare(broker.url, broker.management_url, shards=SHARDS)
+    await broker.declare(SHARDS)
     return Line(broker, Bench(database))
 
 

@@ -14,7 +14,7 @@ from aiormq.abc import AbstractChannel
 from conftest import BrokerNode
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.kernel.broker.connection import vhost_url
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.leases import open_leases
 from gridfleet.mqtt.worker import IngestWorker
@@ -77,7 +77,7 @@ class _Secret:
 @pytest.fixture
 async def line(broker: BrokerNode, bench: Bench) -> AsyncIterator[Line]:
     """An empty set of shards."""
-    await declare(broker.url, broker.management_url, shards=SHARDS)
+    await broker.declare(SHARDS)
     connection = await aiormq.connect(vhost_url(broker.url, PLANTS_VHOST))
     channel = await connection.channel()
     for shard in range(SHARDS):
