@@ -7,7 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import CommandReason
+from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.domains.vcp.taking import take_order
 from gridfleet.kernel.ids import new_id
 from partner_orders import body_of, order, sealed, sending_key, soon
@@ -168,6 +170,21 @@ async def test_an_emergency_stop_comes_before_everything_and_stays(site: Partner
     assert await site.send("command.site-setpoint", powerKw=1) == "EMERGENCY_STOP_ACTIVE"
     assert await site.send("command.mode", mode="AUTO") == "ACCEPTED"
     assert await site.send("command.site-setpoint", powerKw=1) == "ACCEPTED"
+
+
+async def test_what_an_offline_plant_was_sent_before_an_emergency_stop_is_not_sent_after_it(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=1, expiresAt=soon(3600))
+    setpoint = await site.newest()
+    # The broker holds a copy for the plant, which is away and acknowledges nothing.
+    await site.send_commands()
+    assert (await site.commands())[0][2] == "SENT"
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    stop = await site.newest()
+    assert await site.send_commands(seconds=1) == [stop]
+    assert setpoint not in await site.send_commands(seconds=180), "a newer copy would come after the emergency stop"
+    async with site.database.transaction() as db:
+        await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, datetime.now(UTC)))
+    assert [entry[:2] for entry in await site.log()] == [("EXPIRED", "EXPIRED"), ("SENT", "ACCEPTED")]
 
 
 async def test_an_override_ends_by_itself_and_once(site: PartnerSite) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, Requester
-from gridfleet.domains.plants.commands.relaying import drop_unsent, relay
+from gridfleet.domains.plants.commands.relaying import drop_waiting, relay
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledging import acknowledgement
 from gridfleet.domains.vcp.events.queueing import queue_events
@@ -163,7 +163,7 @@ async def _accept(
 ) -> PartnerAck:
     order, key = verified.order, entry.sender.key
     if verified.type is CommandType.EMERGENCY:
-        await drop_unsent(db, system, site.plant_id, now)
+        await drop_waiting(db, system, site.plant_id, now)
     if site.fallback_since is not None and not isinstance(order, ModeOrder):
         await return_to_auto(db, system, site.plant_id, now - _A_MOMENT)
     device, command_id = instruction.device, new_id()
