@@ -234,6 +234,33 @@ async def test_an_override_holds_a_schedule_up(site: PartnerSite) -> None:
     assert await site.steer(5) == 0
     await site.steer(31)
     assert [kind for kind, _, _ in await site.commands()] == ["SCHEDULE", "MODE_CHANGE", "MODE_CHANGE", "SITE_SETPOINT"]
+    [(apart,)] = await site.rows("SELECT count(DISTINCT issued_at) = 4 FROM plant_command")
+    assert apart, "commands leave in the order of their issue; AUTO after the setpoint would undo it"
+
+
+async def test_a_step_that_an_override_interrupted_goes_on_after_it(site: PartnerSite) -> None:
+    """The plant has forgotten its setpoint: the mode took its place."""
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[interval(-10, 3600, 4), interval(3590, 900, 5)])
+    assert await site.steer() == 1
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(30))
+    assert await site.steer(29) == 0
+    await site.steer(31)
+    assert [await site.steer(32), await site.steer(33)] == [0, 0]
+    own = await site.rows(
+        "SELECT coalesce(instruction->>'mode', instruction->>'powerKw') FROM plant_command"
+        " WHERE requester_type = 'SYSTEM' ORDER BY issued_at"
+    )
+    assert own == [("4.0",), ("AUTO",), ("4.0",)]
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
+    await site.send("command.mode", mode="AUTO")
+    assert [await site.steer(34), await site.steer(35)] == [1, 0]
+    await site.send("command.mode", mode="AUTO")
+    assert await site.steer(36) == 0, "nothing was interrupted"
+    assert len([kind for kind, _, _ in await site.commands() if kind == "SITE_SETPOINT"]) == 3
+    assert await site.rows("SELECT done_at IS NULL FROM vcp_interval WHERE plant_id = %(plant)s ORDER BY start_at") == [
+        (False,),
+        (True,),
+    ]
 
 
 async def test_schedules_are_replaced_and_cancelled(site: PartnerSite) -> None:
