@@ -240,6 +240,14 @@ async def test_refusals_time_outs_and_silence_are_recorded_too(fleet: Fleet, sta
     assert all(one["respondedAt"] is not None for one in log)
 
 
+async def test_a_version_that_nobody_can_count_to_is_no_answer(fleet: Fleet, stand_in: StandIn) -> None:
+    plant = await linked(fleet)
+    configured_at_esm(stand_in, "P1")
+    stand_in.answers["P1"] = {"version": 2**70}
+    status, change = await fleet.call("POST", f"/trading/plants/{plant}/config", PLAN)
+    assert (status, change["resultCode"], change["isError"]) == (201, "ESM_UNAVAILABLE", True)
+
+
 async def test_a_plan_sent_twice_with_one_key_is_one_plan(fleet: Fleet, stand_in: StandIn) -> None:
     plant = await linked(fleet)
     configured_at_esm(stand_in, "P1")
