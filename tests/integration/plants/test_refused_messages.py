@@ -1,11 +1,13 @@
-"""What is kept of refused messages."""
+"""What is kept of refused messages, and of devices that nobody has registered."""
 
 from datetime import timedelta
 from uuid import UUID
 
 from accounts import add_organization
 from gridfleet.domains.plants.installation import store
+from gridfleet.domains.plants.installation.records import record_sightings, trim_refused_messages
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from telemetry_records import add_plant
 
@@ -40,3 +42,16 @@ async def test_the_newest_of_each_plant_are_kept_for_a_week(database: Database) 
     assert await kept(database, loud) == list(range(1, 11))
     assert await kept(database, quiet) == [5, week - 60]
     assert await kept(database, silent) == []
+
+
+async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -> None:
+    organization = await add_organization(database)
+    inventive, usual = [await add_plant(database, organization.id) for _ in range(2)]
+    now = utc_now()
+    async with database.transaction() as db:
+        seen = [(inventive, f"D{number:04}", now - timedelta(seconds=number // 2), 1) for number in range(1_300)]
+        await record_sightings(db, SYSTEM, [*seen, (usual, "D", now - timedelta(days=400), 1)])
+        assert await trim_refused_messages(db, SYSTEM) == 300
+        assert await trim_refused_messages(db, SYSTEM) == 0
+        cursor = await db.execute("SELECT plant_id, count(*), max(external_id) FROM unregistered_device GROUP BY 1")
+        assert set(await cursor.fetchall()) == {(inventive, 1_000, "D0999"), (usual, 1, "D")}

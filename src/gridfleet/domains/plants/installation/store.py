@@ -88,6 +88,19 @@ async def record_sightings(db: Connection, system: SystemScope, sightings: Itera
     )
 
 
+async def trim_sightings(db: Connection, system: SystemScope, max_per_plant: int) -> int:
+    """Drops those of a plant that were heard of longest ago when it spoke of too many; how many."""
+    cursor = await db.execute(
+        "DELETE FROM unregistered_device u USING (SELECT p.id AS plant_id, o.last_seen_at, o.external_id FROM plant p"
+        " CROSS JOIN LATERAL (SELECT last_seen_at, external_id FROM unregistered_device WHERE plant_id = p.id"
+        " ORDER BY last_seen_at DESC, external_id OFFSET %s LIMIT 1) AS o) AS first WHERE u.plant_id = first.plant_id"
+        " AND (u.last_seen_at < first.last_seen_at"
+        " OR (u.last_seen_at = first.last_seen_at AND u.external_id >= first.external_id))",
+        (max_per_plant,),
+    )
+    return cursor.rowcount
+
+
 async def list_sightings(db: Connection, org: OrgScope, plant_id: UUID) -> list[Sighting]:
     """Devices of the plant that are still not registered, last seen first."""
     cursor = db.cursor(row_factory=class_row(Sighting))
