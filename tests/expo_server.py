@@ -23,6 +23,9 @@ class ExpoServer:
     errors: dict[str, str] = field(default_factory=dict)
     """Error of the ticket, by token."""
     receipt_errors: dict[str, str] = field(default_factory=dict)
+    receipts_asked: int = 0
+    receipts_body: Any = None
+    """What every request for receipts is answered with, if anything."""
     failing_requests: int = 0
     """So many requests are answered with 503."""
     together_refused: bool = False
@@ -32,6 +35,9 @@ class ExpoServer:
     def answer(self, path: str, content: Any) -> tuple[int, JsonObject]:
         """Status and body."""
         if path == "/--/api/v2/push/getReceipts":
+            self.receipts_asked += 1
+            if self.receipts_body is not None:
+                return 200, self.receipts_body
             return 200, {"data": {ticket: self._receipt(ticket) for ticket in content["ids"]}}
         if path != "/--/api/v2/push/send":
             return 404, {"errors": [{"code": "NOT_FOUND", "message": path}]}

@@ -1,5 +1,6 @@
 """The ingest pipeline over a database of the test's own, without a broker: plants, their messages, what is stored."""
 
+import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -53,6 +54,15 @@ class Bench:
         for external_id in devices:
             await plant.add_device(external_id)
         return plant
+
+    async def waiting_for(self, table: str) -> None:
+        """Returns once somebody waits for a lock on the table."""
+        async with asyncio.timeout(10), self.database.autocommit() as db:
+            while True:
+                cursor = await db.execute("SELECT FROM pg_locks WHERE relation = %s::regclass AND NOT granted", (table,))
+                if await cursor.fetchone() is not None:
+                    return
+                await asyncio.sleep(0.01)
 
     async def take(self, *deliveries: Delivery, pipeline: Pipeline | None = None) -> Batch:
         """One batch from bytes to committed rows."""

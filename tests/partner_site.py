@@ -11,6 +11,7 @@ from commands_at_work import add_commandable
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
 from gridfleet.domains.plants.commands.acknowledgements import hear_plants
+from gridfleet.domains.plants.commands.delivery import claim_due, settle
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.domains.vcp.models import Inbound
@@ -76,6 +77,14 @@ class PartnerSite:
         ack = Acknowledgement(await self.newest(), self.plant.id, AckStatus(status), now, reason)
         async with self.database.transaction() as db:
             await follow_commands(db, SYSTEM, await hear_plants(db, SYSTEM, [ack], (), now))
+
+    async def send_commands(self, seconds: float = 0) -> list[UUID]:
+        """What the sender hands to the broker, which takes everything, so many seconds from now."""
+        now = datetime.now(UTC) + timedelta(seconds=seconds)
+        async with self.database.transaction() as db:
+            due = await claim_due(db, SYSTEM, self.plant.bench.keyring, now, 100)
+            await follow_commands(db, SYSTEM, await settle(db, SYSTEM, now, [(sealed.command, True) for sealed in due]))
+        return [sealed.command.id for sealed in due]
 
     async def steer(self, seconds: float = 0) -> int:
         """What the executor does so many seconds from now."""

@@ -102,6 +102,27 @@ async def test_equal_keys_keep_their_order_and_a_failure_holds_up_only_its_own(d
     assert done.index(100) < done.index(0)
 
 
+async def test_an_effect_that_hangs_leaves_the_other_workers_free(database: Database) -> None:
+    done: list[int] = []
+    hanging = asyncio.Event()
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        if payload["number"] == 0:
+            hanging.set()
+            await asyncio.Event().wait()
+        done.append(payload["number"])
+
+    await queue(database, 0, key="a")
+    async with working(database, carry_out, workers=2):
+        async with asyncio.timeout(10):
+            await hanging.wait()
+        # Long after the other worker has found nothing to do.
+        for number in (1, 2, 3):
+            await asyncio.sleep(0.2)
+            await queue(database, number, key="b")
+        await until(lambda: done == [1, 2, 3])
+
+
 async def test_what_a_failing_handler_wrote_is_undone_and_what_a_good_one_wrote_stays(database: Database) -> None:
     tries = 0
 

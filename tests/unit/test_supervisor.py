@@ -127,6 +127,24 @@ async def test_a_task_that_fails_or_returns_runs_again() -> None:
         await task
 
 
+async def test_a_task_that_waited_for_something_cancelled_is_started_again() -> None:
+    """As when a connection ends: nobody meant to end the task, and nobody else would start it."""
+    runs: list[int] = []
+
+    async def waiting() -> None:
+        runs.append(1)
+        closing = asyncio.get_running_loop().create_future()
+        closing.cancel()
+        await closing
+
+    task = asyncio.create_task(supervise("waiting", waiting, Backoff(first=0.001)))
+    await until(lambda: len(runs) >= 2 or task.done())
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_a_stop_signal_cancels_the_tasks_and_lets_them_finish() -> None:
     finished: list[str] = []
 

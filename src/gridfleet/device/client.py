@@ -359,7 +359,9 @@ class Device:
             await self._on_command(command)
         except CommandRejected as error:
             return AckStatus.REJECTED, AckReason(error.code, error.message)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+                raise
             _log.exception("plant %s: command %s failed", self.package.plant_id, command.command_id)
             return AckStatus.FAILED, AckReason("HANDLER_ERROR", type(error).__name__)
         return AckStatus.APPLIED, None
@@ -400,3 +402,9 @@ class Device:
         finally:
             waiting.cancel()
         self._raise_failure()
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody ends the task that runs: a CancelledError may also come from what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

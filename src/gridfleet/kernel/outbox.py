@@ -62,38 +62,38 @@ class Outbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._kinds: dict[str, tuple[CarryOut, int]] = {}
-        self._wake: dict[str, asyncio.Event] = {}
+        self._kinds: dict[str, CarryOut] = {}
+        self._wake: dict[str, list[asyncio.Event]] = {}
 
     def register(self, kind: str, carry_out: CarryOut, *, workers: int = 2) -> None:
         """Effects of `kind` go to `carry_out`, up to `workers` at a time, each on a connection of the pool while it runs."""
         if kind in self._kinds:
             raise ValueError(f"effects of kind {kind} are carried out already")
-        self._kinds[kind] = (carry_out, workers)
-        self._wake[kind] = asyncio.Event()
+        self._kinds[kind] = carry_out
+        self._wake[kind] = [asyncio.Event() for _ in range(workers)]
 
     async def run(self) -> None:
         """Works until cancelled; raises when the database is lost."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listen(self._database.url, [queue.CHANNEL], self._wake_all, self._told))
-            for kind in self._kinds:
-                tasks.create_task(self._keep_at(kind))
+            for kind, wakes in self._wake.items():
+                for wake in wakes:
+                    tasks.create_task(self._keep_at(kind, wake))
 
     def _told(self, channel: str, kind: str) -> None:
-        if kind in self._wake:
-            self._wake[kind].set()
+        for wake in self._wake.get(kind, ()):
+            wake.set()
 
     def _wake_all(self) -> None:
-        for event in self._wake.values():
-            event.set()
+        for kind in self._wake:
+            self._told(queue.CHANNEL, kind)
 
-    async def _keep_at(self, kind: str) -> None:
-        wake, workers = self._wake[kind], self._kinds[kind][1]
+    async def _keep_at(self, kind: str, wake: asyncio.Event) -> None:
+        """One worker: what holds it up leaves the others free."""
         while True:
             wake.clear()
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(workers):
-                    tasks.create_task(self._work_off(kind))
+            while await self._carry_out_one(kind):
+                pass
             async with self._database.transaction() as db:
                 due = await queue.next_due(db, kind)
             try:
@@ -101,10 +101,6 @@ class Outbox:
                     await wake.wait()
             except TimeoutError:
                 continue
-
-    async def _work_off(self, kind: str) -> None:
-        while await self._carry_out_one(kind):
-            pass
 
     async def _carry_out_one(self, kind: str) -> bool:
         async with self._database.transaction() as db:
@@ -118,7 +114,7 @@ class Outbox:
     async def _try(self, db: Connection, effect: queue.Effect) -> None:
         try:
             async with asyncio.timeout(_CARRY_OUT_SECONDS), db.transaction():
-                await self._kinds[effect.kind][0](db, effect.payload)
+                await self._kinds[effect.kind](db, effect.payload)
         except Exception as error:
             await self._failed(db, effect, error)
         else:

@@ -289,7 +289,10 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
         try:
             await run()
             log.warning("task ended", task=name)
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
+            own = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
+                raise  # else what it waited for was cancelled, as by a connection's end
             log.exception("task failed", task=name)
         failures.inc()
         await asyncio.sleep(backoff.after_run(time.monotonic() - started))

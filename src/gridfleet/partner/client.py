@@ -6,7 +6,7 @@ import json
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -127,16 +127,30 @@ class Partner:
     async def publish(self, routing_key: str, body: bytes, message_id: str) -> None:
         """Publishes a body as it is, signed if the client has a signing key. Raises `OrderRefused`."""
         try:
-            await self._until_done(lambda: self._publish(routing_key, body, message_id))
+            try:
+                await self._until_done(lambda: self._publish(routing_key, body, message_id))
+            except aiormq.exceptions.ChannelAccessRefused:
+                # With each refusal the broker closes the channel, which fails whatever else is on its way there.
+                await self._until_done(lambda: self._publish_alone(routing_key, body, message_id))
         except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.DeliveryError) as error:
             raise OrderRefused(str(error)) from error
 
     async def _publish(self, routing_key: str, body: bytes, message_id: str) -> None:
         async with self._ordering:
-            # The broker closes a channel with each refusal.
             if self._orders is None or self._orders.is_closed:
                 self._orders = await (await self._connected()).channel()
             channel = self._orders
+        await self._publish_on(channel, routing_key, body, message_id)
+
+    async def _publish_alone(self, routing_key: str, body: bytes, message_id: str) -> None:
+        channel = await (await self._connected()).channel()
+        try:
+            await self._publish_on(channel, routing_key, body, message_id)
+        finally:
+            with contextlib.suppress(*_LOST):
+                await channel.close()
+
+    async def _publish_on(self, channel: AbstractChannel, routing_key: str, body: bytes, message_id: str) -> None:
         await channel.basic_publish(
             body,
             exchange=EXCHANGE,
@@ -159,17 +173,17 @@ class Partner:
             SIGNATURE_HEADER: signature.sign(self._key, routing_key, message_id, sent_at, body),
         }
 
-    async def events(self, kind: EventKind) -> AsyncIterator[Event]:
-        """Events of a kind as they come, each once for this `Partner`. One is acknowledged when the next is asked for, so one
-        that was not worked off comes again."""
+    async def events(self, kind: EventKind) -> AsyncGenerator[Event, None]:
+        """Events of a kind as they come; one counts as worked off, and is acknowledged, when the next is asked for. What was
+        worked off does not come again to this `Partner`, and what was not does."""
         while not self._ended:
             channel, arrived = await self._until_done(lambda: self._consume(kind))
             try:
                 while (message := await arrived.get()) is not None:
                     event = Event(UUID(message.header.properties.message_id), kind, json.loads(message.body))
                     if event.id not in self._told:
-                        _keep(self._told, event.id, None, _MOST_EVENTS)
                         yield event
+                        _keep(self._told, event.id, None, _MOST_EVENTS)
                     await channel.basic_ack(message.delivery_tag or 0)
             except _LOST:
                 continue  # what is not acknowledged comes again
@@ -192,15 +206,16 @@ class Partner:
 
         Reads the command-ack queue: do not read it with `events` as well.
         """
-        if self._listening is None:
+        if self._listening is None or self._listening.done():
             self._listening = asyncio.create_task(self._listen(), name="acks")
+        listening = self._listening
         async with asyncio.timeout(seconds), self._changed:
             while True:
                 for ack in self.acks(message_id):
                     if not acks or ack["ackStatus"] in acks:
                         return ack
-                if self._listening.done():
-                    await self._listening
+                if listening.done():
+                    await listening
                 await self._changed.wait()
 
     def acks(self, message_id: str) -> list[dict[str, Any]]:

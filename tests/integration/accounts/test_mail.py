@@ -18,12 +18,16 @@ from procrastinate.jobs import Job
 
 from api_service import ApiService, api_service
 from free_ports import free_ports
+from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.jobs.accounts import MailRetry
+from gridfleet.jobs.schedule import build_app
 from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.delivery import FolderDelivery, MailRefused, SmtpDelivery
 from gridfleet.kernel.mail.letter import Action, Letter
 from gridfleet.kernel.mail.message import Mail
+from gridfleet.kernel.mail.queue import SEND_MAIL
 from gridfleet.kernel.security.certificates import Authority
 from people import People
 from postbox import mails_to, text_of, token_in, work_off
@@ -182,6 +186,22 @@ async def smtp_service(server: MailServer, database_url: str, home: Path) -> Asy
     url = f"smtp://127.0.0.1:{server.port}"
     async with api_service(database_url, home, smtp_url=url, mail_from="Fleet <fleet@example.com>") as running:
         yield running
+
+
+async def test_mails_that_take_their_time_hold_no_other_job_up(smtp_service: ApiService) -> None:
+    """A worker has few hands: with a server that hangs, mails would keep them all from what is due by the clock."""
+    people, state = People(smtp_service), smtp_service.state
+    boss = await people.person()
+    org = await people.organization(ORG_ADMIN=boss)
+    for name in ("a", "b"):
+        await people.call("POST", "/invitations", {"email": f"{name}@example.com"}, who=boss, org=org.id)
+    async with state.database.transaction() as db:
+        await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
+    app = build_app(state.settings, state.database)
+    async with app.open_async():
+        worker = await app.job_manager.register_worker()
+        jobs = [await app.job_manager.fetch_job(queues=None, worker_id=worker) for _ in range(3)]
+    assert [job and job.task_name for job in jobs] == [ERASE_TELEMETRY, SEND_MAIL, SEND_MAIL]
 
 
 async def test_an_invitation_leaves_by_smtp_with_a_link_that_works(server: MailServer, smtp_service: ApiService) -> None:

@@ -238,3 +238,18 @@ async def test_a_long_silence_breaks_a_run(bench: Bench) -> None:
         )
     await say(bench, plant, 5, {"soc": 5})
     assert await alerts_of(bench.database, plant.organization_id) == []
+
+
+async def test_rules_that_change_while_a_batch_is_examined_still_watch_it(bench: Bench) -> None:
+    known, new = await bench.plant(), await bench.plant()
+    await add_rule(bench.database, known.organization_id)
+    await say(bench, known, 10, {"soc": 50})
+    async with bench.database.transaction() as db:
+        await db.execute("LOCK TABLE alert_rule")  # the rules of the new plant's places wait here
+        reading = asyncio.create_task(
+            bench.take(known.message(snapshot(ago(5), {"soc": 5})), new.message(snapshot(ago(5), {"soc": 5})))
+        )
+        await bench.waiting_for("alert_rule")
+        bench.pipeline.rules.forget_organization(str(known.organization_id))
+    await reading
+    assert len(await alerts_of(bench.database, known.organization_id)) == 1

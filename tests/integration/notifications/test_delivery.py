@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socketserver
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,11 +21,12 @@ from expo_server import ExpoServer, expo_server
 from free_ports import free_ports
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.email import EmailChannel
+from gridfleet.domains.notifications.channels.outcome import Outcome
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.channels.sms import SmsChannel
 from gridfleet.domains.notifications.delivery import Deliveries
 from gridfleet.domains.notifications.logs import list_deliveries
-from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus
+from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing
 from gridfleet.domains.notifications.push_tokens import delete_token, register_token
 from gridfleet.domains.notifications.queueing import Notice, notify_members
 from gridfleet.kernel.caller import OrgRole
@@ -304,15 +305,66 @@ async def test_two_workers_deliver_each_notification_once(database: Database, ex
     assert len({message["data"]["notificationId"] for message in expo.messages}) == len(expo.messages) == 30
 
 
+class HangingChannel:
+    """A gateway that takes deliveries and never answers."""
+
+    most = 5
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
+        self.asked.set()
+        await asyncio.Event().wait()
+        return []
+
+
+async def test_a_gateway_that_hangs_holds_up_its_own_channel_alone(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN, phone="+420123456789")
+    await queue(database, organization.id, Channel.SMS)
+    hanging = HangingChannel()
+    async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
+        push = ExpoPush(http)
+        task = asyncio.create_task(Deliveries(database, {Channel.PUSH: push, Channel.SMS: hanging}, push).run())
+        async with asyncio.timeout(10):
+            await hanging.asked.wait()
+        await queue(database, organization.id, Channel.PUSH)
+        # The one that hangs is given up after half a minute.
+        found = await until(database, lambda found: any(log.status is NotificationStatus.SENT for log in found))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert {(log.channel, log.status) for log in found} == {
+        (Channel.PUSH, NotificationStatus.SENT),
+        (Channel.SMS, NotificationStatus.PENDING),
+    }
+
+
+async def test_receipts_that_make_no_sense_do_not_stop_the_deliveries(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    expo.receipts_body = {"data": {"ticket-0": None}}
+    await queue(database, organization.id, Channel.PUSH)
+    async with delivering(database, expo):
+        async with asyncio.timeout(10):
+            while not expo.receipts_asked:
+                await asyncio.sleep(0.02)
+        await queue(database, organization.id, Channel.PUSH)
+        await until(database, settled)
+    assert len(expo.messages) == 2
+
+
 async def test_an_empty_queue_is_not_due_at_once(database: Database) -> None:
     """Its worker would look twenty times a second."""
     organization = await add_organization(database)
     await add_staff(database, organization.id, OrgRole.ORG_ADMIN)
     async with database.transaction() as db:
-        assert await store.next_due(db) is None
+        assert await store.next_due(db, Channel.EMAIL) is None
+        assert await store.next_receipt_due(db) is None
     await queue(database, organization.id, Channel.EMAIL)
     async with database.transaction() as db:
-        assert await store.next_due(db) == 0
+        assert await store.next_due(db, Channel.EMAIL) == 0
+        assert await store.next_due(db, Channel.PUSH) is None
 
 
 async def test_a_delivery_keeps_what_caused_it(database: Database) -> None:

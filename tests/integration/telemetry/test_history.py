@@ -12,7 +12,7 @@ from gridfleet.api.telemetry import history_pages
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
-from gridfleet.domains.telemetry.history import buckets, queries, raw
+from gridfleet.domains.telemetry.history import buckets, queries, raw, series
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint
 from gridfleet.domains.telemetry.history.queries import open_history
@@ -330,3 +330,12 @@ async def test_answers_equal_a_slow_computation(database: Database, monkeypatch:
                 for point in answered
             ]
             assert found == truth.buckets(start, end, metric, bucket)
+
+
+async def test_more_layouts_than_are_remembered(plant: RecordedPlant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "_MOST_REMEMBERED", 0)
+    monkeypatch.setattr(series, "_remembered", {})
+    for number, key in enumerate(("a", "b", "c")):
+        await plant.write(None, [key], {DAY + number * MINUTE: [number]})
+        async with plant.database.transaction() as db:
+            assert [one.metric for one in await series.plant_series(db, plant.org, plant.id)] == ["a", "b", "c"][: number + 1]

@@ -109,3 +109,32 @@ async def test_an_organisation_may_keep_more_or_less_than_the_others(database: D
     for plant in (longer, usual, shorter):
         (day,) = await asked(plant, Bucket.DAY, 15)
         assert day.size == 288
+
+
+async def test_years_that_are_kept_no_longer_go_piece_by_piece(database: Database) -> None:
+    """A statement may take half a minute: one that removes everything would be undone, and tried in vain for ever."""
+    usual, shorter = [await RecordedPlant.create(database) for _ in range(2)]
+    for plant in (usual, shorter):
+        await record(plant, 5, 6, 7, 8)
+    await roll_up(database)
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT slug FROM organization WHERE id = %s", (shorter.organization_id,))
+        ((slug,),) = await cursor.fetchall()
+        await set_retention(db, slug, raw_days=3, minute_days=3, quarter_days=None)
+        await db.execute("CREATE TABLE removed (source text, rows bigint)")
+        await db.execute(
+            "CREATE FUNCTION note_removed() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN INSERT INTO removed SELECT TG_TABLE_NAME, count(*) FROM gone; RETURN NULL; END'"
+        )
+        for table in ("telemetry_frame", "telemetry_minute"):
+            await db.execute(
+                f"CREATE TRIGGER note_removed AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone"
+                " FOR EACH STATEMENT EXECUTE FUNCTION note_removed()".encode()
+            )
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    async with database.transaction() as db:
+        found = await (
+            await db.execute("SELECT source, max(rows), sum(rows)::int FROM removed GROUP BY 1 ORDER BY 1")
+        ).fetchall()
+    assert found == [("telemetry_frame", 288, 4 * 288), ("telemetry_minute", 288, 4 * 288)]
+    assert await count(database, "telemetry_frame", await usual.source(None), TODAY) == 4 * 288

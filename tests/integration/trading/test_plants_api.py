@@ -240,6 +240,14 @@ async def test_refusals_time_outs_and_silence_are_recorded_too(fleet: Fleet, sta
     assert all(one["respondedAt"] is not None for one in log)
 
 
+async def test_a_version_that_nobody_can_count_to_is_no_answer(fleet: Fleet, stand_in: StandIn) -> None:
+    plant = await linked(fleet)
+    configured_at_esm(stand_in, "P1")
+    stand_in.answers["P1"] = {"version": 2**70}
+    status, change = await fleet.call("POST", f"/trading/plants/{plant}/config", PLAN)
+    assert (status, change["resultCode"], change["isError"]) == (201, "ESM_UNAVAILABLE", True)
+
+
 async def test_a_plan_sent_twice_with_one_key_is_one_plan(fleet: Fleet, stand_in: StandIn) -> None:
     plant = await linked(fleet)
     configured_at_esm(stand_in, "P1")
@@ -258,6 +266,22 @@ async def test_a_plan_sent_twice_with_one_key_is_one_plan(fleet: Fleet, stand_in
     again = (await fleet.call("POST", path, PLAN, keyed))[1]
     assert (again["id"], again["resultCode"]) == (first[1]["id"], "OK")
     assert {one.json["requestCode"] for one in stand_in.calls("PUT", "/plants/P1/config")} >= {first[1]["requestCode"]}
+
+
+async def test_a_late_silence_does_not_undo_what_the_esm_said(fleet: Fleet, stand_in: StandIn) -> None:
+    plant = await linked(fleet)
+    configured_at_esm(stand_in, "P1")
+    path, keyed = f"/trading/plants/{plant}/config", {**fleet.operator, "idempotency-key": "k2"}
+    stand_in.faults.append(hangs)
+    first = asyncio.create_task(fleet.call("POST", path, PLAN, keyed))
+    async with asyncio.timeout(10):
+        while not stand_in.calls("PUT", "/plants/P1/config"):
+            await asyncio.sleep(0.01)
+    second = (await fleet.call("POST", path, PLAN, keyed))[1]  # whoever asked has lost patience before we did
+    assert (second["resultCode"], second["isError"]) == ("OK", False)
+    stand_in.released.set()  # which ends the first without an answer
+    assert (await first)[1] == second
+    assert (await fleet.call("GET", f"{path}-log"))[1]["data"] == [second]
 
 
 async def test_plans_that_break_rules_are_not_sent(fleet: Fleet, stand_in: StandIn) -> None:

@@ -1,5 +1,6 @@
 """What is told, of whom, to whom: written in the transaction of its cause."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -132,3 +133,21 @@ def test_recipients(whose: str) -> None:
     only = keys[2].id if whose == "one" else None
     event = QueuedEvent(1, new_id(), new_id(), plant, only, "telemetry", b"{}")
     assert recipients(event, keys) == (keys[:2] if whose == "all" else keys[2:])
+
+
+async def test_a_key_that_changes_while_a_batch_is_read_costs_nobody_its_measurements(site: PartnerSite) -> None:
+    bench = site.plant.bench
+    new = await bench.plant()
+    await bench.take(site.plant.message({"time": ago(seconds=10), "fields": {"load": 1}}))
+    async with bench.database.transaction() as db:
+        await db.execute("LOCK TABLE partner_queues")  # whether somebody listens to the new plant waits here
+        reading = asyncio.create_task(
+            bench.take(
+                site.plant.message({"time": ago(seconds=5), "fields": {"load": 2}}),
+                new.message({"time": ago(seconds=5), "fields": {"load": 2}}),
+            )
+        )
+        await bench.waiting_for("partner_queues")
+        bench.pipeline.listeners.forget_all()
+    await reading
+    assert [content["values"] for _, content in await events(site, "telemetry")] == [{"load": 1}, {"load": 2}]

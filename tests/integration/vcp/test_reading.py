@@ -103,6 +103,31 @@ async def test_meters_are_read_by_quarters_of_an_hour(site: PartnerSite) -> None
     assert [one.time for one in cut] == [found[1].time], "whole quarters only"
 
 
+@pytest.mark.parametrize("silent", ["imported", "exported"])
+async def test_a_meter_of_which_one_counter_is_silent_tells_nothing_for_that_time(site: PartnerSite, silent: str) -> None:
+    await site.plant.add_device("GRID", METER)
+    await site.execute("UPDATE sub_device SET type = 'METER' WHERE plant_id = %(plant)s AND external_id = 'GRID'")
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    readings = [{"imported": 1_000 + minute, "exported": 7 + minute} for minute in range(0, 61, 5)]
+    for number in range(4, 9):
+        del readings[number][silent]
+    await site.plant.bench.take(
+        *(
+            site.plant.message(
+                {
+                    "time": (start + timedelta(minutes=5 * number)).isoformat(),
+                    "devices": [{"id": "GRID", "fields": fields}],
+                },
+                message_id=str(number),
+            )
+            for number, fields in enumerate(readings)
+        )
+    )
+    async with site.database.transaction() as db:
+        found = await list_meter_readings(db, scope(site), site.plant.id, start, start + timedelta(hours=1))
+    assert [(one.time - start) // timedelta(minutes=1) for one in found] == [0, 45]
+
+
 async def test_what_ended_long_ago_is_forgotten_and_what_is_open_is_not(site: PartnerSite) -> None:
     await site.send("command.site-setpoint", powerKw=1)
     await site.hear("APPLIED")

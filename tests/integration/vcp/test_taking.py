@@ -7,7 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import CommandReason
+from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.domains.vcp.taking import take_order
 from gridfleet.kernel.ids import new_id
 from partner_orders import body_of, order, sealed, sending_key, soon
@@ -170,6 +172,21 @@ async def test_an_emergency_stop_comes_before_everything_and_stays(site: Partner
     assert await site.send("command.site-setpoint", powerKw=1) == "ACCEPTED"
 
 
+async def test_what_an_offline_plant_was_sent_before_an_emergency_stop_is_not_sent_after_it(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=1, expiresAt=soon(3600))
+    setpoint = await site.newest()
+    # The broker holds a copy for the plant, which is away and acknowledges nothing.
+    await site.send_commands()
+    assert (await site.commands())[0][2] == "SENT"
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    stop = await site.newest()
+    assert await site.send_commands(seconds=1) == [stop]
+    assert setpoint not in await site.send_commands(seconds=180), "a newer copy would come after the emergency stop"
+    async with site.database.transaction() as db:
+        await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, datetime.now(UTC)))
+    assert [entry[:2] for entry in await site.log()] == [("EXPIRED", "EXPIRED"), ("SENT", "ACCEPTED")]
+
+
 async def test_an_override_ends_by_itself_and_once(site: PartnerSite) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
     assert (await site.site("override_mode"))[0] == "STANDBY"
@@ -217,6 +234,33 @@ async def test_an_override_holds_a_schedule_up(site: PartnerSite) -> None:
     assert await site.steer(5) == 0
     await site.steer(31)
     assert [kind for kind, _, _ in await site.commands()] == ["SCHEDULE", "MODE_CHANGE", "MODE_CHANGE", "SITE_SETPOINT"]
+    [(apart,)] = await site.rows("SELECT count(DISTINCT issued_at) = 4 FROM plant_command")
+    assert apart, "commands leave in the order of their issue; AUTO after the setpoint would undo it"
+
+
+async def test_a_step_that_an_override_interrupted_goes_on_after_it(site: PartnerSite) -> None:
+    """The plant has forgotten its setpoint: the mode took its place."""
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[interval(-10, 3600, 4), interval(3590, 900, 5)])
+    assert await site.steer() == 1
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(30))
+    assert await site.steer(29) == 0
+    await site.steer(31)
+    assert [await site.steer(32), await site.steer(33)] == [0, 0]
+    own = await site.rows(
+        "SELECT coalesce(instruction->>'mode', instruction->>'powerKw') FROM plant_command"
+        " WHERE requester_type = 'SYSTEM' ORDER BY issued_at"
+    )
+    assert own == [("4.0",), ("AUTO",), ("4.0",)]
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
+    await site.send("command.mode", mode="AUTO")
+    assert [await site.steer(34), await site.steer(35)] == [1, 0]
+    await site.send("command.mode", mode="AUTO")
+    assert await site.steer(36) == 0, "nothing was interrupted"
+    assert len([kind for kind, _, _ in await site.commands() if kind == "SITE_SETPOINT"]) == 3
+    assert await site.rows("SELECT done_at IS NULL FROM vcp_interval WHERE plant_id = %(plant)s ORDER BY start_at") == [
+        (False,),
+        (True,),
+    ]
 
 
 async def test_schedules_are_replaced_and_cancelled(site: PartnerSite) -> None:

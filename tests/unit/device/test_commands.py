@@ -54,6 +54,28 @@ async def settled(device: Device, commands: int) -> None:
     await device.drain(timeout_seconds=10)
 
 
+async def test_a_handler_whose_own_task_was_cancelled_has_failed(broker: Any, plant: Any, tmp_path: Path) -> None:
+    """It must not take the device along, which would obey nothing any more and say nothing of it."""
+
+    async def obey(command: Command) -> None:
+        if command.action == "give_up":
+            work = asyncio.create_task(asyncio.sleep(60))
+            work.cancel()
+            await work
+
+    async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
+        await device.wait_connected(10)
+        for command_id, action in (("c1", "give_up"), ("c2", "set_power")):
+            await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload(command_id, action=action)))
+        await settled(device, 2)
+    assert sorted(await acks(broker, plant)) == [
+        ("c1", "FAILED", "HANDLER_ERROR"),
+        ("c1", "RECEIVED", None),
+        ("c2", "APPLIED", None),
+        ("c2", "RECEIVED", None),
+    ]
+
+
 async def test_commands_are_obeyed_and_acknowledged(broker: Any, plant: Any, tmp_path: Path) -> None:
     obeyed: list[Command] = []
 

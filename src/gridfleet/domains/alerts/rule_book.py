@@ -102,7 +102,7 @@ class RuleBook:
         self._checks = {place: checks for place, checks in self._checks.items() if place not in places}
 
     async def _compile(self, missing: set[tuple[int, int]]) -> dict[tuple[int, int], tuple[Check, ...]]:
-        changes = self._changes
+        changes, before = self._changes, self._checks
         async with self._database.transaction() as db:
             sources = await source_places(db, {source_id for source_id, _ in missing})
             rules = await store.enabled_of(db, _SYSTEM, {source.organization_id for source in sources.values()})
@@ -123,7 +123,7 @@ class RuleBook:
             self._owners |= owners
             self._checks |= compiled
             return self._checks
-        return self._checks | compiled
+        return before | compiled
 
 
 def compile_checks(rules: Iterable[AlertRule], source: SourcePlace, layout: LayoutKeys) -> tuple[Check, ...]:

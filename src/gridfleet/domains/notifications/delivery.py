@@ -1,20 +1,20 @@
 """Hands queued notifications over, and again when that fails; asks later what became of pushes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
-import httpx
 import structlog
 
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.outcome import Outcome, Sender
-from gridfleet.domains.notifications.channels.push import DEVICE_NOT_REGISTERED, ExpoPush, ExpoRefused
+from gridfleet.domains.notifications.channels.push import DEVICE_NOT_REGISTERED, ExpoPush
 from gridfleet.domains.notifications.models import Channel, Outgoing
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notifications import listen
 
 __all__ = ["MAX_TRIES", "Deliveries"]
@@ -49,28 +49,39 @@ class Deliveries:
         self._expo = expo
         self._waits = waits
         self._receipt_after = receipt_after
-        self._wake = asyncio.Event()
 
     async def run(self) -> None:
         """Works until cancelled; raises when the database is lost."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                listen(self._database.url, ["notification_due"], self._wake.set, lambda channel, payload: self._wake.set())
-            )
-            tasks.create_task(self._work())
+        works: list[tuple[Callable[[], Awaitable[None]], Callable[[Connection], Awaitable[float | None]]]] = [
+            (partial(self._work_off, channel), partial(store.next_due, channel=channel)) for channel in self._senders
+        ]
+        works.append((self._ask_for_receipts, store.next_receipt_due))
+        wakes = [asyncio.Event() for _ in works]
 
-    async def _work(self) -> None:
+        def wake_all() -> None:
+            for wake in wakes:
+                wake.set()
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(listen(self._database.url, ["notification_due"], wake_all, lambda channel, payload: wake_all()))
+            for (work, next_due), wake in zip(works, wakes, strict=True):
+                tasks.create_task(self._keep_at(work, next_due, wake))
+
+    async def _keep_at(
+        self,
+        work: Callable[[], Awaitable[None]],
+        next_due: Callable[[Connection], Awaitable[float | None]],
+        wake: asyncio.Event,
+    ) -> None:
+        """Each channel for itself: a gateway that hangs holds up nothing but its own deliveries."""
         while True:
-            self._wake.clear()
-            async with asyncio.TaskGroup() as tasks:
-                for channel in self._senders:
-                    tasks.create_task(self._work_off(channel))
-                tasks.create_task(self._ask_for_receipts())
+            wake.clear()
+            await work()
             async with self._database.transaction() as db:
-                due = await store.next_due(db)
+                due = await next_due(db)
             try:
                 async with asyncio.timeout(_LOOK_SECONDS if due is None else min(max(due, 0.05), _LOOK_SECONDS)):
-                    await self._wake.wait()
+                    await wake.wait()
             except TimeoutError:
                 continue
 
@@ -121,7 +132,7 @@ class Deliveries:
             return
         try:
             receipts = await self._expo.receipts([ticket for _, ticket, _ in waiting])
-        except (httpx.HTTPError, ExpoRefused) as error:
+        except Exception as error:  # whatever the service answers must not stop the deliveries
             log.warning("push receipts are not to be had", error=f"{type(error).__name__}: {error}")
             return
         for delivery_id, ticket, token in waiting:

@@ -117,14 +117,26 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -
     return await cursor.fetchall()
 
 
-async def next_due(db: Connection) -> float | None:
-    """Seconds until a delivery or a receipt is due, not below 0; None when there is none."""
+async def next_due(db: Connection, channel: Channel) -> float | None:
+    """Seconds until a delivery by the channel is due, not below 0; None when there is none."""
+    return await _seconds_until(
+        db, "SELECT min(due_at) AS due_at FROM notification_log WHERE due_at IS NOT NULL AND channel = %s", (channel,)
+    )
+
+
+async def next_receipt_due(db: Connection) -> float | None:
+    """Seconds until a receipt is due, not below 0; None when there is none."""
+    return await _seconds_until(
+        db, "SELECT min(receipt_due_at) AS due_at FROM notification_log WHERE receipt_due_at IS NOT NULL", ()
+    )
+
+
+async def _seconds_until(db: Connection, moment: str, values: Sequence[Channel]) -> float | None:
+    # `greatest(0, NULL)` is 0: an empty queue would be due at once, for ever.
     cursor = await db.execute(
-        # `greatest(0, NULL)` is 0: an empty queue would be due at once, for ever.
-        "SELECT greatest(0, extract(epoch FROM due_at - clock_timestamp()))::float8 FROM ("
-        "SELECT least((SELECT min(due_at) FROM notification_log WHERE due_at IS NOT NULL),"
-        " (SELECT min(receipt_due_at) FROM notification_log WHERE receipt_due_at IS NOT NULL)) AS due_at) AS first"
-        " WHERE due_at IS NOT NULL"
+        "SELECT greatest(0, extract(epoch FROM due_at - clock_timestamp()))::float8"
+        f" FROM ({moment}) AS first WHERE due_at IS NOT NULL".encode(),
+        values,
     )
     row = await cursor.fetchone()
     return row[0] if row else None

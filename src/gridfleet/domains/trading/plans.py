@@ -119,8 +119,11 @@ async def deliver(esm: EsmClient, relay: Relay) -> tuple[Outcome, int | None, da
 async def finish(
     db: Connection, org: OrgScope, relay: Relay, outcome: Outcome, version: int | None, responded_at: datetime
 ) -> ConfigChange:
-    """The record with its outcome. Raises PlantNotFound when the plant is gone meanwhile."""
+    """The record with its outcome, or with that of the same plan's repetition, which the ESM has answered meanwhile. Raises
+    PlantNotFound when the plant is gone meanwhile."""
     change = await store.finish_change(db, org, relay.change.id, outcome, version, responded_at)
+    if change is None:
+        change = await store.find_change(db, org, relay.change.request_code)
     if change is None:
         raise PlantNotFound
     return change

@@ -160,13 +160,14 @@ async def find_change(db: Connection, org: OrgScope, request_code: UUID) -> Conf
 async def finish_change(
     db: Connection, org: OrgScope, change_id: int, outcome: Outcome, version: int | None, responded_at: datetime
 ) -> ConfigChange | None:
-    """The plan with its outcome; None when it is gone with its plant."""
+    """The plan with its outcome; None when it is gone with its plant, or the ESM's own word on it is known already."""
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
         "UPDATE trading_config_change SET result_code = %(result_code)s, message = %(message)s, is_error = %(is_error)s,"
         " is_terminal = %(is_terminal)s, responded_at = %(at)s,"
         " config_snapshot = jsonb_set(config_snapshot, '{version}', coalesce(to_jsonb(%(version)s::bigint), 'null'))"
-        f" WHERE id = %(id)s AND organization_id = %(org)s RETURNING {_CHANGE}",
+        " WHERE id = %(id)s AND organization_id = %(org)s"
+        f" AND (responded_at IS NULL OR result_code IN ('TIMEOUT', 'ESM_UNAVAILABLE')) RETURNING {_CHANGE}",
         {**outcome._asdict(), "at": responded_at, "version": version, "id": change_id, "org": org.organization_id},
     )
     return await cursor.fetchone()

@@ -20,10 +20,12 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["return_to_auto", "steer"]
+__all__ = ["A_MOMENT", "return_to_auto", "steer"]
 
 _MODE_LIFE: Final = timedelta(hours=1)
 _BATCH: Final = 200
+A_MOMENT: Final = timedelta(milliseconds=1)
+"""Commands to a plant leave in the order in which they were issued."""
 
 
 async def steer(db: Connection, system: SystemScope, now: datetime) -> int:
@@ -45,8 +47,9 @@ async def _end_overrides(db: Connection, system: SystemScope, now: datetime) -> 
     sites = await store.claim_ended_overrides(db, system, now, _BATCH)
     for site in sites:
         site = replace(site, override=None, override_command_id=None)
-        await _set_mode(db, system, site.plant_id, site.mode(now), now)
+        await _set_mode(db, system, site.plant_id, site.mode(now), now - A_MOMENT)  # a step may follow, which it must not undo
         await store.save_site(db, system, site)
+        await store.reopen_interval(db, system, site.plant_id, now)  # the plant forgot its setpoint over the mode
     return len(sites)
 
 

@@ -270,6 +270,15 @@ async def claim_due_intervals(db: Connection, system: SystemScope, now: datetime
     return await cursor.fetchall()
 
 
+async def reopen_interval(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
+    """The step that holds at `now` is to be done again."""
+    await db.execute(
+        "UPDATE vcp_interval SET done_at = NULL"
+        " WHERE plant_id = %(plant)s AND start_at <= %(now)s AND end_at > %(now)s AND done_at IS NOT NULL",
+        {"plant": plant_id, "now": now},
+    )
+
+
 async def end_schedules(db: Connection, system: SystemScope, now: datetime, limit: int) -> int:
     """Schedules whose last step is over hold no longer; how many."""
     cursor = await db.execute(

@@ -6,7 +6,7 @@ nothing: its messageId, or for one that did not use it up its bytes, is in the l
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, Requester
-from gridfleet.domains.plants.commands.relaying import drop_unsent, relay
+from gridfleet.domains.plants.commands.relaying import drop_waiting, relay
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledging import acknowledgement
 from gridfleet.domains.vcp.events.queueing import queue_events
@@ -30,7 +30,7 @@ from gridfleet.domains.vcp.models import (
     Verified,
 )
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, check_site, instruct, silent_from
-from gridfleet.domains.vcp.steering import return_to_auto
+from gridfleet.domains.vcp.steering import A_MOMENT, return_to_auto
 from gridfleet.domains.vcp.verification import NUL, command_type, prove, read
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
@@ -61,9 +61,6 @@ _UNPROVED: Final = frozenset(
     }
 )
 _MOST_TEXT: Final = 128
-_A_MOMENT: Final = timedelta(milliseconds=1)
-"""Commands to a plant leave in the order in which they were issued."""
-
 _MOST_READ: Final = 4 * MAX_BODY_BYTES
 """A message that is too large is named in its refusal, unless it is far too large."""
 
@@ -163,9 +160,9 @@ async def _accept(
 ) -> PartnerAck:
     order, key = verified.order, entry.sender.key
     if verified.type is CommandType.EMERGENCY:
-        await drop_unsent(db, system, site.plant_id, now)
+        await drop_waiting(db, system, site.plant_id, now)
     if site.fallback_since is not None and not isinstance(order, ModeOrder):
-        await return_to_auto(db, system, site.plant_id, now - _A_MOMENT)
+        await return_to_auto(db, system, site.plant_id, now - A_MOMENT)
     device, command_id = instruction.device, new_id()
     command = NewCommand(
         id=command_id,
@@ -196,6 +193,8 @@ async def _after(
     new = replace(site, silent_from=silent_from(order, site, now), fallback_since=None)
     match order:
         case ModeOrder(mode=Mode.AUTO):
+            if site.override is not None:
+                await store.reopen_interval(db, system, site.plant_id, now)
             return replace(new, override=None, override_command_id=None)
         case ModeOrder(mode=mode):
             end = None if mode is Mode.EMERGENCY_STOP else order.expires_at

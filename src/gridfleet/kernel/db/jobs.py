@@ -15,9 +15,10 @@ __all__ = ["cause_of", "defer"]
 _manager = JobManager(PsycopgConnector())
 
 
-async def defer(db: Connection, task: str, arguments: JSONDict) -> None:
-    """Queues `task` for the jobs process, to run once the transaction has been committed."""
-    job = Job(id=None, queue="default", lock=None, queueing_lock=None, task_name=task, task_kwargs=arguments)
+async def defer(db: Connection, task: str, arguments: JSONDict, *, priority: int = 0) -> None:
+    """Queues `task` for the jobs process, to run once the transaction has been committed; what is due with a higher
+    `priority`, 0 for all that is due by the clock, runs first."""
+    job = Job(id=None, queue="default", lock=None, queueing_lock=None, task_name=task, task_kwargs=arguments, priority=priority)
     queued = await _manager.defer_job_async(job, connection=db)
     cause = current_cause()
     if cause is not None:

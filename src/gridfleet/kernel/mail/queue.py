@@ -45,7 +45,8 @@ class MailQueue:
             "key_version": self._keyring.current_version,
             "sealed": base64.b64encode(sealed).decode(),
         }
-        await defer(db, SEND_MAIL, arguments)
+        # After everything else: a server that hangs would keep all of a worker's hands from what is due by the clock.
+        await defer(db, SEND_MAIL, arguments, priority=-1)
 
 
 def open_mail(keyring: Keyring, mail_id: str, key_version: int, sealed: str) -> Mail:

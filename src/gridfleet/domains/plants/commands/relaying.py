@@ -9,7 +9,7 @@ from gridfleet.domains.plants.commands.models import CommandType, NewCommand
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["drop_unsent", "relay"]
+__all__ = ["drop_waiting", "relay"]
 
 
 async def relay(db: Connection, system: SystemScope, command: NewCommand) -> bool:
@@ -19,6 +19,6 @@ async def relay(db: Connection, system: SystemScope, command: NewCommand) -> boo
     return await store.insert_relayed(db, system, command, most)
 
 
-async def drop_unsent(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
-    """Ends what the plant was to be told and has not been: after an emergency stop it must not come."""
-    await store.end_unsent(db, system, plant_id, now)
+async def drop_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
+    """Ends what the plant has not acknowledged: after an emergency stop no copy of it may leave."""
+    await store.end_waiting(db, system, plant_id, now)

@@ -102,12 +102,12 @@ async def insert_relayed(db: Connection, system: SystemScope, command: NewComman
     return cursor.rowcount > 0
 
 
-async def end_unsent(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
-    """What the plant has not been sent expires now; what somebody is sending at this moment is passed over."""
+async def end_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
+    """What the plant has not acknowledged expires now; what somebody is settling at this moment is passed over."""
     await db.execute(
-        "WITH unsent AS (SELECT id FROM plant_command WHERE plant_id = %s AND status = 'PENDING' AND type <> 'EMERGENCY'"
+        "WITH waiting AS (SELECT id FROM plant_command WHERE plant_id = %s AND due_at IS NOT NULL AND type <> 'EMERGENCY'"
         " AND expires_at > %s ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)"
-        " UPDATE plant_command c SET expires_at = %s FROM unsent WHERE c.id = unsent.id",
+        " UPDATE plant_command c SET expires_at = %s FROM waiting WHERE c.id = waiting.id",
         (plant_id, now, now),
     )
 

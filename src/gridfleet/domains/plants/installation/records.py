@@ -47,5 +47,6 @@ async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUI
 
 
 async def trim_refused_messages(db: Connection, system: SystemScope) -> int:
-    """Keeps a week and a thousand a plant; answers how many were dropped."""
-    return await store.trim_refused(db, system, MAX_AGE, MAX_PER_PLANT)
+    """Keeps a week and a thousand a plant, and as many sightings of it; answers how many were dropped."""
+    messages = await store.trim_refused(db, system, MAX_AGE, MAX_PER_PLANT)
+    return messages + await store.trim_sightings(db, system, MAX_PER_PLANT)

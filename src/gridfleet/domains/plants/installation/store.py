@@ -59,13 +59,18 @@ async def count_refused(db: Connection, org: OrgScope, plant_id: UUID) -> int:
 
 async def trim_refused(db: Connection, system: SystemScope, max_age: timedelta, max_per_plant: int) -> int:
     """Drops what is too old or too much; answers how many."""
+    # Plant by plant: numbering all messages takes ever longer, and the longest when one flood needs trimming most.
     cursor = await db.execute(
-        "DELETE FROM refused_message WHERE received_at < now() - %s OR id IN ("
-        " SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY plant_id ORDER BY received_at DESC, id DESC) AS place"
-        " FROM refused_message) ranked WHERE place > %s)",
-        (max_age, max_per_plant),
+        "WITH oldest AS (SELECT p.id AS plant_id, o.received_at, o.id FROM plant p CROSS JOIN LATERAL (SELECT received_at, id"
+        " FROM refused_message WHERE plant_id = p.id ORDER BY received_at DESC, id DESC OFFSET %(most)s LIMIT 1) AS o),"
+        " late AS (DELETE FROM refused_message WHERE received_at < now() - %(age)s RETURNING 1),"
+        " many AS (DELETE FROM refused_message r USING oldest WHERE r.plant_id = oldest.plant_id"
+        " AND (r.received_at, r.id) <= (oldest.received_at, oldest.id) AND r.received_at >= now() - %(age)s RETURNING 1)"
+        " SELECT (SELECT count(*) FROM late) + (SELECT count(*) FROM many)",
+        {"age": max_age, "most": max_per_plant},
     )
-    return cursor.rowcount
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
 
 
 async def record_sightings(db: Connection, system: SystemScope, sightings: Iterable[tuple[UUID, str, datetime, int]]) -> None:
@@ -81,6 +86,19 @@ async def record_sightings(db: Connection, system: SystemScope, sightings: Itera
         " count = unregistered_device.count + excluded.count",
         ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]),
     )
+
+
+async def trim_sightings(db: Connection, system: SystemScope, max_per_plant: int) -> int:
+    """Drops those of a plant that were heard of longest ago when it spoke of too many; how many."""
+    cursor = await db.execute(
+        "DELETE FROM unregistered_device u USING (SELECT p.id AS plant_id, o.last_seen_at, o.external_id FROM plant p"
+        " CROSS JOIN LATERAL (SELECT last_seen_at, external_id FROM unregistered_device WHERE plant_id = p.id"
+        " ORDER BY last_seen_at DESC, external_id OFFSET %s LIMIT 1) AS o) AS first WHERE u.plant_id = first.plant_id"
+        " AND (u.last_seen_at < first.last_seen_at"
+        " OR (u.last_seen_at = first.last_seen_at AND u.external_id >= first.external_id))",
+        (max_per_plant,),
+    )
+    return cursor.rowcount
 
 
 async def list_sightings(db: Connection, org: OrgScope, plant_id: UUID) -> list[Sighting]:

@@ -66,17 +66,22 @@ async def _read(
     db: Connection, source: Source, start: datetime, end: datetime, width: timedelta
 ) -> Iterator[tuple[datetime, float]]:
     boundaries = [start + number * width for number in range((end - start) // width + 1)]
-    total: list[float | None] = [None] * (len(boundaries) - 1)
+    parts: list[list[float | None]] = []
     for counter, sign in _COUNTERS:
         if not any(counter in layout.positions for layout in source.layouts):
             continue
         readings, factor = await read_in_kilo(db, source, counter, start - 2 * width, end + 2 * width)
         energies = energy_between(readings, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
-        total = [
-            None if energy is None else (known or 0.0) + sign * factor * energy
-            for known, energy in zip(total, energies, strict=True)
-        ]
-    return ((moment, round(energy, 6)) for moment, energy in zip(boundaries[:-1], total, strict=True) if energy is not None)
+        parts.append([None if energy is None else sign * factor * energy for energy in energies])
+    return _sums(boundaries, parts)
+
+
+def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]]) -> Iterator[tuple[datetime, float]]:
+    """The buckets of which every counter tells."""
+    for moment, *energies in zip(boundaries, *parts, strict=False):
+        known = [energy for energy in energies if energy is not None]
+        if known and len(known) == len(energies):
+            yield moment, round(sum(known), 6)
 
 
 def energy_between(readings: Values, boundaries: Sequence[int], width: int) -> list[float | None]:

@@ -19,12 +19,15 @@ _remembered: dict[tuple[int, bytes], KnownLayout] = {}
 async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, KnownLayout]:
     """The layouts of the rows by id. A layout never changes and its digest is its content, so the process remembers them."""
     wanted = {(row.layout_id, row.digest) for row in rows}
-    if missing := wanted - _remembered.keys():
+    # Taken now: whoever looks others up meanwhile may empty the memory.
+    found = {place: _remembered[place] for place in wanted & _remembered.keys()}
+    if missing := wanted - found.keys():
         if len(_remembered) > _MOST_REMEMBERED:
             _remembered.clear()
-        for digest, layout in await store.layouts(db, [layout_id for layout_id, _ in missing]):
-            _remembered[layout.id, digest] = layout
-    return {layout_id: _remembered[layout_id, digest] for layout_id, digest in wanted}
+        read = await store.layouts(db, [layout_id for layout_id, _ in missing])
+        found |= {(layout.id, digest): layout for digest, layout in read}
+        _remembered.update(found)
+    return {layout_id: layout for (layout_id, _), layout in found.items()}
 
 
 async def plant_sources(

@@ -24,7 +24,7 @@ _SYSTEM: Final = SystemScope("retention serves every organisation, each by its o
 _RAW: Final = Kept("telemetry_frame", "time", "raw_from", monthly=False)
 _MINUTES: Final = Kept("telemetry_minute", "bucket", "minutes_from", monthly=False)
 _QUARTERS: Final = Kept("telemetry_quarter", "bucket", "quarters_from", monthly=True)
-_SOURCES_A_TRANSACTION: Final = 50
+_SOURCES_A_TRANSACTION: Final = 20
 _BEFORE_EVERYTHING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -78,9 +78,19 @@ async def _remove(database: Database, kept: Kept, without_sources: datetime) -> 
 
 
 async def _delete(database: Database, kept: Kept, sources: Sequence[int], start: datetime) -> None:
+    """Piece by piece, each within one partition: whoever keeps less from now on may have years to remove, and what takes a
+    statement longer than it may would be undone and begun anew each time."""
     for first in range(0, len(sources), _SOURCES_A_TRANSACTION):
-        async with database.transaction() as db:
-            await store.delete_before(db, _SYSTEM, kept, sources[first : first + _SOURCES_A_TRANSACTION], start)
+        some = sources[first : first + _SOURCES_A_TRANSACTION]
+        while True:
+            async with database.transaction() as db:
+                oldest = await store.oldest_before(db, _SYSTEM, kept, some, start)
+                if oldest is None:
+                    break
+                day = oldest.astimezone(UTC).date()
+                await store.delete_before(
+                    db, _SYSTEM, kept, some, min(start, _end(kept, day.replace(day=1) if kept.monthly else day))
+                )
 
 
 def _end(kept: Kept, first: date) -> datetime:

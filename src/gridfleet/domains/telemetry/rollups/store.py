@@ -305,6 +305,21 @@ async def sources_that_start_later(
     return await cursor.fetchall()
 
 
+async def oldest_before(
+    db: Connection, system: SystemScope, kept: Kept, sources: Sequence[int], start: datetime
+) -> datetime | None:
+    """The first moment before `start` of which these sources have something; None when there is nothing."""
+    # Source by source, or the planner reads everything there is for its minimum.
+    cursor = await db.execute(
+        f"SELECT min(o.first) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS first"
+        f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} < %s ORDER BY {kept.time} LIMIT 1) AS o",
+        (list(sources), start),
+        prepare=False,
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
 async def delete_before(db: Connection, system: SystemScope, kept: Kept, sources: Sequence[int], start: datetime) -> None:
     """Removes what these sources have before `start`."""
     await db.execute(

@@ -12,6 +12,7 @@ __all__ = ["EsmConfig", "EsmPlant", "EsmPlantName", "EsmPlants", "EsmReading", "
 _STORABLE = "^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 
 Text = Annotated[str, msgspec.Meta(max_length=2_000, pattern=_STORABLE)]
+Version = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=_STORABLE)]
 
 
@@ -53,7 +54,7 @@ class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
 
     config_enabled: bool
     esi_state: str
-    version: int
+    version: Version
     time_configs: list[TimeBlock]
 
 
@@ -65,7 +66,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     is_error: bool
     is_terminal: bool = True
     message: Text = ""
-    version: int | None = None
+    version: Version | None = None
 
 
 class EsmReading(msgspec.Struct, frozen=True):

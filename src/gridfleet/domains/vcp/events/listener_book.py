@@ -23,18 +23,18 @@ class ListenerBook:
 
     async def look_up(self, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
         """The organisations of those plants that have a listener."""
-        missing = [plant_id for plant_id in plant_ids if plant_id not in self._known]
-        known = self._known
+        # Taken now: an entry may be struck out while the others are looked up.
+        known = {plant_id: self._known[plant_id] for plant_id in plant_ids if plant_id in self._known}
+        missing = [plant_id for plant_id in plant_ids if plant_id not in known]
         if missing:
             changes = self._changes
             async with self._database.transaction() as db:
                 found = await listened_plants(db, _SYSTEM, missing)
             read = {plant_id: found.get(plant_id) for plant_id in missing}
+            known |= read
             if changes == self._changes:  # else it may be stale already: good for now, not to be remembered
-                known.update(read)
-            else:
-                known = {**known, **read}
-        return {plant_id: organization for plant_id in plant_ids if (organization := known.get(plant_id)) is not None}
+                self._known |= read
+        return {plant_id: organization for plant_id, organization in known.items() if organization is not None}
 
     def forget(self, plant_id: str) -> None:
         """Strikes one plant out: it may belong to somebody else now."""

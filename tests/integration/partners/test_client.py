@@ -1,0 +1,114 @@
+"""A partner's client against a broker: what it loses, and what it does not."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import aiormq
+import httpx
+import pytest
+from yarl import URL
+
+from broker_node import BrokerNode
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.partner_topology import PartnerQueues, settle_partner_vhost
+from gridfleet.partner import EventKind, Order, OrderRefused, Partner
+from gridfleet.protocol.partner_keys import EXCHANGE, event_queue, event_routing_key
+
+SITE = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
+
+
+@dataclass
+class Vhost:
+    """A vhost of a partner's own, whose key may order anything but modes."""
+
+    node: BrokerNode
+    name: str
+    slug: str
+
+    @property
+    def address(self) -> str:
+        return str(URL(self.node.url).with_user(self.slug).with_password("the key").with_path(f"/{self.name}"))
+
+    async def settle(self) -> None:
+        async with open_management(self.node.management_url) as management:
+            await settle_partner_vhost(management, self.node.url, self.name, PartnerQueues(self.slug, self.slug))
+
+    async def tell(self, kind: EventKind, **content: str) -> UUID:
+        """Publishes an event; its id."""
+        event_id = uuid4()
+        async with open_channel(self.node.url, self.name) as channel:
+            await channel.basic_publish(
+                json.dumps(content).encode(),
+                exchange=EXCHANGE,
+                routing_key=event_routing_key(self.slug, kind),
+                mandatory=True,
+                properties=aiormq.spec.Basic.Properties(message_id=str(event_id)),
+            )
+        return event_id
+
+    async def lose(self, kind: EventKind) -> None:
+        async with open_channel(self.node.url, self.name) as channel:
+            await channel.queue_delete(event_queue(self.slug, kind))
+
+
+@pytest.fixture
+async def vhost(broker: BrokerNode) -> AsyncIterator[Vhost]:
+    name = uuid4().hex
+    found = Vhost(broker, f"client-{name}", f"trader-{name[:8]}")
+    await found.settle()
+    management = URL(broker.management_url)
+    async with httpx.AsyncClient(
+        base_url=str(management.with_user(None)), auth=(management.user or "", management.password or "")
+    ) as http:
+        for path, content in (
+            (f"users/{found.slug}", {"password": "the key", "tags": ""}),
+            (f"permissions/{found.name}/{found.slug}", {"configure": "", "write": ".*", "read": ".*"}),
+            (
+                f"topic-permissions/{found.name}/{found.slug}",
+                {"exchange": EXCHANGE, "write": rf"^{found.slug}\.command\.site-setpoint$", "read": ".*"},
+            ),
+        ):
+            (await http.put(f"/api/{path}", json=content)).raise_for_status()
+        yield found
+        await http.delete(f"/api/users/{found.slug}")
+        await http.delete(f"/api/vhosts/{found.name}")
+
+
+async def test_an_event_that_was_not_worked_off_comes_again(vhost: Vhost) -> None:
+    told = await vhost.tell(EventKind.ALERT, message="1")
+    async with Partner(vhost.address) as partner, asyncio.timeout(20):
+        events = partner.events(EventKind.ALERT)
+        assert (await anext(events)).id == told
+        await events.aclose()  # as when whoever works it off fails
+        events = partner.events(EventKind.ALERT)
+        assert (await anext(events)).id == told
+        later = await vhost.tell(EventKind.ALERT, message="2")
+        assert (await anext(events)).id == later
+        await events.aclose()
+
+
+async def test_an_order_that_is_refused_takes_no_other_along(vhost: Vhost) -> None:
+    async with Partner(vhost.address) as partner, asyncio.timeout(20):
+        for _ in range(5):
+            outcomes = await asyncio.gather(
+                *(partner.order(Order.SETPOINT, SITE, powerKw=1) for _ in range(5)),
+                partner.order(Order.MODE, SITE, mode="AUTO"),
+                *(partner.order(Order.SETPOINT, SITE, powerKw=1) for _ in range(5)),
+                return_exceptions=True,
+            )
+            assert [type(one) for one in outcomes] == [str] * 5 + [OrderRefused] + [str] * 5
+
+
+async def test_acks_are_waited_for_again_after_they_were_lost(vhost: Vhost) -> None:
+    order = str(uuid4())
+    await vhost.lose(EventKind.COMMAND_ACK)
+    async with Partner(vhost.address) as partner, asyncio.timeout(20):
+        with pytest.raises(aiormq.exceptions.ChannelNotFoundEntity):
+            await partner.wait_for(order)
+        await vhost.settle()
+        await vhost.tell(EventKind.COMMAND_ACK, messageId=order, ackStatus="ACCEPTED")
+        assert (await partner.wait_for(order))["ackStatus"] == "ACCEPTED"

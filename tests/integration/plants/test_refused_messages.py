@@ -1,0 +1,57 @@
+"""What is kept of refused messages, and of devices that nobody has registered."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from accounts import add_organization
+from gridfleet.domains.plants.installation import store
+from gridfleet.domains.plants.installation.records import record_sightings, trim_refused_messages
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from telemetry_records import add_plant
+
+SYSTEM = SystemScope("a test")
+
+
+async def refuse(database: Database, plant_id: UUID, *seconds_ago: int) -> None:
+    async with database.transaction() as db:
+        await db.execute(
+            "INSERT INTO refused_message (id, plant_id, received_at, topic, reason, detail, bytes)"
+            " SELECT gen_random_uuid(), %s, now() - ago * interval '1 second', '', 'MALFORMED', ago::text, 1"
+            " FROM unnest(%s::int[]) AS ago",
+            (plant_id, list(seconds_ago)),
+        )
+
+
+async def kept(database: Database, plant_id: UUID) -> list[int]:
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT detail::int FROM refused_message WHERE plant_id = %s ORDER BY 1", (plant_id,))
+        return [row[0] for row in await cursor.fetchall()]
+
+
+async def test_the_newest_of_each_plant_are_kept_for_a_week(database: Database) -> None:
+    week = 7 * 86_400
+    organization = await add_organization(database)
+    loud, quiet, silent = [await add_plant(database, organization.id) for _ in range(3)]
+    await refuse(database, loud, *range(1, 51), week + 10, week + 20)
+    await refuse(database, quiet, 5, week - 60, week + 60)
+    async with database.transaction() as db:
+        assert await store.trim_refused(db, SYSTEM, timedelta(days=7), 10) == 43
+        assert await store.trim_refused(db, SYSTEM, timedelta(days=7), 10) == 0
+    assert await kept(database, loud) == list(range(1, 11))
+    assert await kept(database, quiet) == [5, week - 60]
+    assert await kept(database, silent) == []
+
+
+async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -> None:
+    organization = await add_organization(database)
+    inventive, usual = [await add_plant(database, organization.id) for _ in range(2)]
+    now = utc_now()
+    async with database.transaction() as db:
+        seen = [(inventive, f"D{number:04}", now - timedelta(seconds=number // 2), 1) for number in range(1_300)]
+        await record_sightings(db, SYSTEM, [*seen, (usual, "D", now - timedelta(days=400), 1)])
+        assert await trim_refused_messages(db, SYSTEM) == 300
+        assert await trim_refused_messages(db, SYSTEM) == 0
+        cursor = await db.execute("SELECT plant_id, count(*), max(external_id) FROM unregistered_device GROUP BY 1")
+        assert set(await cursor.fetchall()) == {(inventive, 1_000, "D0999"), (usual, 1, "D")}
