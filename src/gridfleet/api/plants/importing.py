@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import S, endpoint, org_member
+from gridfleet.api._http import Metadata, S, endpoint, org_member
 from gridfleet.api._http.json_in import decode_json
 from gridfleet.api._http.validation import InvalidInput, build_checker
 from gridfleet.api.plants.registry import ExternalPlantId, Name, SerialNumber
@@ -39,7 +39,7 @@ class PlantRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     auth_method: AuthMethod = AuthMethod.MTLS
     external_plant_id: ExternalPlantId | None = None
     template_id: UUID | None = None
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
 
 
 class ImportedRow(msgspec.Struct, frozen=True, rename="camel"):
