@@ -20,7 +20,7 @@ from typer.main import get_command
 from deployed_stack import DEPLOY, UNITS, DeployedStack, example, fill, unit_commands
 from fleet_under_test import Fleet, wait_for
 from gridfleet.cli import application
-from gridfleet.kernel.broker.private_node import ACCOUNT, TLS_CIPHERS, PrivateBroker
+from gridfleet.kernel.broker.private_node import _ADVANCED, ACCOUNT, TLS_CIPHERS, PrivateBroker
 from gridfleet.kernel.settings import Settings
 
 COMPOSE = DEPLOY / "containers" / "compose.yaml"
@@ -106,6 +106,10 @@ class TestFiles:
         differ = lines - set((filled / "rabbitmq.conf").read_text().splitlines())
         own = ("ssl_options.cacertfile", "ssl_options.certfile", "ssl_options.keyfile", "mqtt.listeners")
         assert {line for line in differ if not line.startswith(own)} == set()
+        advanced = [line for line in (filled / "advanced.config").read_text().splitlines() if not line.startswith("%%")]
+        assert advanced == _ADVANCED.splitlines()
+        [message] = re.findall(r"^max_message_size = (\d+)$", (filled / "rabbitmq.conf").read_text(), re.MULTILINE)
+        assert f"{{max_packet_size_authenticated, {message}}}" in _ADVANCED
         definitions = json.loads((filled / "definitions.json").read_text())
         assert [user["name"] for user in definitions["users"]] == [ACCOUNT]
         assert {vhost["name"] for vhost in definitions["vhosts"]} == {"/", "plants"}

@@ -72,6 +72,42 @@ def test_every_line_of_json_can_be_parsed_whatever_goes_wrong() -> None:
         assert text in told
 
 
+INJECTING = r"""
+import logging, structlog
+from gridfleet.kernel.logging import configure_logging
+configure_logging("INFO", json=False)
+text = "schedule.\x1b[2J\x1b]0;owned\x07\x9b31m\u2028\u202efalse\x7f"
+structlog.get_logger("x").info("order taken", family=text, odd=[text], error=ValueError(text))
+structlog.get_logger("x").info("order\n2026-01-01 [info] forged " + text)
+logging.getLogger("library").warning("said %s", "a\r\nb " + text)
+try:
+    raise ValueError(text)
+except ValueError:
+    structlog.get_logger("x").exception("failed")
+"""
+
+
+def test_what_strangers_say_cannot_move_the_terminal_that_shows_the_log() -> None:
+    """A partner's routing key, an ESM's words: printed as they came they could clear a screen, or invent lines."""
+    done = subprocess.run([sys.executable, "-c", INJECTING], capture_output=True, text=True, check=True)
+
+    assert "order taken" in done.stderr
+    assert "owned" in done.stderr
+    assert {char for char in done.stderr if not char.isprintable()} == {"\n"}
+    assert not [line for line in done.stderr.splitlines() if line.startswith("2026-01-01")]
+    assert "Traceback (most recent call last):\n" in done.stderr
+
+
+def test_the_terminal_shows_no_other_programs_commands_either(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    terminal.log("broker", "[error] \x1b[33m<0.1.0> user 'x\x1b]0;owned\x07\x9b2J' refused\x1b[0m")
+    terminal.log("postgres", "ERROR:  no\tsuch \u202erole")
+
+    shown = capsys.readouterr().out
+    assert "owned" in shown
+    assert {char for char in shown if not char.isprintable()} == {"\n"}
+
+
 PROCESS = """
 import asyncio
 from gridfleet import processes

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from gridfleet.kernel.logging import printable
+
 __all__ = ["Terminal"]
 
 _COLOURS: Final = {"serve": 36, "ingest": 32, "gateway": 35, "jobs": 33, "broker": 34, "postgres": 94, "setup": 96}
@@ -65,7 +67,7 @@ class Terminal:
             self._write_json(name, line, _level(line))
             return
         code = _COLOURS.get(name.partition("-")[0], 90)
-        self._write(f"{self._colour(f'{name:<{_NAME_WIDTH}}', code)} {line}")
+        self._write(f"{self._colour(f'{name:<{_NAME_WIDTH}}', code)} {_shown(line)}")
 
     def table(self, title: str, rows: Mapping[str, str], hints: list[str]) -> None:
         """The closing table: what is where."""
@@ -99,6 +101,11 @@ class Terminal:
         except (OSError, ValueError):
             # Whoever read us is gone (`gridfleet up | head`, a closed terminal): the service goes on without a log stream.
             sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - for the rest of the process
+
+
+def _shown(line: str) -> str:
+    """The line without what would move the terminal: the broker and PostgreSQL log what strangers call themselves."""
+    return printable(line.expandtabs())
 
 
 def _event(line: str) -> dict[str, Any] | None:

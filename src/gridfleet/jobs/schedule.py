@@ -6,7 +6,7 @@ from procrastinate import App, PsycopgConnector
 
 from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.plants.credentials.packages import forget_old_packages, forget_previous_secrets
-from gridfleet.domains.plants.installation.records import trim_refused_messages
+from gridfleet.domains.plants.installation.records import trim_refused_messages, trim_sightings
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.erasing import erase_deleted
@@ -50,6 +50,7 @@ def build_app(settings: Settings, database: Database) -> App:
     async def trim_refused(timestamp: int) -> None:
         async with database.transaction() as db:
             await trim_refused_messages(db, _SYSTEM)
+            await trim_sightings(db, _SYSTEM)
 
     # Queued by each deletion as well; the turns are for what a killed process left.
     @app.periodic(cron="*/10 * * * *")

@@ -3,13 +3,15 @@
 import logging
 import sys
 import threading
+from io import StringIO
 from types import TracebackType
+from typing import TextIO
 
 import structlog
 
 from gridfleet.kernel import tracing
 
-__all__ = ["configure_logging"]
+__all__ = ["configure_logging", "printable"]
 
 
 def configure_logging(level: str, *, json: bool) -> None:
@@ -24,8 +26,7 @@ def configure_logging(level: str, *, json: bool) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if json
-        # The default shows local variables with a traceback: addresses with passwords, keys, tokens.
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_tell_traceback)
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -39,7 +40,7 @@ def configure_logging(level: str, *, json: bool) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *([structlog.processors.format_exc_info] if json else []),
+                *([structlog.processors.format_exc_info] if json else [_make_printable]),
                 renderer,
             ],
         )
@@ -55,6 +56,25 @@ def configure_logging(level: str, *, json: bool) -> None:
     root.setLevel(level)
     for noisy in ("aiormq", "httpx", "httpcore", "procrastinate", "asyncio", "psycopg.pool", "_granian", "granian.access"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+
+
+def printable(text: str) -> str:
+    """The text in one line, with escapes for whatever would move a terminal: strangers have a say in what is logged."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def _make_printable(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = printable(value)
+    return event
+
+
+def _tell_traceback(to: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    # Structlog's default shows the variables around: addresses with passwords, keys, tokens.
+    told = StringIO()
+    structlog.dev.plain_traceback(told, exc_info)
+    to.write("\n".join(map(printable, told.getvalue().split("\n"))))
 
 
 def _add_trace(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

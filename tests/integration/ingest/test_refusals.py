@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridfleet.domains.ingest.models import Delivery
+from gridfleet.domains.plants.installation.records import trim_sightings
+from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
 from gridfleet.protocol.signature import sign
@@ -249,6 +251,41 @@ async def test_a_bad_snapshot_of_an_array_is_refused_alone_with_its_index(bench:
         ("payload.6", "TIME_OUT_OF_RANGE"),
         ("payload.7.fields", "TOO_MANY_FIELDS"),
     ]
+
+
+async def test_a_plant_that_floods_cannot_fill_the_database(bench: Bench) -> None:
+    """Of what a plant invents, devices and bad snapshots alike, so much is kept and no more; its neighbours notice nothing."""
+    plant, neighbour = await bench.plant(), await bench.plant()
+    at = moment(0).isoformat()
+
+    def inventing(start: int) -> bytes:
+        entries = (f'{{"id":"x{number}","fields":{{}}}}' for number in range(start, start + 800))
+        return f'{{"time":"{at}","devices":[{",".join(entries)}]}}'.encode()
+
+    other = {"time": at, "devices": [{"id": "new", "fields": {}}]}
+    for start in (0, 800, 1_600):
+        await bench.take(
+            plant.message(inventing(start)), plant.message([0] * 800), neighbour.message(other), neighbour.message([0])
+        )
+    await bench.take(plant.message(inventing(0)))
+
+    assert await plant.rows("SELECT count(*), max(count) FROM unregistered_device WHERE plant_id = %s") == [(2_000, 2)]
+    assert await plant.rows("SELECT count(*) FROM refused_message WHERE plant_id = %s") == [(1_000,)]
+    assert await neighbour.rows("SELECT external_id, count FROM unregistered_device WHERE plant_id = %s") == [("new", 3)]
+    assert await neighbour.rows("SELECT count(*) FROM refused_message WHERE plant_id = %s") == [(3,)]
+
+
+async def test_devices_that_nobody_names_any_more_make_room(bench: Bench) -> None:
+    plant = await bench.plant()
+    for name in ("gone", "here"):
+        await bench.take(plant.message({"time": moment(0).isoformat(), "devices": [{"id": name, "fields": {}}]}))
+    await plant.rows(
+        "UPDATE unregistered_device SET last_seen_at = now() - interval '31 days'"
+        " WHERE plant_id = %s AND external_id = 'gone' RETURNING 1"
+    )
+    async with bench.database.transaction() as db:
+        await trim_sightings(db, SystemScope("a test tidies up"))
+    assert await plant.rows("SELECT external_id FROM unregistered_device WHERE plant_id = %s") == [("here",)]
 
 
 async def test_a_refused_snapshot_leaves_nothing_of_itself(bench: Bench) -> None:

@@ -376,3 +376,17 @@ async def test_a_delivery_keeps_what_caused_it(database: Database) -> None:
     async with database.transaction() as db:
         due = await store.claim(db, Channel.EMAIL, 5, timedelta(seconds=5))
     assert [delivery.cause and delivery.cause["request_id"] for delivery in due] in (["the-cause", None], [None, "the-cause"])
+
+
+async def test_somebodys_newest_devices_are_told_and_no_more(database: Database) -> None:
+    """Every alert is a delivery for each device: inventing devices without end would be a flood for everybody."""
+    organization, user = await add_organization(database), await add_user(database)
+    await add_member(database, organization.id, user.id, OrgRole.OPERATOR)
+    tokens = [f"ExpoPushToken[{number}]" for number in range(53)]
+    for token in tokens:
+        async with database.transaction() as db:
+            await register_token(db, user.id, token, None)
+    async with database.transaction() as db:
+        assert await notify_members(db, organization.id, [Channel.PUSH], NOTICE) == 50
+        cursor = await db.execute("SELECT token FROM push_token WHERE user_id = %s", (user.id,))
+        assert {row[0] for row in await cursor.fetchall()} == set(tokens[3:])

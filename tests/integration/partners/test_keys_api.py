@@ -11,6 +11,7 @@ import pytest
 from api_service import api_service
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.domains.partners.key_text import digest_of
+from gridfleet.kernel.ids import new_id
 from people import People, Person, refused
 
 WANTED: dict[str, Any] = {"name": "Trader", "partnerId": "trader-1", "scopes": ["plants:read", "telemetry:read"]}
@@ -94,6 +95,21 @@ async def test_what_cannot_be_is_refused(
     answer = await people.call("POST", "/partner/api-keys", {**WANTED, **change}, who=admin, org=org.id)
     assert refused(answer, 400, "VALIDATION_ERROR")[0].startswith(f"{complaint}:")
     assert await people.execute("SELECT id FROM partner_key") == []
+
+
+async def test_long_lists_are_looked_at_within_bounds(people: People, admin: Person, org: Organization) -> None:
+    """Plants are looked up on one of the few connections that the broker's questions need, and networks are compared with
+    the address of every call."""
+    strangers = [str(new_id()) for _ in range(3_000)]
+    answer = await people.call("POST", "/partner/api-keys", {**WANTED, "allowedPlantIds": strangers}, who=admin, org=org.id)
+    details = refused(answer, 400, "VALIDATION_ERROR")
+    assert details[0] == "allowedPlantIds.0: is no plant of this organisation"
+    assert len(details) == 1_000
+    networks = [f"10.0.{number >> 8}.{number & 255}/32" for number in range(1_001)]
+    answer = await people.call("POST", "/partner/api-keys", {**WANTED, "allowedIps": networks}, who=admin, org=org.id)
+    assert refused(answer, 400, "VALIDATION_ERROR") == ["allowedIps: must have at most 1000 networks"]
+    created = await make(people, admin, org, allowedIps=[*networks[:999], "127.0.0.0/8"])
+    assert (await by_key(people, created, "/plants")).status_code == 200
 
 
 async def test_revoking_is_for_ever_and_at_once(people: People, admin: Person, org: Organization) -> None:

@@ -171,3 +171,17 @@ async def test_the_same_file_again_gives_the_first_answer_with_its_key(fleet: Fl
     assert first == again
     assert first[0] == 201
     assert (await send(fleet, "name,serialNumber,type\na,S1,SENSOR\n"))[0] == 400
+
+
+async def test_metadata_of_a_row_are_bounded_too(fleet: Fleet) -> None:
+    status, error = await send(fleet, f'name,serialNumber,type,metadata\na,b,SENSOR,"{{""a"": ""{"x" * 32_768}""}}"\n')
+
+    assert (status, error["details"]) == (400, ["row 2 metadata: must have at most 32768 bytes as JSON"])
+
+
+async def test_a_file_of_nothing_but_columns_gets_a_short_answer(fleet: Fleet) -> None:
+    """The complaints of all its columns would be a hundred times what the caller sent, made while everybody else waits."""
+    status, error = await send(fleet, "name,serialNumber,type" + "," * 100_000)
+
+    assert (status, error["code"]) == (400, "VALIDATION_ERROR")
+    assert len(error["details"]) == 1_000

@@ -54,6 +54,24 @@ async def test_every_complaint_about_a_plant_is_listed(fleet: Fleet) -> None:
     assert [line.split(":")[0] for line in error["details"]] == ["name", "serialNumber", "type", "metadata.a", "colour"]
 
 
+async def test_metadata_are_bounded_wherever_they_are_given(fleet: Fleet) -> None:
+    """A page of a hundred plants with a megabyte each would hold up everybody who shares the process."""
+    complaint = "metadata: must have at most 32768 bytes as JSON"
+    much, enough = {"note": "x" * 32_768}, {"note": "x" * 32_700}
+    plant = await fleet.plant(metadata=enough)
+    path = f"/plants/{plant['id']}"
+    device = {"externalId": "INV1", "name": "Inverter", "type": "INVERTER"}
+    for method, where, body in (
+        ("POST", "/plants", {**NEW_PLANT, "serialNumber": "SN-2", "metadata": much}),
+        ("PATCH", path, {"metadata": much}),
+        ("POST", f"{path}/sub-devices", {**device, "metadata": much}),
+    ):
+        status, error = await fleet.call(method, where, body)
+        assert (status, error["details"]) == (400, [complaint])
+    status, _ = await fleet.call("POST", f"{path}/sub-devices", {**device, "metadata": enough})
+    assert status == 201
+
+
 async def test_another_organisations_plant_answers_as_an_absent_one(fleet: Fleet) -> None:
     plant = await fleet.plant()
     absent = str(uuid4())

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from accounts import add_organization
 from gridfleet.domains.plants.installation import store
-from gridfleet.domains.plants.installation.records import record_sightings, trim_refused_messages
+from gridfleet.domains.plants.installation.records import record_sightings, trim_sightings
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -50,8 +50,8 @@ async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -
     now = utc_now()
     async with database.transaction() as db:
         seen = [(inventive, f"D{number:04}", now - timedelta(seconds=number // 2), 1) for number in range(1_300)]
-        await record_sightings(db, SYSTEM, [*seen, (usual, "D", now - timedelta(days=400), 1)])
-        assert await trim_refused_messages(db, SYSTEM) == 300
-        assert await trim_refused_messages(db, SYSTEM) == 0
+        await record_sightings(db, SYSTEM, [*seen, (usual, "D", now - timedelta(days=29), 1)])
+        assert await trim_sightings(db, SYSTEM) == 300
+        assert await trim_sightings(db, SYSTEM) == 0
         cursor = await db.execute("SELECT plant_id, count(*), max(external_id) FROM unregistered_device GROUP BY 1")
         assert set(await cursor.fetchall()) == {(inventive, 1_000, "D0999"), (usual, 1, "D")}

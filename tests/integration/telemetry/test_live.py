@@ -20,7 +20,7 @@ from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import TooManyRequests
-from telemetry_records import RecordedPlant, member
+from telemetry_records import RecordedPlant, add_plant, member
 
 NOW = utc_now().replace(microsecond=0)
 SECOND = timedelta(seconds=1)
@@ -137,7 +137,7 @@ async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
-    monkeypatch.setattr(live, "MOST_WATCHERS", 20)
+    monkeypatch.setattr(live, "MOST_WATCHERS", 40)
     plant = await RecordedPlant.create(database)
     await plant.write(None, ["a"], {NOW: [1.0]})
     values = LiveValues(database)
@@ -148,6 +148,12 @@ async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
         await anext(values.watch(plant.org, plant.id))
     with pytest.raises(TooManyRequests):
         await anext(values.watch(member(plant.organization_id, frozenset()), plant.id))
+    # One organisation takes half of the places at most: the others are for everybody else.
+    neighbour = await RecordedPlant.create(database)
+    await neighbour.write(None, ["a"], {NOW: [5.0]})
+    beside = values.watch(neighbour.org, neighbour.id)
+    assert [point.value for point in await anext(beside)] == [5.0]
+    await beside.aclose()
     await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
     for one in watching:
         while not (changed := await anext(one)):
@@ -157,3 +163,23 @@ async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
     assert values.watchers == 0
     with pytest.raises(PlantNotFound):
         await anext(values.watch(member(plant.organization_id, frozenset()), plant.id))
+
+
+async def test_one_organisations_plants_leave_room_for_others(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_PLANTS", 4)
+    plant, neighbour = await RecordedPlant.create(database), await RecordedPlant.create(database)
+    values = LiveValues(database)
+    scope = member(plant.organization_id)
+    plants = [plant.id, *[await add_plant(database, plant.organization_id) for _ in range(2)]]
+    watching = [values.watch(scope, plant_id) for plant_id in plants]
+    for one in watching[:2]:
+        await anext(one)
+    with pytest.raises(TooManyRequests):
+        await anext(watching[2])
+    second = values.watch(scope, plants[0])
+    await anext(second)
+    beside = values.watch(neighbour.org, neighbour.id)
+    await anext(beside)
+    for one in (*watching, second, beside):
+        await one.aclose()
+    assert values.watchers == 0

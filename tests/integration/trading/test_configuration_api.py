@@ -71,6 +71,23 @@ async def test_settings_are_kept_and_the_secret_is_not_shown(strict: Fleet) -> N
     ]
 
 
+async def test_a_kept_secret_goes_to_no_other_server(strict: Fleet) -> None:
+    """Nobody is shown the secret, so nobody may have it sent to a server of his own: no ORG_ADMIN, no partner with a key."""
+    body = {"name": "K", "partnerId": "p", "scopes": ["trading:write", "trading:read"]}
+    key = {"x-api-key": (await strict.call("POST", "/partner/api-keys", body))[1]["key"]}
+    await strict.call("POST", CONFIG, COMPLETE)
+    for other in ("https://thief.example.com/api", "http://esm.example.com/api", "https://esm.example.com:8443/api"):
+        for caller in (strict.admin, key):
+            status, error = await strict.call("POST", CONFIG, {"esmApiUrl": other, "esmClientId": "us"}, caller)
+            assert (status, error["code"]) == (400, "VALIDATION_ERROR"), other
+            assert error["details"] == ["esmClientSecret: must be given again with the address of another server"]
+    assert (await strict.call("GET", CONFIG))[1]["esmApiUrl"] == "https://esm.example.com/api"
+    for same in ("https://esm.example.com/v2", "https://ESM.example.com:443/v3"):
+        assert (await strict.call("POST", CONFIG, {"esmApiUrl": same}, key))[0] == 200
+    moved = {"esmApiUrl": "https://new.example.com", "esmClientSecret": "another"}
+    assert (await strict.call("POST", CONFIG, moved))[1]["esmApiUrl"] == "https://new.example.com"
+
+
 async def test_half_of_the_credentials_is_none(strict: Fleet) -> None:
     assert (await strict.call("POST", CONFIG, {"esmClientId": "us"}))[1]["hasEsmCredentials"] is False
     headers = strict.stranger

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api._http import NOT_NULL, Email, PageQuery
+from gridfleet.api._http import NOT_NULL, Email, Metadata, PageQuery
 from gridfleet.api._http.json_in import decode_json
 from gridfleet.api._http.validation import InvalidInput, build_checker, text_reader
 
@@ -47,7 +47,7 @@ class Device(msgspec.Struct, frozen=True, rename="camel"):
     note: str | msgspec.UnsetType = msgspec.UNSET
     link: str | msgspec.UnsetType | None = msgspec.UNSET
     hint: Annotated[Annotated[str, msgspec.Meta(max_length=3)] | None, NOT_NULL] = None
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     limits: dict[str, float] = {}
     ids: list[UUID] = []
     scalar: int | float | bool | str | None = None
@@ -180,6 +180,15 @@ def test_free_form_values_are_limited_in_depth_and_to_what_can_be_stored() -> No
     assert complaints(metadata={"a\0": 1}) == ["metadata: must not have control characters in a field name"]
     assert complaints(metadata={"a": float("nan")}) == ["metadata.a: must be a number that a double can hold"]
     assert complaints(metadata={"a": 2**60}) == ["metadata.a: must be an integer of at most 9007199254740991 from zero"]
+
+
+def test_free_form_values_are_bounded_as_json() -> None:
+    assert complaints(metadata={"a": "x" * 32_760}) == []
+    assert complaints(metadata={"a": "x" * 32_761}) == ["metadata: must have at most 32768 bytes as JSON"]
+    assert complaints(metadata={"a": ["é"] * 6_552}) == []
+    assert complaints(metadata={"a": ["é"] * 6_552 + [1]}) == ["metadata: must have at most 32768 bytes as JSON"]
+    # What cannot be encoded is complained of as that, however much of it there is.
+    assert len(complaints(**{f"f{n}": n for n in range(1_000)}, metadata={f"{n}\ud800": "\ud800" for n in range(10)})) == 1_000
 
 
 def test_the_list_of_complaints_ends_somewhere() -> None:

@@ -15,7 +15,7 @@ from gridfleet.api._http.call import Call
 from gridfleet.api._http.callers import esm_client, internal, org_member, public, session, super_admin
 from gridfleet.api._http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
 from gridfleet.api._http.idempotency import key_of
-from gridfleet.api._http.records import NOT_NULL, Email, Message, PageQuery
+from gridfleet.api._http.records import NOT_NULL, Email, Message, Metadata, PageQuery
 from gridfleet.api._http.state import AppState, open_state
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Endpoint",
     "FileDownload",
     "Message",
+    "Metadata",
     "PageQuery",
     "S",
     "Stream",

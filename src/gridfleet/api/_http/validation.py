@@ -5,7 +5,7 @@ type and then walks decoded JSON (or query text) without looking at the type aga
 
 Annotations understood beside msgspec's own constraints, in `msgspec.Meta(extra={…})`:
 `trim: False` keeps surrounding spaces (passwords), `format: "email"`, `rule: "must …"` words a pattern for people,
-`null: False` refuses null where None stands for a field that was left out.
+`null: False` refuses null where None stands for a field that was left out, `max_bytes` bounds a free-form object as JSON.
 A struct may define `complaints(self) -> Iterator[str]` for rules across fields; it runs when all fields are right.
 """
 
@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec import inspect
 
 __all__ = ["MAX_COMPLAINTS", "MAX_DEPTH", "Checker", "InvalidInput", "build_checker", "parse_uuid", "storable", "text_reader"]
@@ -93,7 +94,9 @@ def _build(info: inspect.Type, seen: Seen, trim: bool = True, extra: dict[str, A
         case inspect.ListType() | inspect.SetType() | inspect.FrozenSetType() | inspect.VarTupleType():
             return _array(info, seen)
         case inspect.DictType(key_type=key, value_type=value, min_length=low, max_length=high):
-            return _object(_build(key, seen), _build(value, seen), isinstance(value, inspect.AnyType), low, high)
+            if isinstance(value, inspect.AnyType):
+                return _free_object((extra or {}).get("max_bytes"))
+            return _object(_build(key, seen), _build(value, seen), low, high)
         case inspect.AnyType():
             return _free
         case inspect.NoneType():
@@ -280,12 +283,23 @@ def _array(info: _CollectionType, seen: Seen) -> Checker:
     return check
 
 
-def _object(key: Checker, value_of: Checker, free: bool, low: int | None, high: int | None) -> Checker:
+def _free_object(max_bytes: int | None) -> Checker:
     def check(value: Any, path: str, complaints: list[str]) -> Any:
         if not isinstance(value, dict):
             return _say(complaints, path, _or_null(value, "must be an object"))
-        if free:
-            return _free(value, path, complaints)
+        kept = _free(value, path, complaints)
+        # With complaints, it may hold what cannot be encoded.
+        if max_bytes is not None and not complaints and len(msgspec.json.encode(kept)) > max_bytes:
+            return _say(complaints, path, f"must have at most {max_bytes} bytes as JSON")
+        return kept
+
+    return check
+
+
+def _object(key: Checker, value_of: Checker, low: int | None, high: int | None) -> Checker:
+    def check(value: Any, path: str, complaints: list[str]) -> Any:
+        if not isinstance(value, dict):
+            return _say(complaints, path, _or_null(value, "must be an object"))
         if low is not None and len(value) < low:
             return _say(complaints, path, f"must have at least {low} field{'s' if low != 1 else ''}")
         if high is not None and len(value) > high:

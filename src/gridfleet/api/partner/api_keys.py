@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 import aiormq.exceptions
@@ -24,6 +24,9 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.pagination import Page
 from gridfleet.protocol.partner_keys import EXCHANGE
+
+_MOST_NETWORKS: Final = 1_000
+"""Every call by the key compares its address with them."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
@@ -175,6 +178,8 @@ async def _withdraw(call: Call, org: OrgScope, prepared: PreparedKey) -> None:
 def _wanted(body: KeyToMake) -> NewKey:
     networks: list[IPNetwork] = []
     complaints = []
+    if len(body.allowed_ips) > _MOST_NETWORKS:
+        raise ValidationFailed(details=[f"allowedIps: must have at most {_MOST_NETWORKS} networks"])
     for number, text in enumerate(body.allowed_ips):
         network = parse_network(text)
         if network is None:

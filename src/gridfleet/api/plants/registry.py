@@ -1,12 +1,12 @@
 """The registry of plants. Answers join a plant with its template, alone also with its groups."""
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import Call, PageQuery, S, endpoint, org_member
+from gridfleet.api._http import Call, Metadata, PageQuery, S, endpoint, org_member
 from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
 from gridfleet.domains.alerts.handling import open_alerts_of
 from gridfleet.domains.device_templates.catalogue import templates_by_id
@@ -36,7 +36,7 @@ class NewPlant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     serial_number: SerialNumber
     type: PlantType
     auth_method: AuthMethod = AuthMethod.MTLS
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
 
 
 class PlantPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -46,7 +46,7 @@ class PlantPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     serial_number: SerialNumber | UnsetType = UNSET
     type: PlantType | UnsetType = UNSET
     auth_method: AuthMethod | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
     external_plant_id: ExternalPlantId | UnsetType | None = UNSET
     template_id: UUID | UnsetType | None = UNSET
     organization_id: UUID | UnsetType = UNSET

@@ -1,12 +1,12 @@
 """The sub-devices of a plant."""
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import NOT_NULL, Message, PageQuery, S, endpoint, org_member
+from gridfleet.api._http import NOT_NULL, Message, Metadata, PageQuery, S, endpoint, org_member
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices import registry
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceChanges, SubDeviceStatus
@@ -43,7 +43,7 @@ class NewSubDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     type: DeviceType
     serial_number: Annotated[SerialNumber | None, NOT_NULL] = None
     template_id: Annotated[UUID | None, NOT_NULL] = None
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
 
 
 class SubDevicePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -49,6 +49,15 @@ async def register_token(db: Connection, token_id: UUID, user_id: UUID, token: s
     return registered
 
 
+async def keep_newest_tokens(db: Connection, user_id: UUID, beside: UUID, most: int) -> None:
+    """Deletes a person's tokens but for one and, beside it, those that were made last."""
+    await db.execute(
+        "DELETE FROM push_token WHERE id IN"
+        " (SELECT id FROM push_token WHERE user_id = %s AND id <> %s ORDER BY created_at DESC, id DESC OFFSET %s)",
+        (user_id, beside, most),
+    )
+
+
 async def delete_token(db: Connection, user_id: UUID, token: str) -> None:
     """Deletes a person's token, if there is one."""
     await db.execute("DELETE FROM push_token WHERE token = %s AND user_id = %s", (token, user_id))

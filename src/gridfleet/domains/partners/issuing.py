@@ -8,7 +8,7 @@ What a killed process leaves behind is withdrawn by `vhosts.expire_due`.
 """
 
 import secrets
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
@@ -20,8 +20,7 @@ from gridfleet.domains.partners.key_text import make_key
 from gridfleet.domains.partners.models import AmqpKey, CreatedKey, NewKey, vhost_of
 from gridfleet.domains.partners.registry import shown
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, WRITE_SCOPES
-from gridfleet.domains.plants.errors import PlantNotFound
-from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.plants.registry import visible_among
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -30,6 +29,8 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["PreparedKey", "activate", "prepare", "withdraw"]
+
+_MOST_COMPLAINTS: Final = 1_000
 
 
 class PreparedKey(NamedTuple):
@@ -80,10 +81,12 @@ async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
     complaints = []
     if wanted.expires_at is not None and wanted.expires_at <= utc_now():
         complaints.append("expiresAt: must lie in the future")
-    for number, plant_id in enumerate(wanted.plant_ids or ()):
-        try:
-            await get_plant(db, org, plant_id)
-        except PlantNotFound:
-            complaints.append(f"allowedPlantIds.{number}: is no plant of this organisation")
+    # One question for all of them: this connection is one of the few that the broker's questions need.
+    known = await visible_among(db, org, wanted.plant_ids or ())
+    complaints += [
+        f"allowedPlantIds.{number}: is no plant of this organisation"
+        for number, plant_id in enumerate(wanted.plant_ids or ())
+        if plant_id not in known
+    ]
     if complaints:
-        raise ValidationFailed(details=complaints)
+        raise ValidationFailed(details=complaints[:_MOST_COMPLAINTS])

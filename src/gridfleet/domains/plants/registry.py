@@ -1,5 +1,6 @@
 """The registry of plants: create, look up, list, change."""
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["create_plant", "get_plant", "list_plants", "update_plant"]
+__all__ = ["create_plant", "get_plant", "list_plants", "update_plant", "visible_among"]
 
 
 async def create_plant(
@@ -49,6 +50,11 @@ async def get_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
     if plant is None:
         raise PlantNotFound
     return plant
+
+
+async def visible_among(db: Connection, org: OrgScope, plant_ids: Collection[UUID]) -> set[UUID]:
+    """Those of the plants that the caller may see."""
+    return await store.visible_among(db, org, plant_ids)
 
 
 async def list_plants(db: Connection, org: OrgScope, auth_method: AuthMethod | None, paging: Paging) -> Page[Plant]:

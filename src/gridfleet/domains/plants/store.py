@@ -91,6 +91,14 @@ async def find(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
     return await cursor.fetchone()
 
 
+async def visible_among(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) -> set[UUID]:
+    """Those of the plants that the caller may see."""
+    cursor = await db.execute(
+        f"SELECT id FROM plant WHERE id = ANY(%(wanted)s) AND {_VISIBLE}", {"wanted": list(plant_ids), **_visible(org)}
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
 async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
     """The same, held against changes until the transaction ends."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))

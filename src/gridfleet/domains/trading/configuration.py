@@ -3,6 +3,8 @@
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import httpx
+
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recording import record
 from gridfleet.domains.partners.queues import amqp_place, set_queues
@@ -66,8 +68,10 @@ async def get_config(db: Connection, org: OrgScope) -> TradingConfig:
 
 async def change_config(db: Connection, org: OrgScope, keyring: Keyring, settings: EsmSettings) -> TradingConfig:
     """The configuration with the new settings. Raises ValidationFailed: the prefix names queues that stand while trading is
-    enabled."""
+    enabled, and the secret that is kept is meant for the server that it was given for."""
     row = await _lock(db, org)
+    if row.esm_client_secret is not None and settings.esm_client_secret is None and _leads_elsewhere(row, settings):
+        raise ValidationFailed(details=["esmClientSecret: must be given again with the address of another server"])
     prefix = settings.queue_prefix
     if prefix is not None and prefix != row.queue_prefix and row.status is TradingStatus.ENABLED:
         raise ValidationFailed(details=["queuePrefix: cannot be changed while trading is enabled"])
@@ -139,6 +143,17 @@ async def _row(db: Connection, org: OrgScope) -> ConfigRow:
         row = await store.find_config(db, org)
     assert row is not None
     return row
+
+
+def _leads_elsewhere(row: ConfigRow, settings: EsmSettings) -> bool:
+    if row.esm_api_url is None or settings.esm_api_url is None:
+        return False
+    return _server_of(row.esm_api_url) != _server_of(settings.esm_api_url)
+
+
+def _server_of(url: str) -> tuple[str, str, int | None]:
+    parts = httpx.URL(url)
+    return parts.scheme, parts.host, parts.port
 
 
 async def _lock(db: Connection, org: OrgScope) -> ConfigRow:

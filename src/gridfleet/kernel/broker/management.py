@@ -19,13 +19,19 @@ class Management:
         self._client = client
         self._account = account
 
-    async def put_policy(self, vhost: str, name: str, pattern: str, apply_to: str, definition: dict[str, Any]) -> None:
-        """Creates or replaces a policy."""
+    async def put_policy(
+        self, vhost: str, name: str, pattern: str, apply_to: str, definition: dict[str, Any], *, priority: int = 0
+    ) -> None:
+        """Creates or replaces a policy; of several that match the one with the highest priority counts."""
         await self._call(
             "PUT",
             f"/api/policies/{quote(vhost, safe='')}/{quote(name, safe='')}",
-            {"pattern": pattern, "apply-to": apply_to, "definition": definition},
+            {"pattern": pattern, "apply-to": apply_to, "definition": definition, "priority": priority},
         )
+
+    async def limit_queues(self, vhost: str, most: int) -> None:
+        """Lets no more queues than that be declared in the vhost."""
+        await self._call("PUT", f"/api/vhost-limits/{quote(vhost, safe='')}/max-queues", {"value": most})
 
     async def ensure_vhost(self, vhost: str) -> None:
         """Creates the vhost unless it exists."""

@@ -4,9 +4,11 @@
         └── {slug}.command.… | schedule.* | config.* ──▶ {prefix}.inbound, which the gateway consumes
 
 The exchange is there from the key's first day, the queues while the organisation trades. What nobody fetches is kept for a
-day, and 256 MiB of it at most.
+day, and 256 MiB of it at most, in the partner's own queues too; orders beyond 64 MiB are refused. A partner that forgets a
+queue, or floods us, would else fill the disk that all plants' messages need.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +25,11 @@ _OUTBOUND: Final[dict[str, Any]] = {
     "x-max-length-bytes": 256 * 1024 * 1024,
     "x-overflow": "drop-head",
 }
+_KEPT: Final = {name.removeprefix("x-"): value for name, value in _OUTBOUND.items()}
+"""The same for queues of the partner's own: he may ask for less, not for more."""
+_ORDERS: Final = {"max-length-bytes": 64 * 1024 * 1024, "overflow": "reject-publish"}
+_MOST_QUEUES: Final = 100
+_SHARED_VHOST: Final = "/"
 _INBOUND_KEYS: Final = (
     "command.site-setpoint",
     "command.device",
@@ -58,6 +65,12 @@ async def settle_partner_vhost(
     What exists already stays, messages included. Raises `httpx.HTTPError` and aiormq's errors when the broker is away.
     """
     await management.enter_vhost(vhost)
+    if vhost != _SHARED_VHOST:  # there may be others' queues in it, who are no partners
+        await management.put_policy(vhost, "kept", ".*", "queues", _KEPT)
+        await management.limit_queues(vhost, _MOST_QUEUES)
+    if queues is not None:
+        inbound = inbound_queue(queues.prefix)
+        await management.put_policy(vhost, inbound, f"^{re.escape(inbound)}$", "queues", _ORDERS, priority=1)
     async with open_channel(broker_url, vhost) as channel:
         await channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
         if queues is not None:

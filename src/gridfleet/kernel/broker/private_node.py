@@ -305,9 +305,14 @@ class PrivateBroker:
         return process.name() == name and process.cwd() == str(self._folder)
 
 
-# Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown one there stops the node.
+# Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown one there stops the node. From 4.1 on a
+# packet must not be allowed to be larger than a message (max_message_size), or the node stops as well.
 _ADVANCED: Final = """[
-  {rabbitmq_mqtt, [{subscription_ttl, 86400000}, {max_session_expiry_interval_seconds, 86400}]}
+  {rabbitmq_mqtt, [
+    {subscription_ttl, 86400000},
+    {max_session_expiry_interval_seconds, 86400},
+    {max_packet_size_authenticated, 1048576}
+  ]}
 ].
 """
 

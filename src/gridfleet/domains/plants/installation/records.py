@@ -18,20 +18,25 @@ __all__ = [
     "record_refused_messages",
     "record_sightings",
     "trim_refused_messages",
+    "trim_sightings",
 ]
 
 MAX_AGE: Final = timedelta(days=7)
 MAX_PER_PLANT: Final = 1_000
+MAX_SIGHTING_AGE: Final = timedelta(days=30)
 
 
 async def record_refused_messages(db: Connection, system: SystemScope, messages: Sequence[tuple[UUID, RefusedMessage]]) -> None:
-    """Keeps (plant, message); a plant that floods is trimmed by `trim_refused_messages`."""
-    await store.insert_refused(db, system, messages)
+    """Keeps (plant, message): of a plant that floods a thousand a minute, until `trim_refused_messages` comes."""
+    if messages:
+        since = max(message.received_at for _, message in messages) - timedelta(minutes=1)
+        await store.insert_refused(db, system, messages, since, MAX_PER_PLANT)
 
 
 async def record_sightings(db: Connection, system: SystemScope, sightings: Sequence[tuple[UUID, str, datetime, int]]) -> None:
-    """Keeps (plant, external id, seen at, how often)."""
-    await store.record_sightings(db, system, sightings)
+    """Keeps (plant, external id, seen at, how often), of a plant two thousand devices until `trim_sightings` comes: more are
+    invented."""
+    await store.record_sightings(db, system, sightings, 2 * MAX_PER_PLANT)
 
 
 async def list_refused_messages(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> Page[RefusedMessage]:
@@ -47,6 +52,11 @@ async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUI
 
 
 async def trim_refused_messages(db: Connection, system: SystemScope) -> int:
-    """Keeps a week and a thousand a plant, and as many sightings of it; answers how many were dropped."""
-    messages = await store.trim_refused(db, system, MAX_AGE, MAX_PER_PLANT)
-    return messages + await store.trim_sightings(db, system, MAX_PER_PLANT)
+    """Keeps a week and a thousand a plant; answers how many were dropped."""
+    return await store.trim_refused(db, system, MAX_AGE, MAX_PER_PLANT)
+
+
+async def trim_sightings(db: Connection, system: SystemScope) -> int:
+    """Forgets devices that their plant has not named for a month, and of more than a thousand those that it named longest
+    ago; answers how many."""
+    return await store.trim_sightings(db, system, MAX_SIGHTING_AGE, MAX_PER_PLANT)

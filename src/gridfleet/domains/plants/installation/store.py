@@ -22,17 +22,24 @@ def _refused(**row: Any) -> RefusedMessage:
     return RefusedMessage(**row)
 
 
-async def insert_refused(db: Connection, system: SystemScope, messages: Iterable[tuple[UUID, RefusedMessage]]) -> None:
-    """Keeps (plant, refused message) of plants that exist."""
+async def insert_refused(
+    db: Connection, system: SystemScope, messages: Iterable[tuple[UUID, RefusedMessage]], since: datetime, most: int
+) -> None:
+    """Keeps (plant, refused message) of plants that exist, of each so many that it has at most `most` since a moment."""
     rows = list(messages)
     await db.execute(
-        f"INSERT INTO refused_message (plant_id, {_COLUMNS})"
-        " SELECT r.* FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[],"
-        " %s::text[], %s::int[])"
-        f" AS r (plant_id, {_COLUMNS}) WHERE EXISTS (SELECT FROM plant p WHERE p.id = r.plant_id)",
+        "WITH refused AS (SELECT r.*, row_number() OVER (PARTITION BY plant_id ORDER BY number) AS place"
+        " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])"
+        f" WITH ORDINALITY AS r (plant_id, {_COLUMNS}, number)),"
+        " room AS (SELECT p.id AS plant_id, %s - (SELECT count(*) FROM (SELECT FROM refused_message m"
+        " WHERE m.plant_id = p.id AND m.received_at > %s LIMIT %s) lately) AS places"
+        " FROM plant p WHERE p.id IN (SELECT plant_id FROM refused))"
+        f" INSERT INTO refused_message (plant_id, {_COLUMNS}) SELECT plant_id, {_COLUMNS}"
+        " FROM refused JOIN room USING (plant_id) WHERE place <= places",
         (
             [plant_id for plant_id, _ in rows],
             *([getattr(message, name) for _, message in rows] for name in RefusedMessage.__struct_fields__),
+            *(most, since, most),
         ),
     )
 
@@ -73,30 +80,39 @@ async def trim_refused(db: Connection, system: SystemScope, max_age: timedelta, 
     return int(row[0]) if row else 0
 
 
-async def record_sightings(db: Connection, system: SystemScope, sightings: Iterable[tuple[UUID, str, datetime, int]]) -> None:
-    """(plant, external id, seen at, how often); plants that are gone are left out."""
+async def record_sightings(
+    db: Connection, system: SystemScope, sightings: Iterable[tuple[UUID, str, datetime, int]], most: int
+) -> None:
+    """(plant, external id, seen at, how often); plants that are gone are left out, and devices that are new to a plant which
+    has `most` already."""
     rows = list(sightings)
     await db.execute(
-        "INSERT INTO unregistered_device (plant_id, external_id, first_seen_at, last_seen_at, count)"
-        " SELECT s.plant, s.external, s.at, s.at, s.times"
-        " FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::bigint[]) AS s (plant, external, at, times)"
-        " WHERE EXISTS (SELECT FROM plant p WHERE p.id = s.plant)"
+        "WITH seen AS (SELECT s.*, u.plant_id IS NULL AS new,"
+        " row_number() OVER (PARTITION BY s.plant, u.plant_id IS NULL ORDER BY number) AS place"
+        " FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::bigint[])"
+        " WITH ORDINALITY AS s (plant, external, at, times, number)"
+        " LEFT JOIN unregistered_device u ON u.plant_id = s.plant AND u.external_id = s.external),"
+        " room AS (SELECT p.id AS plant, %s - (SELECT count(*) FROM unregistered_device u WHERE u.plant_id = p.id) AS places"
+        " FROM plant p WHERE p.id IN (SELECT plant FROM seen WHERE new))"
+        " INSERT INTO unregistered_device (plant_id, external_id, first_seen_at, last_seen_at, count)"
+        " SELECT plant, external, at, at, times FROM seen LEFT JOIN room USING (plant) WHERE NOT new OR place <= places"
         " ON CONFLICT (plant_id, external_id) DO UPDATE"
         " SET last_seen_at = greatest(unregistered_device.last_seen_at, excluded.last_seen_at),"
         " count = unregistered_device.count + excluded.count",
-        ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]),
+        ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows], most),
     )
 
 
-async def trim_sightings(db: Connection, system: SystemScope, max_per_plant: int) -> int:
-    """Drops those of a plant that were heard of longest ago when it spoke of too many; how many."""
+async def trim_sightings(db: Connection, system: SystemScope, max_age: timedelta, max_per_plant: int) -> int:
+    """Drops what was seen last so long ago, and of a plant with too many those seen longest ago; answers how many."""
     cursor = await db.execute(
-        "DELETE FROM unregistered_device u USING (SELECT p.id AS plant_id, o.last_seen_at, o.external_id FROM plant p"
+        "WITH first AS (SELECT p.id AS plant_id, o.last_seen_at, o.external_id FROM plant p"
         " CROSS JOIN LATERAL (SELECT last_seen_at, external_id FROM unregistered_device WHERE plant_id = p.id"
-        " ORDER BY last_seen_at DESC, external_id OFFSET %s LIMIT 1) AS o) AS first WHERE u.plant_id = first.plant_id"
-        " AND (u.last_seen_at < first.last_seen_at"
-        " OR (u.last_seen_at = first.last_seen_at AND u.external_id >= first.external_id))",
-        (max_per_plant,),
+        " ORDER BY last_seen_at DESC, external_id OFFSET %(most)s LIMIT 1) AS o)"
+        " DELETE FROM unregistered_device u WHERE u.last_seen_at < now() - %(age)s OR EXISTS (SELECT FROM first f"
+        " WHERE f.plant_id = u.plant_id AND (u.last_seen_at < f.last_seen_at"
+        " OR (u.last_seen_at = f.last_seen_at AND u.external_id >= f.external_id)))",
+        {"most": max_per_plant, "age": max_age},
     )
     return cursor.rowcount
 

@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 EVERY_SECONDS: Final = 1.0
 MOST_PLANTS: Final = 200
 MOST_WATCHERS: Final = 1_000
+"""In a process, half of them of one organisation: another's people are not kept out by it."""
 _RETRY_AFTER_SECONDS: Final = 30
 
 
@@ -60,10 +61,13 @@ class LiveValues:
     async def watch(self, org: OrgScope, plant_id: UUID) -> AsyncGenerator[list[TelemetryPoint], None]:
         """All newest values first, then about every second those that changed, possibly none. Ends when the plant is deleted.
 
-        Raises `PlantNotFound`, and `TooManyRequests` when the process watches enough already.
+        Raises `PlantNotFound`, and `TooManyRequests` when the process watches enough already, in all or of the organisation.
         """
         key = (org.organization_id, plant_id)
-        if self.watchers >= MOST_WATCHERS or (key not in self._plants and len(self._plants) >= MOST_PLANTS):
+        own = [watched.watchers for (owner, _), watched in self._plants.items() if owner == org.organization_id]
+        no_place = self.watchers >= MOST_WATCHERS or sum(own) >= MOST_WATCHERS // 2
+        no_plant = len(self._plants) >= MOST_PLANTS or len(own) >= MOST_PLANTS // 2
+        if no_place or (key not in self._plants and no_plant):
             raise TooManyRequests(_RETRY_AFTER_SECONDS)
         self.watchers += 1
         watched = self._plants.setdefault(key, _Watched(org, plant_id))
