@@ -1,6 +1,7 @@
 """Restarts, backoff, orderly stops: with real processes and real tasks."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -60,6 +61,26 @@ async def test_a_killed_program_is_started_again_with_its_group_cleared() -> Non
     assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
     await supervisor.stop()
     assert supervisor.pids == {}
+
+
+async def test_a_program_is_not_started_beside_itself_when_its_process_id_cannot_be_noted() -> None:
+    disk_is_full = False
+    lines: list[str] = []
+
+    def note() -> None:
+        if disk_is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    supervisor = Supervisor(lambda _, line: lines.append(line), note)
+    await supervisor.start(python("one", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"))
+    await until(lambda: len(lines) == 1)
+    first, disk_is_full = supervisor.pids["one"], True
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: lines[-1] == str(supervisor.pids.get("one")) != str(first))
+    assert any("cannot be noted: [Errno 28]" in line for line in lines)
+    assert not any("cannot be started" in line for line in lines)
+    await supervisor.stop()
+    assert all(not psutil.pid_exists(int(line)) for line in lines if line.isdigit())
 
 
 async def test_families_stop_in_reverse_order_and_the_stubborn_are_killed() -> None:

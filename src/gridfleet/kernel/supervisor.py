@@ -147,7 +147,7 @@ class Supervisor:
     """Runs programs until `stop`; a program that ends is started again.
 
     `write(name, line)` gets every line that a program prints, and the supervisor's own lines under its own name.
-    `changed()` is called whenever a program got a new process id.
+    `changed()` is called whenever a program got a new process id; its OSErrors are told of and change nothing.
     """
 
     def __init__(self, write: Callable[[str, str], None], changed: Callable[[], None] = lambda: None) -> None:
@@ -193,8 +193,7 @@ class Supervisor:
             await asyncio.to_thread(program.before_start)
         if program.own_output:
             process = await asyncio.create_subprocess_exec(*program.argv, **_popen_arguments(program) | {"stderr": None})
-            self._processes[program.name] = process
-            self._changed()
+            self._note(program.name, process)
             return process
         # A pipe of our own: asyncio's would keep `wait` waiting for grandchildren that hold its other end.
         readable, writable = os.pipe()
@@ -205,10 +204,16 @@ class Supervisor:
             raise
         finally:
             os.close(writable)
-        self._processes[program.name] = process
         self._pumps[program.name] = asyncio.create_task(self._pump(program.name, readable))
-        self._changed()
+        self._note(program.name, process)
         return process
+
+    def _note(self, name: str, process: asyncio.subprocess.Process) -> None:
+        self._processes[name] = process
+        try:
+            self._changed()
+        except OSError as error:  # a full disk: it runs all the same, and would be started a second time beside itself
+            self._write("supervisor", f"the process id of {name} cannot be noted: {error}")
 
     async def _keep(self, program: Program, process: asyncio.subprocess.Process) -> None:
         backoff = Backoff()
