@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from gridfleet.kernel.supervisor import Backoff, Program, Supervisor, end_leftovers, run_until_stopped, supervise
 
@@ -146,6 +148,35 @@ async def test_a_task_that_fails_or_returns_runs_again() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_server_that_is_away_is_told_of_once_and_without_a_traceback() -> None:
+    ends: list[Exception] = [
+        ConnectionRefusedError(111, "Connection refused"),
+        ExceptionGroup("in a group", [psycopg.OperationalError("connection failed: refused\n\tIs the server running?")]),
+        ExceptionGroup("in a group", [psycopg.OperationalError("connection failed: refused\n\tIs the server running?")]),
+        ExceptionGroup("in a group", [psycopg.OperationalError("refused"), ValueError("a bug")]),
+    ]
+    left = iter(ends)
+
+    async def lost() -> None:
+        if (error := next(left, None)) is None:
+            await asyncio.Event().wait()
+        else:
+            raise error
+
+    with capture_logs() as lines:
+        task = asyncio.create_task(supervise("lost", lost, Backoff(first=0.001)))
+        await until(lambda: len(lines) >= 3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [(line.get("reason"), "exc_info" in line) for line in lines] == [
+        ("ConnectionRefusedError: [Errno 111] Connection refused", False),
+        ("OperationalError: connection failed: refused", False),
+        (None, True),
+    ]
+    assert {(line["event"], line["task"], line["log_level"]) for line in lines} == {("task failed", "lost", "error")}
 
 
 async def test_a_stop_signal_cancels_the_tasks_and_lets_them_finish() -> None:

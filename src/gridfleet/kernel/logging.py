@@ -4,12 +4,15 @@ import logging
 import sys
 import threading
 from types import TracebackType
+from typing import Final
 
 import structlog
 
 from gridfleet.kernel import tracing
 
 __all__ = ["configure_logging"]
+
+_TELL_AGAIN_SECONDS: Final = 60.0
 
 
 def configure_logging(level: str, *, json: bool) -> None:
@@ -55,6 +58,22 @@ def configure_logging(level: str, *, json: bool) -> None:
     root.setLevel(level)
     for noisy in ("aiormq", "httpx", "httpcore", "procrastinate", "asyncio", "psycopg.pool", "_granian", "granian.access"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    logging.getLogger("psycopg.pool").filters = [_Seldom()]
+
+
+class _Seldom(logging.Filter):
+    """Lets a message through once a minute, whatever is filled into it: a pool tells of each try to reach a database."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it was not told of for a minute."""
+        if record.created - self._told.get(record.msg, 0.0) < _TELL_AGAIN_SECONDS:
+            return False
+        self._told[record.msg] = record.created
+        return True
 
 
 def _add_trace(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

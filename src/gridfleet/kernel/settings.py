@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gridfleet.kernel.security.server_trust import with_authority
+from gridfleet.kernel.surroundings import MissingSetting
 
 __all__ = ["Settings"]
 
@@ -217,6 +218,6 @@ class Settings(BaseSettings):
         try:
             return SecretStr(path.read_text().strip())
         except FileNotFoundError:
-            raise LookupError(
+            raise MissingSetting(
                 f"GRIDFLEET_{name.upper()} is not set and {path} does not exist: set it, or run `gridfleet up`"
             ) from None

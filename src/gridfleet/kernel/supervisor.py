@@ -17,15 +17,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import psutil
 import structlog
+
+from gridfleet.kernel.surroundings import trouble_outside
 
 __all__ = ["Backoff", "Program", "Supervisor", "end_leftovers", "run_until_stopped", "spawn", "stop_process", "supervise"]
 
 log = structlog.get_logger(__name__)
 
+_TELL_AGAIN_SECONDS: Final = 60.0
 _PR_SET_PDEATHSIG = 1
 # Loaded before any fork: the child may only call what is there already.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -283,19 +286,25 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
     """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled.
 
     What stands behind " of " in its name is not counted by. Tasks end when the database or the broker does; the longest wait is
-    how late they may notice its return.
+    how late they may notice its return. Such an end is a line without a traceback, the same one at most once a minute.
     """
     from gridfleet.kernel import metrics  # `gridfleet up` supervises programs alone: it pays for no metrics
 
     backoff = backoff or Backoff(longest=5.0)
     failures = metrics.TASK_FAILURES.labels(name.partition(" of ")[0])
+    told: dict[str, float] = {}
     while True:
         started = time.monotonic()
         try:
             await run()
             log.warning("task ended", task=name)
-        except Exception:
-            log.exception("task failed", task=name)
+        except Exception as error:
+            reason = trouble_outside(error)
+            if reason is None:
+                log.exception("task failed", task=name)
+            elif time.monotonic() - told.get(reason, -_TELL_AGAIN_SECONDS) >= _TELL_AGAIN_SECONDS:
+                told = {reason: time.monotonic()}
+                log.error("task failed", task=name, reason=reason)
         failures.inc()
         await asyncio.sleep(backoff.after_run(time.monotonic() - started))
 
