@@ -77,7 +77,7 @@ class Machine:
                         self._terminal.step("stopping")
                         await self._supervisor.stop()
                         self._terminal.step(f"stopped; all data is kept in {self._home}")
-        except (CannotStart, EmbeddedPostgresError, PrivateBrokerError) as error:
+        except (CannotStart, EmbeddedPostgresError, PrivateBrokerError, OSError) as error:
             for line in str(error).splitlines():
                 self._terminal.problem(line)
             code = 1

@@ -1,0 +1,51 @@
+"""Commands without what they stand on end with a line that says what is missing, not with a traceback."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import gridfleet
+from free_ports import free_ports
+
+
+@pytest.mark.parametrize("words", [("setup", "database"), ("serve",), ("jobs",)])
+def test_a_setting_that_is_missing_is_named(home: Path, words: tuple[str, ...]) -> None:
+    done = gridfleet(*words, environment={"GRIDFLEET_HOME": home, "GRIDFLEET_LOG_FORMAT": "json"})
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    said = json.loads(line)["reason"] if line.startswith("{") else line
+    assert "is not set" in said
+    assert "GRIDFLEET_" in said
+
+
+def test_a_keyring_that_cannot_be_read_is_not_repeated(home: Path) -> None:
+    done = gridfleet("serve", environment={"GRIDFLEET_HOME": home, "GRIDFLEET_KEYS": "1:hush"})
+    assert done.returncode == 1
+    assert "a keyring is written" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "hush" not in done.stderr
+
+
+def test_servers_that_are_away_are_named(home: Path) -> None:
+    [port] = free_ports(1)
+    environment = {
+        "GRIDFLEET_HOME": home,
+        "GRIDFLEET_DATABASE_URL": f"postgresql://a:hush@127.0.0.1:{port}/x",
+        "GRIDFLEET_BROKER_URL": f"amqp://a:hush@127.0.0.1:{port}",
+        "GRIDFLEET_BROKER_MANAGEMENT_URL": f"http://a:hush@127.0.0.1:{port}",
+    }
+    for step in ("database", "broker"):
+        done = gridfleet("setup", step, environment=environment)
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert str(port) in line
+        assert "hush" not in line
+
+
+def test_a_home_that_cannot_be_made_is_named(home: Path) -> None:
+    (home / "file").touch()
+    done = gridfleet("up", environment={"GRIDFLEET_HOME": home / "file" / "home"})
+    assert done.returncode == 1
+    assert str(home / "file" / "home") in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
