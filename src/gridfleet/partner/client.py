@@ -161,15 +161,15 @@ class Partner:
 
     async def events(self, kind: EventKind) -> AsyncIterator[Event]:
         """Events of a kind as they come, each once for this `Partner`. One is acknowledged when the next is asked for, so one
-        that was not worked off comes again."""
+        that was not worked off comes again, to whoever asks next."""
         while not self._ended:
             channel, arrived = await self._until_done(lambda: self._consume(kind))
             try:
                 while (message := await arrived.get()) is not None:
                     event = Event(UUID(message.header.properties.message_id), kind, json.loads(message.body))
                     if event.id not in self._told:
-                        _keep(self._told, event.id, None, _MOST_EVENTS)
                         yield event
+                        _keep(self._told, event.id, None, _MOST_EVENTS)
                     await channel.basic_ack(message.delivery_tag or 0)
             except _LOST:
                 continue  # what is not acknowledged comes again
@@ -192,7 +192,7 @@ class Partner:
 
         Reads the command-ack queue: do not read it with `events` as well.
         """
-        if self._listening is None:
+        if self._listening is None or self._listening.done():
             self._listening = asyncio.create_task(self._listen(), name="acks")
         async with asyncio.timeout(seconds), self._changed:
             while True:
