@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from gridfleet.kernel import tracing
+from gridfleet.kernel.surroundings import trouble_outside
 
 __all__ = ["configure_logging"]
 
@@ -47,6 +48,7 @@ def configure_logging(level: str, *, json: bool) -> None:
             ],
         )
     )
+    handler.addFilter(_Brief())
     logging.captureWarnings(True)
     sys.excepthook = _tell_uncaught
     threading.excepthook = _tell_thread
@@ -58,11 +60,26 @@ def configure_logging(level: str, *, json: bool) -> None:
     root.setLevel(level)
     for noisy in ("aiormq", "httpx", "httpcore", "procrastinate", "asyncio", "psycopg.pool", "_granian", "granian.access"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))
-    logging.getLogger("psycopg.pool").filters = [_Seldom()]
+    for repetitive in ("psycopg", "psycopg.pool"):
+        logging.getLogger(repetitive).filters = [_Seldom()]
+
+
+class _Brief(logging.Filter):
+    """Makes one line of what libraries tell of a server that is away."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Takes the traceback away that helps nobody; lets everything through."""
+        error = record.exc_info[1] if record.exc_info else None
+        reason = trouble_outside(error) if error is not None and isinstance(record.msg, str) else None
+        if reason is not None:
+            record.msg, record.args = f"{' '.join(record.getMessage().split())} ({reason})", ()
+            record.exc_info = None
+        return True
 
 
 class _Seldom(logging.Filter):
-    """Lets a message through once a minute, whatever is filled into it: a pool tells of each try to reach a database."""
+    """Lets a message through once a minute, whatever is filled into it: of each try to reach a database, of each query of one
+    that hangs."""
 
     def __init__(self) -> None:
         super().__init__()
