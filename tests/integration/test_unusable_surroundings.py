@@ -7,6 +7,12 @@ import pytest
 
 from command_line import gridfleet
 from free_ports import free_ports
+from gridfleet.kernel.security.keyring import Keyring
+
+_PORTS = [
+    f"GRIDFLEET_{name}_PORT"
+    for name in ("HTTP", "INTERNAL", "AMQP", "AMQPS", "MQTT", "MQTTS", "MANAGEMENT", "BROKER_METRICS", "BROKER_DIST", "EPMD")
+]
 
 
 @pytest.mark.parametrize("words", [("setup", "database"), ("serve",), ("jobs",)])
@@ -49,3 +55,25 @@ def test_a_home_that_cannot_be_made_is_named(home: Path) -> None:
     assert done.returncode == 1
     assert str(home / "file" / "home") in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_database_without_its_keyring_gets_no_new_one(home: Path) -> None:
+    (home / "postgres").mkdir()
+    (home / "postgres" / "PG_VERSION").touch()
+    (home / "secrets").mkdir()
+    (home / "secrets" / "keys").touch()
+    ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+    done = gridfleet("up", environment={"GRIDFLEET_HOME": home, **ports})
+    assert done.returncode == 1
+    assert "secrets/keys is missing or empty" in done.stdout
+    assert (home / "secrets" / "keys").read_text() == ""
+
+
+def test_a_keyring_of_another_database_is_told(database_url: str, home: Path) -> None:
+    environment = {"GRIDFLEET_HOME": home, "GRIDFLEET_DATABASE_URL": database_url}
+    first = gridfleet("setup", "database", environment={**environment, "GRIDFLEET_KEYS": Keyring.generate()})
+    assert first.returncode == 0, first.stderr
+    done = gridfleet("setup", "database", environment={**environment, "GRIDFLEET_KEYS": Keyring.generate()})
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "is not that of this database" in line
