@@ -154,6 +154,7 @@ async def test_a_server_that_is_away_is_told_of_once_and_without_a_traceback() -
     ends: list[Exception] = [
         ConnectionRefusedError(111, "Connection refused"),
         ExceptionGroup("in a group", [psycopg.OperationalError("connection failed: refused\n\tIs the server running?")]),
+        ConnectionRefusedError(111, "Connection refused"),
         ExceptionGroup("in a group", [psycopg.OperationalError("connection failed: refused\n\tIs the server running?")]),
         ExceptionGroup("in a group", [psycopg.OperationalError("refused"), ValueError("a bug")]),
     ]

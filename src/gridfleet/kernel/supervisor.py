@@ -300,10 +300,11 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
             log.warning("task ended", task=name)
         except Exception as error:
             reason = trouble_outside(error)
+            told = {known: when for known, when in told.items() if time.monotonic() - when < _TELL_AGAIN_SECONDS}
             if reason is None:
                 log.exception("task failed", task=name)
-            elif time.monotonic() - told.get(reason, -_TELL_AGAIN_SECONDS) >= _TELL_AGAIN_SECONDS:
-                told = {reason: time.monotonic()}
+            elif reason not in told:
+                told[reason] = time.monotonic()
                 log.error("task failed", task=name, reason=reason)
         failures.inc()
         await asyncio.sleep(backoff.after_run(time.monotonic() - started))

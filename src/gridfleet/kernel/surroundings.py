@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["MissingSetting", "WrongSetting", "trouble_outside"]
 
-_OUTSIDE: Final = ("psycopg.OperationalError", "httpx.TransportError")
+_OUTSIDE: Final = ("psycopg.OperationalError", "httpx.TransportError", "aiormq.exceptions.ChannelInvalidStateError")
 _WRAPPERS: Final = ("procrastinate.exceptions.ConnectorException", "sqlalchemy.exc.DBAPIError")
 """Errors of libraries that stand for their cause."""
 
