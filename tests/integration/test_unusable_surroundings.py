@@ -77,3 +77,9 @@ def test_a_keyring_of_another_database_is_told(database_url: str, home: Path) ->
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert "is not that of this database" in line
+
+
+def test_a_port_that_does_not_exist_is_named(home: Path) -> None:
+    done = gridfleet("up", environment={"GRIDFLEET_HOME": home, "GRIDFLEET_MQTTS_PORT": 88_830})
+    assert done.returncode == 2
+    assert done.stderr.startswith("GRIDFLEET_MQTTS_PORT: ")
