@@ -15,6 +15,7 @@ import structlog
 from gridfleet.kernel.logging import configure_logging
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import run_until_stopped
+from gridfleet.kernel.surroundings import trouble_outside
 from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing, end_tracing
 
 if TYPE_CHECKING:
@@ -140,9 +141,13 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
         main.close()
         log.critical("cannot start", reason=str(error))
         raise SystemExit(1) from None
-    except Exception:
+    except Exception as error:
         # Told here: the command line would print it in a form that no collector of logs can read.
-        log.critical("process failed", exc_info=True)
+        reason = trouble_outside(error)
+        if reason is None:
+            log.critical("process failed", exc_info=True)
+        else:
+            log.critical("cannot start", reason=reason)
         raise SystemExit(1) from None
     finally:
         end_tracing()

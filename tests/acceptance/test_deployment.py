@@ -25,6 +25,7 @@ from gridfleet.kernel.settings import Settings
 
 COMPOSE = DEPLOY / "containers" / "compose.yaml"
 CONTAINERFILE = DEPLOY / "containers" / "Containerfile"
+HARDENING = UNITS / "gridfleet-.service.d" / "hardening.conf"
 VARIABLES = {f"GRIDFLEET_{name.upper()}" for name in Settings.model_fields}
 
 
@@ -130,8 +131,12 @@ class TestUnits:
         for command in commands:
             assert knows(command), command
         named = example(UNITS / "gridfleet.env.example").keys()
-        hardening = (UNITS / "gridfleet-.service.d" / "hardening.conf").read_text()
-        assert named | set(re.findall(r"GRIDFLEET_[A-Z_]+", hardening)) <= VARIABLES
+        assert named | set(re.findall(r"GRIDFLEET_[A-Z_]+", HARDENING.read_text())) <= VARIABLES
+
+    def test_systemd_never_gives_up(self) -> None:
+        assert re.search(r"^StartLimitIntervalSec=0$", HARDENING.read_text(), re.MULTILINE)
+        for unit in UNITS.glob("*.service"):
+            assert re.search(r"^Restart=(always|on-failure)$", unit.read_text(), re.MULTILINE), unit
 
     @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
     def test_systemd_finds_nothing_wrong_and_little_exposed(self, tmp_path: Path) -> None:

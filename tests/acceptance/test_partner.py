@@ -1,6 +1,7 @@
 """A trading partner with nothing but the answer that made his key: orders to a plant, their acks, what he reads."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
@@ -16,8 +17,10 @@ import pytest
 
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, JsonObject
+from free_ports import free_ports
 from gridfleet.device import DeviceEntry, Snapshot
 from gridfleet.partner import Event, EventKind, Order, OrderRefused, Partner
+from partner_address import address_of
 from running_stack import RunningStack
 from trading_partner import WRITING, connected, make_key, start_trading
 
@@ -44,6 +47,39 @@ class Partnership:
     def read(self, created: JsonObject, path: str) -> httpx.Response:
         """What the key reads over REST."""
         return httpx.get(f"{self.stack.base_url}/api/v1/vcp/sites/{path}", headers={"X-API-Key": created["key"]}, timeout=30)
+
+
+class Link:
+    """A way to a local port that can be cut and joined again."""
+
+    def __init__(self, port: int, target: int) -> None:
+        self._port, self._target = port, target
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def join(self) -> None:
+        """Lets connections through from now on."""
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", self._port)
+
+    async def cut(self) -> None:
+        """Ends all of them, and refuses new ones."""
+        if self._server is not None:
+            self._server.close()
+        while self._writers:
+            self._writers.pop().close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers += writer, far_writer
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                while chunk := await source.read(65_536):
+                    target.write(chunk)
+                    await target.drain()
+            target.close()
+
+        await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +173,43 @@ async def test_a_schedule_is_stepped_on_in_time(trading: Partnership, battery: B
                 await asyncio.sleep(0.05)
     powers = [command.power_kw for command in battery.obeyed if command.type == "SITE_SETPOINT"]
     assert powers in ([1, 2, 3], [2, 3]), "each step once; the first one's time may have passed"
+
+
+async def test_an_event_that_was_not_worked_off_comes_again(trading: Partnership) -> None:
+    created = await asyncio.to_thread(trading.key)
+    async with trading.partner(created) as partner, asyncio.timeout(30):
+        await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+        failed = await anext(told := partner.events(EventKind.COMMAND_ACK))
+        await told.aclose()
+        worked_off = await anext(told := partner.events(EventKind.COMMAND_ACK))
+        assert worked_off.id == failed.id
+        order = await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+        assert (await anext(told)).content["messageId"] == order, "asking for the next one works off the one before"
+
+
+async def test_a_partner_waits_for_acks_again_after_its_patience_has_ended(trading: Partnership) -> None:
+    created = await asyncio.to_thread(trading.key)
+    authority = (trading.stack.home / "ca" / "ca.pem").read_text()
+    [port] = free_ports(1)
+    there = f":{trading.stack.ports['amqps_port']}/"
+    address = address_of(trading.stack, trading.slug, created).replace(there, f":{port}/")
+    link = Link(port, int(trading.stack.ports["amqps_port"]))
+    await link.join()
+    try:
+        async with (
+            Partner(address, signing_key=created["signingKey"], authority=authority, patience_seconds=0.3) as partner,
+            asyncio.timeout(30),
+        ):
+            order = await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+            await partner.wait_for(order)
+            await link.cut()
+            with pytest.raises(ConnectionError):
+                await partner.wait_for("none of ours")
+            await link.join()
+            order = await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+            assert (await partner.wait_for(order))["rejectionReason"] == "SITE_UNKNOWN"
+    finally:
+        await link.cut()
 
 
 async def test_unsigned_forged_and_foreign_orders_do_nothing(trading: Partnership, battery: Battery) -> None:

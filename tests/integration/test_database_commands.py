@@ -1,6 +1,7 @@
 """`gridfleet db upgrade`, `db check` and `gridfleet keys`: what they say, and the exit code that a script goes by."""
 
 import asyncio
+import socket
 from pathlib import Path
 
 import psycopg
@@ -41,6 +42,13 @@ def test_a_schema_that_is_current_behind_or_ahead(database_url: str) -> None:
     assert code == 0
     assert "a later release's" in text
     assert run("db", "upgrade", database_url=database_url) == (0, "schema at revision 9999")
+
+
+def test_a_database_that_accepts_and_does_not_answer_is_told_of() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        code, text = run("db", "check", database_url=f"postgresql://gridfleet@127.0.0.1:{mute.getsockname()[1]}/x")
+    assert code == 1
+    assert "timeout" in text
 
 
 def test_an_empty_database_is_migrated(postgres_url: str) -> None:

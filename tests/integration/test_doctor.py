@@ -87,6 +87,40 @@ def test_a_service_that_is_not_there(home: Path) -> None:
     assert not (home / "none").exists()
 
 
+def test_addresses_that_cannot_be_used_hide_no_other_finding(home: Path) -> None:
+    environment = {
+        "GRIDFLEET_HOME": home / "none",
+        "GRIDFLEET_BROKER_URL": "amqp://a:hush@h:port",
+        "GRIDFLEET_BROKER_MANAGEMENT_URL": "http://a:hush@h:port",
+        "GRIDFLEET_SMTP_URL": "smtp://a:hush@h:port",
+        "GRIDFLEET_CA_FILE": home / "missing.pem",
+        "GRIDFLEET_INTERNAL_PORT": free_ports(1)[0],
+    }
+    done = gridfleet("doctor", "--json", environment=environment)
+    assert (done.returncode, done.stderr) == (1, "")
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    assert "GRIDFLEET_BROKER_URL" in found["broker"]["remedy"]
+    assert "GRIDFLEET_SMTP_URL" in found["mail"]["remedy"]
+    assert str(home / "missing.pem") in found["authority of the servers"]["found"]
+    assert found["disk"]["status"] == "ok"
+    assert "hush" not in done.stdout
+
+
+def test_a_home_that_cannot_be_read_or_that_others_reach_is_a_finding(home: Path) -> None:
+    nowhere = home / "file"
+    nowhere.touch()
+    done = gridfleet("doctor", "--json", environment={"GRIDFLEET_HOME": nowhere, "GRIDFLEET_INTERNAL_PORT": free_ports(1)[0]})
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    (home / "postgres").mkdir()
+    (home / "postgres" / "PG_VERSION").touch()
+    (home / "postgres-socket").mkdir(mode=0o755)
+    (home / "postgres-socket").chmod(0o755)
+    done = gridfleet("doctor", "--json", environment={"GRIDFLEET_HOME": home})
+    [finding] = json.loads(done.stdout)
+    assert finding["check"] == "home folder"
+    assert "chmod" in finding["found"]
+
+
 async def test_a_database_that_is_away_behind_ahead_or_unsafe(database_url: str, home: Path) -> None:
     away = examination(Settings(home=home, database_url=f"postgresql://127.0.0.1:{free_ports(1)[0]}/x"))  # type: ignore[arg-type]
     [finding] = await databases.check_database(away)

@@ -1,16 +1,20 @@
 """The connection pool after its server went away and came back."""
 
 import asyncio
+import gc
 import socket
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import psutil
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gridfleet.kernel.db import open_database
+from gridfleet.kernel.db.pool import TidyConnection
 
 
 async def test_connections_that_broke_while_idle_delay_nobody(database_url: str) -> None:
@@ -34,6 +38,24 @@ async def test_connections_that_broke_while_idle_delay_nobody(database_url: str)
             await use()
         await asyncio.gather(*(use() for _ in range(8)))
         assert time.monotonic() - began < 3
+
+
+async def test_attempts_that_time_out_leave_no_socket_until_the_garbage_collector_comes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"postgresql://gridfleet@127.0.0.1:{mute.getsockname()[1]}/x"
+
+        async def attempt() -> None:
+            with pytest.raises(psycopg.errors.ConnectionTimeout):
+                await TidyConnection.connect(url, connect_timeout=2)
+
+        gc.collect()
+        before = psutil.Process().num_fds()
+        gc.disable()
+        try:
+            await asyncio.gather(*(attempt() for _ in range(8)))
+            assert psutil.Process().num_fds() < before + 8
+        finally:
+            gc.enable()
 
 
 @asynccontextmanager

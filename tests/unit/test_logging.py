@@ -14,11 +14,11 @@ from gridfleet.kernel.logging import configure_logging
 configure_logging("INFO", json={json})
 def connect(url, password):
     key = bytes(range(32))
-    raise ConnectionError("the server is away")
+    raise RuntimeError("the server is away")
 for log in (structlog.get_logger("a"), logging.getLogger("b")):
     try:
         connect("postgresql://gridfleet:hush@db/gridfleet", "hush")
-    except ConnectionError:
+    except RuntimeError:
         log.exception("connecting failed")
 """
 
@@ -32,6 +32,31 @@ def test_an_exception_is_told_without_the_variables_around_it(json: bool) -> Non
     assert done.stderr.count("in connect") == 2
     assert "hush" not in done.stderr
     assert "\\x1f" not in done.stderr
+
+
+AWAY = """
+import logging, psycopg
+from gridfleet.kernel.logging import configure_logging
+configure_logging("INFO", json={json})
+for number in range(3):
+    logging.getLogger("psycopg.pool").warning("error connecting in %r: %s", f"pool-{{number}}", "refused")
+for error in (psycopg.OperationalError("refused"), ValueError("a bug")):
+    try:
+        raise error
+    except Exception as caught:
+        logging.getLogger("procrastinate.worker").error("Side task failed: \\n  %s\\n", caught, exc_info=caught)
+"""
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_what_libraries_say_of_a_server_that_is_away_is_a_line(json: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", AWAY.format(json=json)], capture_output=True, text=True, check=True)
+
+    assert done.stderr.count("error connecting in 'pool-0': refused") == 1
+    assert "pool-1" not in done.stderr
+    assert "Side task failed: refused (OperationalError: refused)" in done.stderr
+    assert done.stderr.count("Traceback") == 1
+    assert "ValueError: a bug" in done.stderr
 
 
 UNFORTUNATE = """

@@ -1,6 +1,7 @@
 """Restarts, backoff, orderly stops: with real processes and real tasks."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -9,9 +10,11 @@ import time
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from gridfleet.kernel.supervisor import Backoff, Program, Supervisor, end_leftovers, run_until_stopped, supervise
 
@@ -60,6 +63,26 @@ async def test_a_killed_program_is_started_again_with_its_group_cleared() -> Non
     assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
     await supervisor.stop()
     assert supervisor.pids == {}
+
+
+async def test_a_program_is_not_started_beside_itself_when_its_process_id_cannot_be_noted() -> None:
+    disk_is_full = False
+    lines: list[str] = []
+
+    def note() -> None:
+        if disk_is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    supervisor = Supervisor(lambda _, line: lines.append(line), note)
+    await supervisor.start(python("one", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"))
+    await until(lambda: len(lines) == 1)
+    first, disk_is_full = supervisor.pids["one"], True
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: lines[-1] == str(supervisor.pids.get("one")) != str(first))
+    assert any("cannot be noted: [Errno 28]" in line for line in lines)
+    assert not any("cannot be started" in line for line in lines)
+    await supervisor.stop()
+    assert all(not psutil.pid_exists(int(line)) for line in lines if line.isdigit())
 
 
 async def test_families_stop_in_reverse_order_and_the_stubborn_are_killed() -> None:
@@ -143,6 +166,36 @@ async def test_a_task_that_waited_for_something_cancelled_is_started_again() -> 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_server_that_is_away_is_told_of_once_and_without_a_traceback() -> None:
+    ends: list[Exception] = [
+        ConnectionRefusedError(111, "Connection refused"),
+        ExceptionGroup("in a group", [psycopg.OperationalError("connection failed: refused\n\tIs the server running?")]),
+        ConnectionRefusedError(111, "Connection refused"),
+        ExceptionGroup("in a group", [psycopg.OperationalError("connection failed: refused\n\tIs the server running?")]),
+        ExceptionGroup("in a group", [psycopg.OperationalError("refused"), ValueError("a bug")]),
+    ]
+    left = iter(ends)
+
+    async def lost() -> None:
+        if (error := next(left, None)) is None:
+            await asyncio.Event().wait()
+        else:
+            raise error
+
+    with capture_logs() as lines:
+        task = asyncio.create_task(supervise("lost", lost, Backoff(first=0.001)))
+        await until(lambda: len(lines) >= 3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [(line.get("reason"), "exc_info" in line) for line in lines] == [
+        ("ConnectionRefusedError: [Errno 111] Connection refused", False),
+        ("OperationalError: connection failed: refused", False),
+        (None, True),
+    ]
+    assert {(line["event"], line["task"], line["log_level"]) for line in lines} == {("task failed", "lost", "error")}
 
 
 async def test_a_stop_signal_cancels_the_tasks_and_lets_them_finish() -> None:

@@ -4,9 +4,12 @@ Modules import what they need inside their commands: every process of the servic
 pay for the others' imports.
 """
 
+import sys
+
 import typer
 
 from gridfleet.cli import admin, backup, ca, db, doctor, keys, processes, routes, setup, simulate, up
+from gridfleet.kernel.surroundings import trouble_outside
 
 __all__ = ["application", "main"]
 
@@ -31,5 +34,12 @@ application.add_typer(setup.commands, name="setup")
 
 
 def main() -> None:
-    """Runs the command line."""
-    application()
+    """Runs the command line. What keeps a command from its work without being a bug is a line, and exit code 1."""
+    try:
+        application()
+    except Exception as error:
+        reason = trouble_outside(error)
+        if reason is None:
+            raise
+        print(reason, file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from None

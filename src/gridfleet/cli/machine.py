@@ -77,7 +77,7 @@ class Machine:
                         self._terminal.step("stopping")
                         await self._supervisor.stop()
                         self._terminal.step(f"stopped; all data is kept in {self._home}")
-        except (CannotStart, EmbeddedPostgresError, PrivateBrokerError) as error:
+        except (CannotStart, EmbeddedPostgresError, PrivateBrokerError, OSError) as error:
             for line in str(error).splitlines():
                 self._terminal.problem(line)
             code = 1
@@ -91,6 +91,7 @@ class Machine:
         await asyncio.to_thread(self._clear_leftovers)
         if problems := check_ports(settings, with_broker=self._broker is not None):
             raise CannotStart("\n".join(map(str, problems)))
+        self._require_keys()
         ensure_local_secrets(self._home)
         self._environment |= {"GRIDFLEET_HOME": str(self._home)}
 
@@ -115,6 +116,16 @@ class Machine:
         self._ready = True
         self._write_run_file()
         self._show(first_admin, time.monotonic() - began)
+
+    def _require_keys(self) -> None:
+        """A database that has lost its keyring gets no new one, which could decrypt nothing of it."""
+        keys = self._home / "secrets" / "keys"
+        has_data = self._postgres is not None and (self._postgres.data / "PG_VERSION").exists()
+        if has_data and self._settings.keys is None and not (keys.exists() and keys.read_text().strip()):
+            raise CannotStart(
+                f"{keys} is missing or empty, and the database in {self._home} needs it: put the keyring there that belongs to"
+                " it (`gridfleet restore` of a backup brings one), or set GRIDFLEET_KEYS"
+            )
 
     def _keep_first_admin(self, first_admin: Mapping[str, Any]) -> None:
         """A password that nobody chose is kept for `gridfleet simulate` on this machine, readable by the owner alone."""

@@ -23,11 +23,16 @@ def database() -> None:
 
     from gridfleet.kernel.db.migrate import migrate
     from gridfleet.kernel.logging import configure_logging
+    from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
 
     settings = load_settings()
     configure_logging(settings.log_level, json=settings.log_format == "json")
     migrate(settings.secret("database_url").get_secret_value())
-    email, password = asyncio.run(_fill(settings))
+    try:
+        email, password = asyncio.run(_fill(settings))
+    except (DecryptionFailed, UnknownKeyVersion) as error:
+        typer.echo(f"the keyring (GRIDFLEET_KEYS, else secrets/keys) is not that of this database: {error}", err=True)
+        raise typer.Exit(1) from None
     typer.echo(json.dumps({"adminEmail": email, "adminPassword": password}))
 
 

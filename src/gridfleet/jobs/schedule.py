@@ -18,6 +18,7 @@ from gridfleet.jobs.watching import watching
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, TidyConnection
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["build_app", "run_jobs"]
@@ -27,7 +28,14 @@ _SYSTEM = SystemScope("housekeeping serves every organisation")
 
 def build_app(settings: Settings, database: Database) -> App:
     """The queue over the database, with every periodic job."""
-    app = App(connector=PsycopgConnector(conninfo=database.url, min_size=1, max_size=2))
+    connector = PsycopgConnector(
+        conninfo=database.url,
+        min_size=1,
+        max_size=2,
+        connection_class=TidyConnection,
+        kwargs={"application_name": "gridfleet-queue", "connect_timeout": 5, **NOTICE_A_DEAD_MACHINE},
+    )
+    app = App(connector=connector)
     add_account_jobs(app, database, settings)
     add_telemetry_jobs(app, database, settings)
     add_trading_jobs(app, database, settings)

@@ -5,13 +5,16 @@ import sys
 import threading
 from io import StringIO
 from types import TracebackType
-from typing import TextIO
+from typing import Final, TextIO
 
 import structlog
 
 from gridfleet.kernel import tracing
+from gridfleet.kernel.surroundings import trouble_outside
 
 __all__ = ["configure_logging", "printable"]
+
+_TELL_AGAIN_SECONDS: Final = 60.0
 
 
 def configure_logging(level: str, *, json: bool) -> None:
@@ -45,6 +48,7 @@ def configure_logging(level: str, *, json: bool) -> None:
             ],
         )
     )
+    handler.addFilter(_Brief())
     logging.captureWarnings(True)
     sys.excepthook = _tell_uncaught
     threading.excepthook = _tell_thread
@@ -56,6 +60,37 @@ def configure_logging(level: str, *, json: bool) -> None:
     root.setLevel(level)
     for noisy in ("aiormq", "httpx", "httpcore", "procrastinate", "asyncio", "psycopg.pool", "_granian", "granian.access"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    for repetitive in ("psycopg", "psycopg.pool"):
+        logging.getLogger(repetitive).filters = [_Seldom()]
+
+
+class _Brief(logging.Filter):
+    """Makes one line of what libraries tell of a server that is away."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Takes the traceback away that helps nobody; lets everything through."""
+        error = record.exc_info[1] if record.exc_info else None
+        reason = trouble_outside(error) if error is not None and isinstance(record.msg, str) else None
+        if reason is not None:
+            record.msg, record.args = f"{' '.join(record.getMessage().split())} ({reason})", ()
+            record.exc_info = None
+        return True
+
+
+class _Seldom(logging.Filter):
+    """Lets a message through once a minute, whatever is filled into it: of each try to reach a database, of each query of one
+    that hangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it was not told of for a minute."""
+        if record.created - self._told.get(record.msg, 0.0) < _TELL_AGAIN_SECONDS:
+            return False
+        self._told[record.msg] = record.created
+        return True
 
 
 def printable(text: str) -> str:

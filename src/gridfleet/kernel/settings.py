@@ -14,8 +14,11 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gridfleet.kernel.security.server_trust import with_authority
+from gridfleet.kernel.surroundings import MissingSetting
 
 __all__ = ["Settings"]
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 class Settings(BaseSettings):
@@ -31,7 +34,7 @@ class Settings(BaseSettings):
     log_format: Literal["console", "json"] = Field("console", description="`json` for log collectors.")
 
     http_host: str = Field("127.0.0.1", description="Address the REST API listens on.")
-    http_port: int = Field(8080, description="Port of the REST API.")
+    http_port: Port = Field(8080, description="Port of the REST API.")
     http_certificate: Path | None = Field(
         None, description="Certificate chain (PEM) of the REST API, which then speaks TLS 1.2 or newer; plain HTTP without."
     )
@@ -41,15 +44,13 @@ class Settings(BaseSettings):
     )
     public_url: str = Field("", description="Base of links and cookies; default `http://localhost:{http_port}`.")
     internal_host: str = Field("127.0.0.1", description="Address of the internal listener (broker questions). Never public.")
-    internal_port: int = Field(8081, description="Port of the internal listener.")
+    internal_port: Port = Field(8081, description="Port of the internal listener.")
     internal_secret: SecretStr | None = Field(
         None, description="Secret path of the internal listener and value of `x-internal-auth`; made on first start."
     )
 
-    metrics_port: int = Field(
+    metrics_port: Port = Field(
         0,
-        ge=0,
-        le=65_535,
         description="Port, at `internal_host`, where ingest, gateway and jobs serve `/metrics` on a machine without `serve`; 0:"
         " nowhere.",
     )
@@ -81,14 +82,14 @@ class Settings(BaseSettings):
         " an `sslmode` of its own.",
     )
 
-    amqp_port: int = Field(5682, description="Loopback AMQP port of the private broker node.")
-    amqps_port: int = Field(5671, description="AMQPS port for partners.")
-    mqtt_port: int = Field(1883, ge=0, description="Plain MQTT port (PASSWORD plants on trusted networks); 0 leaves it closed.")
-    mqtts_port: int = Field(8883, description="MQTT over TLS port.")
-    management_port: int = Field(15682, description="Loopback management port of the private broker node.")
-    broker_metrics_port: int = Field(15684, description="Loopback Prometheus port of the private broker node.")
-    broker_dist_port: int = Field(25682, description="Loopback Erlang distribution port of the private broker node.")
-    epmd_port: int = Field(4379, description="Loopback port of the private broker node's port mapper.")
+    amqp_port: Port = Field(5682, description="Loopback AMQP port of the private broker node.")
+    amqps_port: Port = Field(5671, description="AMQPS port for partners.")
+    mqtt_port: Port = Field(1883, description="Plain MQTT port (PASSWORD plants on trusted networks); 0 leaves it closed.")
+    mqtts_port: Port = Field(8883, description="MQTT over TLS port.")
+    management_port: Port = Field(15682, description="Loopback management port of the private broker node.")
+    broker_metrics_port: Port = Field(15684, description="Loopback Prometheus port of the private broker node.")
+    broker_dist_port: Port = Field(25682, description="Loopback Erlang distribution port of the private broker node.")
+    epmd_port: Port = Field(4379, description="Loopback port of the private broker node's port mapper.")
     mqtt_host: str = Field("localhost", description="Host name that plants use to reach the broker; in the server certificate.")
     mqtt_bind: str = Field("127.0.0.1", description="Address the private node's MQTT and AMQPS listeners bind to.")
     broker_queue_type: Literal["auto", "classic", "quorum"] = Field(
@@ -217,6 +218,6 @@ class Settings(BaseSettings):
         try:
             return SecretStr(path.read_text().strip())
         except FileNotFoundError:
-            raise LookupError(
+            raise MissingSetting(
                 f"GRIDFLEET_{name.upper()} is not set and {path} does not exist: set it, or run `gridfleet up`"
             ) from None

@@ -17,15 +17,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import psutil
 import structlog
+
+from gridfleet.kernel.surroundings import trouble_outside
 
 __all__ = ["Backoff", "Program", "Supervisor", "end_leftovers", "run_until_stopped", "spawn", "stop_process", "supervise"]
 
 log = structlog.get_logger(__name__)
 
+_TELL_AGAIN_SECONDS: Final = 60.0
 _PR_SET_PDEATHSIG = 1
 # Loaded before any fork: the child may only call what is there already.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -147,7 +150,7 @@ class Supervisor:
     """Runs programs until `stop`; a program that ends is started again.
 
     `write(name, line)` gets every line that a program prints, and the supervisor's own lines under its own name.
-    `changed()` is called whenever a program got a new process id.
+    `changed()` is called whenever a program got a new process id; its OSErrors are told of and change nothing.
     """
 
     def __init__(self, write: Callable[[str, str], None], changed: Callable[[], None] = lambda: None) -> None:
@@ -193,8 +196,7 @@ class Supervisor:
             await asyncio.to_thread(program.before_start)
         if program.own_output:
             process = await asyncio.create_subprocess_exec(*program.argv, **_popen_arguments(program) | {"stderr": None})
-            self._processes[program.name] = process
-            self._changed()
+            self._note(program.name, process)
             return process
         # A pipe of our own: asyncio's would keep `wait` waiting for grandchildren that hold its other end.
         readable, writable = os.pipe()
@@ -205,10 +207,16 @@ class Supervisor:
             raise
         finally:
             os.close(writable)
-        self._processes[program.name] = process
         self._pumps[program.name] = asyncio.create_task(self._pump(program.name, readable))
-        self._changed()
+        self._note(program.name, process)
         return process
+
+    def _note(self, name: str, process: asyncio.subprocess.Process) -> None:
+        self._processes[name] = process
+        try:
+            self._changed()
+        except OSError as error:  # a full disk: it runs all the same, and would be started a second time beside itself
+            self._write("supervisor", f"the process id of {name} cannot be noted: {error}")
 
     async def _keep(self, program: Program, process: asyncio.subprocess.Process) -> None:
         backoff = Backoff()
@@ -278,12 +286,13 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
     """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled.
 
     What stands behind " of " in its name is not counted by. Tasks end when the database or the broker does; the longest wait is
-    how late they may notice its return.
+    how late they may notice its return. Such an end is a line without a traceback, the same one at most once a minute.
     """
     from gridfleet.kernel import metrics  # `gridfleet up` supervises programs alone: it pays for no metrics
 
     backoff = backoff or Backoff(longest=5.0)
     failures = metrics.TASK_FAILURES.labels(name.partition(" of ")[0])
+    told: dict[str, float] = {}
     while True:
         started = time.monotonic()
         try:
@@ -293,7 +302,13 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
             own = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
                 raise  # else what it waited for was cancelled, as by a connection's end
-            log.exception("task failed", task=name)
+            reason = trouble_outside(error)
+            told = {known: when for known, when in told.items() if time.monotonic() - when < _TELL_AGAIN_SECONDS}
+            if reason is None:
+                log.exception("task failed", task=name)
+            elif reason not in told:
+                told[reason] = time.monotonic()
+                log.error("task failed", task=name, reason=reason)
         failures.inc()
         await asyncio.sleep(backoff.after_run(time.monotonic() - started))
 

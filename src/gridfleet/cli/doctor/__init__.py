@@ -1,6 +1,7 @@
 """`gridfleet doctor`: is everything there that the service needs, and if not, what can an operator do about it?"""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -33,13 +34,26 @@ def doctor(
     """
     import msgspec
 
-    findings = asyncio.run(examine(examination(load_settings(), min_free_gib)))
+    findings = _findings(load_settings(), min_free_gib)
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode(findings)))
     else:
         _print(findings)
     if any(finding.status == "fail" for finding in findings):
         raise typer.Exit(1)
+
+
+def _findings(settings: "Settings", min_free_gib: float) -> "list[Finding]":
+    from gridfleet.cli.doctor.findings import fail
+    from gridfleet.kernel.db.embedded import EmbeddedPostgresError
+
+    try:
+        examined = examination(settings, min_free_gib)
+    except EmbeddedPostgresError as error:
+        return [fail("home folder", str(error), "do as it says: a socket that others reach lets them into the database")]
+    except OSError as error:
+        return [fail("home folder", str(error), "run this as the user who runs the service; GRIDFLEET_HOME names its folder")]
+    return asyncio.run(examine(examined))
 
 
 def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination":
@@ -69,16 +83,34 @@ async def examine(examined: "Examination") -> "list[Finding]":
     """Every finding, in the order in which parts stand on each other."""
     from gridfleet.cli.doctor import broker, database, surroundings
 
-    found = await database.check_database(examined)
-    found += await broker.check_broker(examined)
-    found.append(await broker.check_auth_listener(examined))
-    found += await broker.check_logins(examined)
-    found += await surroundings.check_certificates(examined)
-    found.append(await surroundings.check_mail(examined))
-    found += await surroundings.check_redis(examined)
-    found.append(await surroundings.check_disk(examined))
-    found.append(await surroundings.check_permissions(examined))
+    checks: dict[str, tuple[str, Callable[[Examination], Awaitable[Finding | list[Finding]]]]] = {
+        "database": ("GRIDFLEET_DATABASE_URL", database.check_database),
+        "broker": ("GRIDFLEET_BROKER_URL and GRIDFLEET_BROKER_MANAGEMENT_URL", broker.check_broker),
+        "broker's questions": ("GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET", broker.check_auth_listener),
+        "broker logins": ("GRIDFLEET_BROKER_URL, GRIDFLEET_MQTT_HOST and GRIDFLEET_MQTT_PORT", broker.check_logins),
+        "certificates": ("GRIDFLEET_MQTT_HOST, GRIDFLEET_MQTTS_PORT and GRIDFLEET_AMQPS_PORT", surroundings.check_certificates),
+        "mail": ("GRIDFLEET_SMTP_URL", surroundings.check_mail),
+        "redis": ("GRIDFLEET_REDIS_URL", surroundings.check_redis),
+        "disk": ("GRIDFLEET_HOME", surroundings.check_disk),
+        "file permissions": ("GRIDFLEET_HOME", surroundings.check_permissions),
+    }
+    found = surroundings.check_authority_file(examined)
+    for name, (settings, check) in checks.items():
+        try:
+            findings = await check(examined)
+        except Exception as error:  # of the examined part or of its address; the other parts are worth a look all the same
+            findings = _not_examined(name, settings, error)
+        found += findings if isinstance(findings, list) else [findings]
     return found
+
+
+def _not_examined(name: str, settings: str, error: Exception) -> "Finding":
+    from gridfleet.cli.doctor.findings import fail
+    from gridfleet.kernel.surroundings import trouble_outside
+
+    # What an address was refused with may repeat it, its password included.
+    reason = trouble_outside(error) or f"{type(error).__name__} at an address that cannot be used"
+    return fail(name, f"cannot be examined: {reason}", f"check {settings}")
 
 
 def _print(findings: "list[Finding]") -> None:

@@ -18,12 +18,25 @@ from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.security.server_trust import anybody_tls
 
-__all__ = ["check_certificates", "check_disk", "check_mail", "check_permissions", "check_redis"]
+__all__ = ["check_authority_file", "check_certificates", "check_disk", "check_mail", "check_permissions", "check_redis"]
 
 _SECONDS: Final = 10
 _SOON: Final = timedelta(days=30)
 _RENEW: Final = "restart `gridfleet up`, which renews it; at a broker of your own, install a new one and reload it"
 _GIB: Final = 1 << 30
+
+
+def check_authority_file(examined: Examination) -> list[Finding]:
+    """Whether the file can be read that servers' certificates are measured by, where one is set."""
+    path = examined.settings.ca_file
+    if path is None:
+        return []
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError as error:
+        remedy = "let GRIDFLEET_CA_FILE name the certificate (PEM) that our servers' stand below, readable by the service"
+        return [fail("authority of the servers", f"{path}: {error.strerror or 'no certificate is in it'}", remedy)]
+    return [ok("authority of the servers", f"{path} holds certificates")]
 
 
 async def check_certificates(examined: Examination) -> list[Finding]:

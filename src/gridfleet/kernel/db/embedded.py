@@ -215,7 +215,7 @@ class EmbeddedPostgres:
                 os.chown(folder, *user)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
-            raise EmbeddedPostgresError(f"{folder} must be a folder of mode 0700 owned by user id {owner}: remove it")
+            raise EmbeddedPostgresError(f"{folder} must be a folder of mode 0700 owned by user id {owner}: chmod and chown it")
         return folder
 
     def clear_leftovers(self) -> None:

@@ -7,9 +7,7 @@ connection, and the others take its pieces over.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from psycopg import AsyncConnection
-
-from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
 
 __all__ = ["Leases", "open_leases"]
 
@@ -72,7 +70,7 @@ class Leases:
 @asynccontextmanager
 async def open_leases(url: str, kind: int, pieces: int) -> AsyncIterator[Leases]:
     """A membership on a connection of its own; `kind` tells kinds of work apart."""
-    async with await AsyncConnection.connect(
+    async with await TidyConnection.connect(
         url,
         autocommit=True,
         connect_timeout=5,

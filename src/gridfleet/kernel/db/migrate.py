@@ -7,7 +7,7 @@ from typing import Final
 
 import psycopg
 
-from gridfleet.kernel.db.pool import Connection
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection
 
 __all__ = ["applied_revision", "head_revision", "is_behind", "known_revisions", "migrate", "revision_at"]
 
@@ -67,8 +67,9 @@ def _revisions() -> tuple[set[str], set[str]]:
 
 
 def revision_at(url: str) -> str | None:
-    """The revision the database at `url` has; None before its first migration."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    """The revision the database at `url` has; None before its first migration. Raises psycopg errors, after five seconds when
+    it accepts connections and does not answer."""
+    with psycopg.connect(url, autocommit=True, connect_timeout=5, **NOTICE_A_DEAD_MACHINE) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):
             return None
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()

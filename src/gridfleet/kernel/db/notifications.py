@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from psycopg import AsyncConnection, sql
+from psycopg import sql
 
-from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
 
 __all__ = ["HEARTBEAT_SECONDS", "count_listeners", "heard_during", "listen", "notify"]
 
@@ -30,7 +30,7 @@ async def listen(
     `on_heartbeat` is called about every HEARTBEAT_SECONDS as long as the database answers: a connection that silently
     died would look just like one that has nothing to tell. `name` shows in `pg_stat_activity`.
     """
-    async with await AsyncConnection.connect(
+    async with await TidyConnection.connect(
         url, autocommit=True, connect_timeout=5, application_name=name, **NOTICE_A_DEAD_MACHINE
     ) as connection:
         for channel in channels:
@@ -63,7 +63,7 @@ async def heard_during(
 ) -> set[str]:
     """Which of the wanted payloads came on the channel while the work was done, or within some seconds afterwards."""
     heard: set[str] = set()
-    async with await AsyncConnection.connect(url, autocommit=True, connect_timeout=5) as connection:
+    async with await TidyConnection.connect(url, autocommit=True, connect_timeout=5) as connection:
         await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         await work()
         async for notice in connection.notifies(timeout=seconds):

@@ -9,7 +9,7 @@ import select
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import structlog
 from psycopg import AsyncConnection, Notify, OperationalError, sql
@@ -18,9 +18,27 @@ from psycopg_pool import AsyncConnectionPool
 
 from gridfleet.kernel.tracing import span
 
-__all__ = ["Connection", "Database", "after_commit", "open_database"]
+__all__ = ["Connection", "Database", "TidyConnection", "after_commit", "open_database"]
 
 Connection = AsyncConnection[TupleRow]
+
+
+class TidyConnection(AsyncConnection[TupleRow]):
+    """A connection whose attempts that time out leave no socket behind.
+
+    psycopg's error of such an attempt holds the frame that holds the socket and the error, so that both stay until the garbage
+    collector comes by, which it does rarely here: a server that hangs for some minutes would have all its connections in use
+    by nobody when it goes on.
+    """
+
+    @classmethod
+    async def connect(cls, conninfo: str = "", **arguments: Any) -> Self:
+        """As its parent's. Raises psycopg errors."""
+        try:
+            return await super().connect(conninfo, **arguments)
+        except OperationalError as error:
+            raise error.with_traceback(None) from None
+
 
 _READ_IDLE_SECONDS: Final = 30
 
@@ -143,6 +161,7 @@ async def open_database(
         timeout=10,
         max_idle=60,
         reconnect_timeout=5,
+        connection_class=TidyConnection,
         check=check,
         configure=configure,
         kwargs={

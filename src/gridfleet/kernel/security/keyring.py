@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from gridfleet.kernel.surroundings import WrongSetting
+
 __all__ = ["DecryptionFailed", "Keyring", "UnknownKeyVersion"]
 
 _ENTRY: Final = re.compile(r"([1-9][0-9]{0,8}):([0-9a-fA-F]{64})(:current)?")
@@ -45,13 +47,13 @@ class Keyring:
     @classmethod
     def parse(cls, text: str) -> "Keyring":
         """The ring written as `1:<64 hex>,2:<64 hex>`, where `1:<64 hex>:current` lets that version encrypt although another
-        one is higher. Raises ValueError that does not repeat the text."""
+        one is higher. Raises WrongSetting, which does not repeat the text."""
         keys: dict[int, bytes] = {}
         current = None
         for entry in text.split(","):
             match = _ENTRY.fullmatch(entry.strip())
             if match is None or int(match[1]) in keys or (match[3] and current is not None):
-                raise ValueError(
+                raise WrongSetting(
                     "a keyring is written 1:<64 hex digits>,2:<64 hex digits>, each version once, at most one of them :current"
                 )
             keys[int(match[1])] = bytes.fromhex(match[2])

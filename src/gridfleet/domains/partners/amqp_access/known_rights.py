@@ -23,6 +23,7 @@ __all__ = ["KnownRights"]
 _PATIENCE_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 3_600.0
 """What nobody has confirmed for longer than this counts no more."""
+_TELL_AGAIN_SECONDS: Final = 60.0
 _MOST: Final = 10_000
 """Keys that are remembered."""
 
@@ -35,6 +36,7 @@ class KnownRights:
     def __init__(self) -> None:
         self._known: OrderedDict[UUID, tuple[Rights, float]] = OrderedDict()
         self._asking: set[asyncio.Task[Rights | None]] = set()
+        self._told = -_TELL_AGAIN_SECONDS
 
     async def of(self, database: Database, key_id: UUID) -> Rights | None:
         """The key's rights, None for a key that has none; of a database that is away or does not answer within two seconds,
@@ -48,8 +50,13 @@ class KnownRights:
         rights = None if answered else self._remembered(key_id)
         if rights is None:
             return await asyncio.shield(asking)
-        log.warning("database away: a partner keeps the rights it had", key_id=str(key_id))
+        self._tell()
         return rights
+
+    def _tell(self) -> None:
+        if time.monotonic() - self._told >= _TELL_AGAIN_SECONDS:
+            self._told = time.monotonic()
+            log.warning("database away: partners keep the rights they had")
 
     async def _ask(self, database: Database, key_id: UUID) -> Rights | None:
         async with database.transaction() as db:
