@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gridfleet.kernel.logging import configure_logging
-from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.settings import SettingMissing, Settings
 from gridfleet.kernel.supervisor import run_until_stopped
 from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing, end_tracing
 
@@ -136,7 +136,7 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
     try:
         configure_tracing(settings.otlp_endpoint, process)
         uvloop.run(main)
-    except TracingNotInstalled as error:
+    except (TracingNotInstalled, SettingMissing) as error:
         main.close()
         log.critical("cannot start", reason=str(error))
         raise SystemExit(1) from None

@@ -4,6 +4,8 @@ Modules import what they need inside their commands: every process of the servic
 pay for the others' imports.
 """
 
+from typing import Annotated
+
 import typer
 
 from gridfleet.cli import admin, backup, ca, db, doctor, keys, processes, routes, setup, simulate, up
@@ -12,8 +14,8 @@ __all__ = ["application", "main"]
 
 application = typer.Typer(
     name="gridfleet",
-    help="Open fleet energy management: storage and solar plants over MQTT, people over REST, partners over AMQP.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # paragraphs are filled, and brackets stay
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
@@ -28,6 +30,23 @@ application.add_typer(ca.commands, name="ca")
 application.add_typer(db.commands, name="db")
 application.add_typer(keys.commands, name="keys")
 application.add_typer(setup.commands, name="setup")
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"gridfleet {version('gridfleet')}")
+        raise typer.Exit
+
+
+@application.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which release this is, and end.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
+    """Open fleet energy management: storage and solar plants over MQTT, people over REST, partners over AMQP."""
 
 
 def main() -> None:

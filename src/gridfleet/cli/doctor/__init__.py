@@ -1,6 +1,7 @@
 """`gridfleet doctor`: is everything there that the service needs, and if not, what can an operator do about it?"""
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -78,6 +79,7 @@ async def examine(examined: "Examination") -> "list[Finding]":
     found += await surroundings.check_redis(examined)
     found.append(await surroundings.check_disk(examined))
     found.append(await surroundings.check_permissions(examined))
+    found.append(surroundings.check_variables(os.environ))
     return found
 
 
