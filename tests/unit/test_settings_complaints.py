@@ -1,6 +1,5 @@
 """What a slip in a setting is answered with: one line that names the variable and says what belongs there."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,10 @@ from gridfleet.kernel.settings import SettingMissing, Settings
 
 
 @pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A home with nothing in it."""
     monkeypatch.setenv("GRIDFLEET_HOME", str(tmp_path))
-    yield tmp_path
+    return tmp_path
 
 
 @pytest.mark.parametrize(
