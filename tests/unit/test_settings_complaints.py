@@ -116,3 +116,10 @@ def test_the_release_can_be_asked_for() -> None:
 
     assert done.exit_code == 0
     assert done.output.startswith("gridfleet 0.")
+
+
+def test_a_command_without_a_database_says_where_it_looked(home: Path) -> None:
+    done = CliRunner().invoke(application, ["db", "check"])
+
+    assert done.exit_code == 2
+    assert done.output.startswith(f"no database is running for {home}: start `gridfleet up`")

@@ -50,5 +50,10 @@ def database_url(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.secret("database_url").get_secret_value()
     if not (settings.home / "run.json").exists():
-        raise typer.BadParameter(f"set GRIDFLEET_DATABASE_URL, or run `gridfleet up` in {settings.home.resolve()} first")
+        typer.echo(
+            f"no database is running for {settings.home.resolve()}: start `gridfleet up` with this home (GRIDFLEET_HOME),"
+            " or name a server with GRIDFLEET_DATABASE_URL",
+            err=True,
+        )
+        raise typer.Exit(2)
     return EmbeddedPostgres(settings.home.resolve()).url
