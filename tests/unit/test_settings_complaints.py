@@ -27,6 +27,12 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ("GRIDFLEET_HTTP_PORT", "99999", "GRIDFLEET_HTTP_PORT: Input should be less than or equal to 65535"),
         ("GRIDFLEET_HTTP_CERTIFICATE", "/x", "GRIDFLEET_HTTP_CERTIFICATE and GRIDFLEET_HTTP_KEY go together"),
         (
+            "GRIDFLEET_KEYS",
+            "1:abc",
+            "GRIDFLEET_KEYS: a keyring is written 1:<64 hex digits>,2:<64 hex digits>, each version once,"
+            " at most one of them :current",
+        ),
+        (
             "GRIDFLEET_TRUSTED_PROXIES",
             "10.0.0.1,10.0.0.300",
             "GRIDFLEET_TRUSTED_PROXIES: '10.0.0.300' does not appear to be an IPv4 or IPv6 network",
@@ -123,3 +129,22 @@ def test_a_command_without_a_database_says_where_it_looked(home: Path) -> None:
 
     assert done.exit_code == 2
     assert done.output.startswith(f"no database is running for {home}: start `gridfleet up`")
+
+
+async def test_up_names_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await Machine(Settings(ca_file=Path("/no/such.pem"))).run() == 1
+    assert "GRIDFLEET_CA_FILE: there is no file /no/such.pem" in capsys.readouterr().out
+
+
+def test_a_server_that_is_away_is_one_line_of_setup(home: Path) -> None:
+    nobody = {
+        "GRIDFLEET_DATABASE_URL": "postgresql://a:b@127.0.0.1:1/x",
+        "GRIDFLEET_BROKER_URL": "amqp://a:b@127.0.0.1:1",
+        "GRIDFLEET_BROKER_MANAGEMENT_URL": "http://a:b@127.0.0.1:1",
+    }
+    for what in ("database", "broker"):
+        done = gridfleet("setup", what, environment={"GRIDFLEET_HOME": home} | nobody)
+
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[0].startswith(f"the {what} cannot be prepared: ")
+        assert "Traceback" not in done.stderr

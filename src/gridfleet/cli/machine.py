@@ -91,6 +91,10 @@ class Machine:
             self._terminal.problem(f"{complaint}: it changes nothing")
         if settings.broker_url and not settings.broker_management_url:
             raise CannotStart("GRIDFLEET_BROKER_URL needs GRIDFLEET_BROKER_MANAGEMENT_URL beside it")
+        for name in ("http_certificate", "http_key", "ca_file"):
+            path = getattr(settings, name)
+            if path is not None and not path.is_file():
+                raise CannotStart(f"GRIDFLEET_{name.upper()}: there is no file {path}")
         await asyncio.to_thread(self._clear_leftovers)
         if problems := check_ports(settings, with_broker=self._broker is not None):
             raise CannotStart("\n".join(map(str, problems)))

@@ -5,11 +5,13 @@ one line of JSON.
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 
 from gridfleet.cli.settings import load_settings
-from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.settings import SettingMissing, Settings
 
 __all__ = ["commands"]
 
@@ -26,8 +28,9 @@ def database() -> None:
 
     settings = load_settings()
     configure_logging(settings.log_level, json=settings.log_format == "json")
-    migrate(settings.secret("database_url").get_secret_value())
-    email, password = asyncio.run(_fill(settings))
+    with _complaints("the database"):
+        migrate(settings.secret("database_url").get_secret_value())
+        email, password = asyncio.run(_fill(settings))
     typer.echo(json.dumps({"adminEmail": email, "adminPassword": password}))
 
 
@@ -37,8 +40,30 @@ def broker() -> None:
     from gridfleet.kernel.broker.topology import declare
 
     settings = load_settings()
-    urls = [settings.secret(name).get_secret_value() for name in ("broker_url", "broker_management_url")]
-    asyncio.run(declare(*urls, shards=settings.ingest_shards, queue_type=settings.broker_queue_type))
+    with _complaints("the broker"):
+        urls = [settings.secret(name).get_secret_value() for name in ("broker_url", "broker_management_url")]
+        asyncio.run(declare(*urls, shards=settings.ingest_shards, queue_type=settings.broker_queue_type))
+
+
+@contextmanager
+def _complaints(what: str) -> Iterator[None]:
+    """Ends the command with exit code 1 and a sentence where it is the operator's to mend."""
+    import aiormq
+    import httpx
+    import psycopg
+    import sqlalchemy.exc
+
+    from gridfleet.domains.identity.bootstrap import FirstAdminInvalid
+
+    try:
+        yield
+    except (SettingMissing, FirstAdminInvalid) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    except (psycopg.OperationalError, sqlalchemy.exc.OperationalError, aiormq.exceptions.AMQPError, httpx.HTTPError) as error:
+        cause = error.orig if isinstance(error, sqlalchemy.exc.OperationalError) else error
+        typer.echo(f"{what} cannot be prepared: {str(cause).strip() or type(cause).__name__}", err=True)
+        raise typer.Exit(1) from None
 
 
 async def _fill(settings: Settings) -> tuple[str | None, str | None]:
