@@ -25,10 +25,17 @@ def database() -> None:
 
     from gridfleet.kernel.db.migrate import migrate
     from gridfleet.kernel.logging import configure_logging
+    from gridfleet.kernel.security.keyring import Keyring
 
     settings = load_settings()
     configure_logging(settings.log_level, json=settings.log_format == "json")
     with _complaints("the database"):
+        keys = settings.secret("keys").get_secret_value()
+        try:
+            Keyring.parse(keys)
+        except ValueError as error:
+            typer.echo(f"GRIDFLEET_KEYS: {error}", err=True)
+            raise typer.Exit(1) from None
         migrate(settings.secret("database_url").get_secret_value())
         email, password = asyncio.run(_fill(settings))
     typer.echo(json.dumps({"adminEmail": email, "adminPassword": password}))

@@ -182,15 +182,6 @@ class Settings(BaseSettings):
             raise ValueError(f"must be {form}")
         return value
 
-    @field_validator("keys")
-    @classmethod
-    def _check_keys(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None:
-            from gridfleet.kernel.security.keyring import Keyring
-
-            Keyring.parse(value.get_secret_value())
-        return value
-
     @field_validator("redis_url")
     @classmethod
     def _check_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
