@@ -148,7 +148,6 @@ def test_a_server_that_is_away_is_one_line_of_setup(home: Path) -> None:
 def test_a_keyring_that_cannot_be_read_is_one_line_of_setup(home: Path) -> None:
     environment = {
         "GRIDFLEET_HOME": home,
-        "GRIDFLEET_KEYS": "1:" + "0" * 64,
         "GRIDFLEET_DATABASE_URL": "postgresql://a:b@127.0.0.1:1/x",
         "GRIDFLEET_KEYS": "1:abc",
     }
