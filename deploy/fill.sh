@@ -4,8 +4,10 @@
 #     deploy/fill.sh ANSWERS TARGET
 #
 # ANSWERS has lines NAME=value, as deploy/answers.example does. TARGET gets filled copies of rabbitmq/, postgresql/, redis/ and
-# proxy/, readable by their owner alone, because some hold passwords. A name without a value ends it, with nothing written.
+# proxy/, readable by their owner alone, because some hold passwords. Names without a value are listed, and nothing is written.
 set -eu
+[ $# -eq 2 ] || { echo "usage: $0 ANSWERS TARGET" >&2 && exit 2; }
+[ -f "$1" ] || { echo "$1 does not exist: make it of deploy/answers.example" >&2 && exit 2; }
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
 answers=$(realpath "$1") target=$(realpath -m "$2")
@@ -13,6 +15,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cd "$here"
+whole=yes
 for file in rabbitmq/* postgresql/* redis/* proxy/*; do
     mkdir -p "$work/$(dirname "$file")"
     awk -v file="$file" '
@@ -26,7 +29,7 @@ for file in rabbitmq/* postgresql/* redis/* proxy/*; do
             line = ""
             while (match(rest, /@[A-Z][A-Z0-9_]*@/)) {
                 name = substr(rest, RSTART + 1, RLENGTH - 2)
-                if (!(name in value) || value[name] == "") {
+                if (value[name] == "" && !told[name]++) {
                     print file ": no answer for " name > "/dev/stderr"
                     missing = 1
                 }
@@ -36,7 +39,8 @@ for file in rabbitmq/* postgresql/* redis/* proxy/*; do
             print line rest
         }
         END { exit missing }
-    ' "$answers" "$file" >"$work/$file"
+    ' "$answers" "$file" >"$work/$file" || whole=no
 done
+[ $whole = yes ] || exit 1
 mkdir -p "$target"
 cp -R "$work/." "$target/"

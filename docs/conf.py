@@ -17,12 +17,13 @@ exclude_patterns: list[str] = []
 nitpicky = True
 
 myst_heading_anchors = 4
-suppress_warnings = ["misc.highlighting_failure"]  # examples may leave something out
 
 html_theme = "furo"
 html_title = f"Gridfleet {release}"
 html_show_copyright = html_show_sphinx = html_copy_source = False
 html_permalinks_icon = "#"
+html_static_path = ["site"]
+html_css_files = ["wide.css"]
 
 CHANGELOG = Path(__file__).parent.parent / "CHANGELOG.md"
 

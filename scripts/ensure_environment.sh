@@ -3,6 +3,7 @@
 set -eu
 lock=$1
 here=$(dirname "$0")
+. "$here/packages.sh"
 
 if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 ||
     ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
@@ -11,5 +12,9 @@ if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/de
     "$python" -m venv --clear .venv
 fi
 echo "Installing $lock"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock" || {
+    say "The Python packages could not be installed. Is their index reached from here? Behind a proxy set https_proxy; an index of"
+    say "your own goes into PIP_INDEX_URL. Then run the same command again."
+    exit 1
+}
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

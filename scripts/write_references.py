@@ -256,7 +256,7 @@ def _commands(words: str, command: Any) -> Iterator[str]:
             yield from _commands(f"{words} {name}", below)
         return
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
-    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
     usage = " ".join([words, *(each.name.upper() for each in arguments), *(["[options]"] if options else [])])
     yield f"## {words}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help)}\n"
     if arguments or options:

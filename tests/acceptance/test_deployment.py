@@ -90,12 +90,16 @@ def test_no_plain_listener_is_open_to_plants(deployed: DeployedStack) -> None:
 
 
 class TestFiles:
-    def test_a_missing_answer_is_named_and_nothing_is_written(self, tmp_path: Path) -> None:
+    def test_missing_answers_are_listed_and_nothing_is_written(self, tmp_path: Path) -> None:
         done = subprocess.run(
             [DEPLOY / "fill.sh", DEPLOY / "answers.example", tmp_path / "filled"], capture_output=True, text=True, check=False
         )
         assert done.returncode == 1
-        assert "no answer for RABBITMQ_PASSWORD" in done.stderr
+        assert done.stderr.splitlines() == [
+            "rabbitmq/definitions.json: no answer for RABBITMQ_PASSWORD",
+            "rabbitmq/rabbitmq.conf: no answer for INTERNAL_SECRET",
+            "redis/redis.conf: no answer for REDIS_PASSWORD",
+        ]
         assert not (tmp_path / "filled").exists()
 
     def test_rabbitmq_runs_on_what_a_private_node_runs_on(self, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 import shutil
 import subprocess
@@ -41,13 +42,8 @@ def run(page: str, folder: Path, stack: RunningStack, **variables: str) -> str:
     calling = next(text for language, text in blocks("guide-operator.md") if language == "sh")
     own = "".join(text for language, text in blocks(page) if language == "sh")
     given = "".join(f"{name}={value}\n" for name, value in variables.items())
-    environment = stack.environment | {
-        "GRIDFLEET_API": stack.base_url,
-        "EMAIL": stack.admin_email,
-        "PASSWORD": stack.admin_password,
-        "PYTHONUNBUFFERED": "1",
-        "PATH": f"{Path(sys.executable).parent}:{stack.environment['PATH']}",
-    }
+    be_a_checkout(folder, stack)
+    environment = stack.environment | {"GRIDFLEET_API": stack.base_url, "PYTHONUNBUFFERED": "1"}
     done = subprocess.run(
         ["bash", "-eu", "-o", "pipefail"],
         input=given + (own if own.startswith(calling) else calling + own),
@@ -61,6 +57,15 @@ def run(page: str, folder: Path, stack: RunningStack, **variables: str) -> str:
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def be_a_checkout(folder: Path, stack: RunningStack) -> None:
+    """The two things that the guides find there: the commands, and who the first SuperAdmin is."""
+    (folder / ".venv").symlink_to(sys.prefix)
+    secrets = folder / ".gridfleet" / "secrets"
+    secrets.mkdir(parents=True)
+    admin = {"email": stack.admin_email, "password": stack.admin_password}
+    (secrets / "admin.json").write_text(json.dumps(admin))
 
 
 def test_operators(stack: RunningStack, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_traces_without_their_library_are_refused_with_what_to_install() -> None
 
     (line,) = map(json.loads, done.stderr.splitlines())
     assert (done.returncode, line["event"]) == (1, "cannot start")
-    assert "pip install 'gridfleet[otel]'" in line["reason"]
+    assert "pip install -e '.[otel]'" in line["reason"]
 
 
 def test_without_the_setting_nothing_of_the_tracing_library_is_loaded() -> None:

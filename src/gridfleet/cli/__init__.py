@@ -5,6 +5,7 @@ pay for the others' imports.
 """
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -15,8 +16,8 @@ __all__ = ["application", "main"]
 
 application = typer.Typer(
     name="gridfleet",
-    help="Open fleet energy management: storage and solar plants over MQTT, people over REST, partners over AMQP.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # paragraphs are filled, and brackets stay
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
@@ -31,6 +32,23 @@ application.add_typer(ca.commands, name="ca")
 application.add_typer(db.commands, name="db")
 application.add_typer(keys.commands, name="keys")
 application.add_typer(setup.commands, name="setup")
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"gridfleet {version('gridfleet')}")
+        raise typer.Exit
+
+
+@application.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which release this is, and end.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
+    """Open fleet energy management: storage and solar plants over MQTT, people over REST, partners over AMQP."""
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeVar
 
 import typer
 
@@ -21,7 +21,7 @@ commands = typer.Typer(
 )
 
 T = TypeVar("T")
-File = typer.Argument(exists=True, dir_okay=False, readable=True)
+_FILE: Final[dict[str, Any]] = {"exists": True, "dir_okay": False, "readable": True}
 
 
 @commands.command()
@@ -37,9 +37,11 @@ def export(
 
 @commands.command("import")
 def import_(
-    certificate: Annotated[Path, File],
-    key: Annotated[Path, File],
-    force: Annotated[bool, typer.Option("--force", help="Also when plants trust the present authority: see below.")] = False,
+    certificate: Annotated[Path, typer.Argument(**_FILE, help="PEM file: its certificate, and those above it up to the root.")],
+    key: Annotated[Path, typer.Argument(**_FILE, help="PEM file: its private key.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also when plants trust the present authority: they are cut off.")
+    ] = False,
 ) -> None:
     """Issue certificates by an authority of your own from now on.
 

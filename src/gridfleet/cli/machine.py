@@ -17,6 +17,7 @@ import psutil
 
 from gridfleet.cli.home import HomeInUse, held
 from gridfleet.cli.ports import check_ports
+from gridfleet.cli.settings import unknown_variables
 from gridfleet.cli.terminal import Terminal
 from gridfleet.kernel.broker.private_node import PrivateBroker, PrivateBrokerError, reachable_host
 from gridfleet.kernel.db.embedded import EmbeddedPostgres, EmbeddedPostgresError
@@ -86,8 +87,14 @@ class Machine:
     async def _start(self) -> None:
         began = time.monotonic()
         settings = self._settings
+        for complaint in unknown_variables(os.environ):
+            self._terminal.problem(f"{complaint}: it changes nothing")
         if settings.broker_url and not settings.broker_management_url:
             raise CannotStart("GRIDFLEET_BROKER_URL needs GRIDFLEET_BROKER_MANAGEMENT_URL beside it")
+        for name in ("http_certificate", "http_key", "ca_file"):
+            path = getattr(settings, name)
+            if path is not None and not path.is_file():
+                raise CannotStart(f"GRIDFLEET_{name.upper()}: there is no file {path}")
         await asyncio.to_thread(self._clear_leftovers)
         if problems := check_ports(settings, with_broker=self._broker is not None):
             raise CannotStart("\n".join(map(str, problems)))

@@ -1,12 +1,29 @@
 """The settings of a command, with complaints that name the environment variable."""
 
+import difflib
 import sys
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import typer
 
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["database_url", "load_settings"]
+__all__ = ["database_url", "load_settings", "unknown_variables"]
+
+_PREFIX: Final = "GRIDFLEET_"
+_OTHERS: Final = {"API"}
+"""What `gridfleet simulate` alone reads."""
+
+
+def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
+    """A sentence about every variable that is named like a setting and is none: a slip that would go unnoticed."""
+    known = {name.upper() for name in Settings.model_fields} | _OTHERS
+    for variable in sorted(environment):
+        prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :].upper()
+        if prefix == _PREFIX and name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            yield f"{variable} is not a setting" + (f" (did you mean {_PREFIX}{close[0]}?)" if close else "")
 
 
 def load_settings() -> Settings:
@@ -16,9 +33,13 @@ def load_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
+        complaints: dict[str, str] = {}
         for complaint in error.errors(include_url=False, include_input=False):
-            name = "_".join(str(part) for part in complaint["loc"]).upper()
-            print(f"GRIDFLEET_{name}: {complaint['msg']}", file=sys.stderr)  # noqa: T201
+            # The first part is the setting; what follows is the way through its type.
+            name = f"GRIDFLEET_{str(complaint['loc'][0]).upper()}: " if complaint["loc"] else ""
+            complaints.setdefault(name, complaint["msg"].removeprefix("Value error, "))
+        for name, text in complaints.items():
+            print(f"{name}{text}", file=sys.stderr)  # noqa: T201
         raise typer.Exit(2) from None
 
 
@@ -29,5 +50,10 @@ def database_url(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.secret("database_url").get_secret_value()
     if not (settings.home / "run.json").exists():
-        raise typer.BadParameter(f"set GRIDFLEET_DATABASE_URL, or run `gridfleet up` in {settings.home.resolve()} first")
+        typer.echo(
+            f"no database is running for {settings.home.resolve()}: start `gridfleet up` with this home (GRIDFLEET_HOME),"
+            " or name a server with GRIDFLEET_DATABASE_URL",
+            err=True,
+        )
+        raise typer.Exit(2)
     return EmbeddedPostgres(settings.home.resolve()).url

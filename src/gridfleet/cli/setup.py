@@ -5,11 +5,15 @@ one line of JSON.
 """
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import typer
 
 from gridfleet.cli.settings import load_settings
 from gridfleet.kernel.settings import Settings
+
+if TYPE_CHECKING:
+    from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["commands"]
 
@@ -23,13 +27,14 @@ def database() -> None:
 
     from gridfleet.kernel.db.migrate import migrate
     from gridfleet.kernel.logging import configure_logging
-    from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
+    from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
     settings = load_settings()
     configure_logging(settings.log_level, json=settings.log_format == "json")
+    keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     migrate(settings.secret("database_url").get_secret_value())
     try:
-        email, password = asyncio.run(_fill(settings))
+        email, password = asyncio.run(_fill(settings, keyring))
     except (DecryptionFailed, UnknownKeyVersion) as error:
         typer.echo(f"the keyring (GRIDFLEET_KEYS, else secrets/keys) is not that of this database: {error}", err=True)
         raise typer.Exit(1) from None
@@ -46,7 +51,7 @@ def broker() -> None:
     asyncio.run(declare(*urls, shards=settings.ingest_shards, queue_type=settings.broker_queue_type))
 
 
-async def _fill(settings: Settings) -> tuple[str | None, str | None]:
+async def _fill(settings: Settings, keyring: "Keyring") -> tuple[str | None, str | None]:
     """The first SuperAdmin's e-mail and generated password; None, None when there was one already."""
     from gridfleet.domains.device_templates.catalogue import seed_system_templates
     from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
@@ -54,9 +59,7 @@ async def _fill(settings: Settings) -> tuple[str | None, str | None]:
     from gridfleet.kernel.broker.private_node import reachable_host
     from gridfleet.kernel.broker.server_certificate import write_server_certificate
     from gridfleet.kernel.db import open_database
-    from gridfleet.kernel.security.keyring import Keyring
 
-    keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     url = settings.secret("database_url").get_secret_value()
     async with open_database(url, name="gridfleet-setup", size=2) as opened, opened.transaction() as db:
         await seed_system_templates(db)

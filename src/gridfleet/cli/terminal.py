@@ -23,7 +23,9 @@ _NOISE: Final = {
         "HTTP listener registry could not find context|Metrics collection disabled|rebuilding indices from scratch"
     ),
     "postgres": re.compile(
-        "LOG:  (starting PostgreSQL|listening on|database system (was shut down at|is ready|is shut down)"
+        # The first is PostgreSQL's answer to us, who ask whether it is ready.
+        "FATAL:  the database system is starting up"
+        "|LOG:  (starting PostgreSQL|listening on|database system (was shut down at|is ready|is shut down)"
         "|received fast shutdown|aborting any active|shutting down)"
     ),
 }

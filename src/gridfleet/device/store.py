@@ -67,7 +67,8 @@ class Outbox:
                 self._db.close()
                 raise
         except (sqlite3.Error, OSError) as error:
-            raise QueueError(f"{path}: {error}") from error
+            hint = ": another process uses it" if "locked" in str(error) else ""
+            raise QueueError(f"{path}: {error}{hint}") from error
         self._path = path
         self._bytes = int(size)
         self.waiting = int(count)

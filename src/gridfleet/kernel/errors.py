@@ -43,7 +43,10 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
         "read `message` and `details`; fetch the record and look at its state",
     ),
     "INVALID_UUID": _bad_request("an id in the path is no UUID", "send the id as the service wrote it"),
-    "UNAUTHORIZED": _unauthorized("no access token, or one that no longer counts", "refresh the session or log in"),
+    "UNAUTHORIZED": _unauthorized(
+        "no access token or API key, or one that no longer counts",
+        "refresh the session or log in; has the key been revoked, has it expired?",
+    ),
     "INVALID_CREDENTIALS": _unauthorized("wrong e-mail or password", "try again; ten failures lock the address for 15 minutes"),
     "REFRESH_TOKEN_INVALID": _unauthorized(
         "the refresh cookie is expired, unknown or used before; 400 when there is none", "log in"
@@ -90,7 +93,7 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
     "TOO_MANY_REQUESTS": CodeStatus(
         429, "Too Many Requests", "a rate limit struck", "wait the seconds that `Retry-After` says"
     ),
-    "PAYLOAD_TOO_LARGE": CodeStatus(413, "Error", "the body is larger than 1 MiB", "send less at once"),
+    "PAYLOAD_TOO_LARGE": CodeStatus(413, "Error", "the body is larger than the endpoint takes, 1 MiB as a rule", "send less"),
     "INTERNAL_SERVER_ERROR": CodeStatus(
         500, "Internal Server Error", "our fault, or the database is away", "try again later; report the `x-request-id`"
     ),

@@ -5,12 +5,12 @@
 
 import os
 from functools import cached_property
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gridfleet.kernel.security.server_trust import with_authority
@@ -18,7 +18,17 @@ from gridfleet.kernel.surroundings import MissingSetting
 
 __all__ = ["Settings"]
 
-Port = Annotated[int, Field(ge=0, le=65_535)]
+_Port = Annotated[int, Field(ge=1, le=65_535)]
+_PortOrNone = Annotated[int, Field(ge=0, le=65_535)]
+
+
+_URLS: Final = {
+    "database_url": (("postgresql", "postgres"), "postgresql://user:password@host:port/database"),
+    "broker_url": (("amqp", "amqps"), "amqp://user:password@host:port, or amqps:// for TLS"),
+    "broker_management_url": (("http", "https"), "http://user:password@host:port, or https:// for TLS"),
+    "public_url": (("http", "https"), "https://host or http://host, as people write it into a browser"),
+}
+"""What a setting that is an address begins with, and how it is written."""
 
 
 class Settings(BaseSettings):
@@ -34,7 +44,7 @@ class Settings(BaseSettings):
     log_format: Literal["console", "json"] = Field("console", description="`json` for log collectors.")
 
     http_host: str = Field("127.0.0.1", description="Address the REST API listens on.")
-    http_port: Port = Field(8080, description="Port of the REST API.")
+    http_port: _Port = Field(8080, description="Port of the REST API.")
     http_certificate: Path | None = Field(
         None, description="Certificate chain (PEM) of the REST API, which then speaks TLS 1.2 or newer; plain HTTP without."
     )
@@ -44,12 +54,12 @@ class Settings(BaseSettings):
     )
     public_url: str = Field("", description="Base of links and cookies; default `http://localhost:{http_port}`.")
     internal_host: str = Field("127.0.0.1", description="Address of the internal listener (broker questions). Never public.")
-    internal_port: Port = Field(8081, description="Port of the internal listener.")
+    internal_port: _Port = Field(8081, description="Port of the internal listener.")
     internal_secret: SecretStr | None = Field(
         None, description="Secret path of the internal listener and value of `x-internal-auth`; made on first start."
     )
 
-    metrics_port: Port = Field(
+    metrics_port: _PortOrNone = Field(
         0,
         description="Port, at `internal_host`, where ingest, gateway and jobs serve `/metrics` on a machine without `serve`; 0:"
         " nowhere.",
@@ -82,14 +92,16 @@ class Settings(BaseSettings):
         " an `sslmode` of its own.",
     )
 
-    amqp_port: Port = Field(5682, description="Loopback AMQP port of the private broker node.")
-    amqps_port: Port = Field(5671, description="AMQPS port for partners.")
-    mqtt_port: Port = Field(1883, description="Plain MQTT port (PASSWORD plants on trusted networks); 0 leaves it closed.")
-    mqtts_port: Port = Field(8883, description="MQTT over TLS port.")
-    management_port: Port = Field(15682, description="Loopback management port of the private broker node.")
-    broker_metrics_port: Port = Field(15684, description="Loopback Prometheus port of the private broker node.")
-    broker_dist_port: Port = Field(25682, description="Loopback Erlang distribution port of the private broker node.")
-    epmd_port: Port = Field(4379, description="Loopback port of the private broker node's port mapper.")
+    amqp_port: _Port = Field(5682, description="Loopback AMQP port of the private broker node.")
+    amqps_port: _Port = Field(5671, description="AMQPS port for partners.")
+    mqtt_port: _PortOrNone = Field(
+        1883, description="Plain MQTT port (PASSWORD plants on trusted networks); 0 leaves it closed."
+    )
+    mqtts_port: _Port = Field(8883, description="MQTT over TLS port.")
+    management_port: _Port = Field(15682, description="Loopback management port of the private broker node.")
+    broker_metrics_port: _Port = Field(15684, description="Loopback Prometheus port of the private broker node.")
+    broker_dist_port: _Port = Field(25682, description="Loopback Erlang distribution port of the private broker node.")
+    epmd_port: _Port = Field(4379, description="Loopback port of the private broker node's port mapper.")
     mqtt_host: str = Field("localhost", description="Host name that plants use to reach the broker; in the server certificate.")
     mqtt_bind: str = Field("127.0.0.1", description="Address the private node's MQTT and AMQPS listeners bind to.")
     broker_queue_type: Literal["auto", "classic", "quorum"] = Field(
@@ -154,7 +166,18 @@ class Settings(BaseSettings):
     @field_validator("trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        return [ip_network(part.strip()) for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("database_url", "broker_url", "broker_management_url", "public_url")
+    @classmethod
+    def _check_url(cls, value: SecretStr | str | None, info: ValidationInfo) -> SecretStr | str | None:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        schemes, form = _URLS[str(info.field_name)]
+        # libpq also takes `host=… dbname=…`.
+        keywords = info.field_name == "database_url" and "=" in str(text)
+        if text and not keywords and (urlsplit(text).scheme not in schemes or "//" not in text):
+            raise ValueError(f"must be {form}")
+        return value
 
     @field_validator("redis_url")
     @classmethod
@@ -218,6 +241,5 @@ class Settings(BaseSettings):
         try:
             return SecretStr(path.read_text().strip())
         except FileNotFoundError:
-            raise MissingSetting(
-                f"GRIDFLEET_{name.upper()} is not set and {path} does not exist: set it, or run `gridfleet up`"
-            ) from None
+            hint = "" if name.endswith("_url") else f" and {path} does not exist"
+            raise MissingSetting(f"GRIDFLEET_{name.upper()} is not set{hint}: set it, or run `gridfleet up`") from None

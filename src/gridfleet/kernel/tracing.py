@@ -79,7 +79,7 @@ def configure_tracing(endpoint: str, process: str) -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise TracingNotInstalled(
-            "GRIDFLEET_OTLP_ENDPOINT is set, and OpenTelemetry is not installed: pip install 'gridfleet[otel]'"
+            "GRIDFLEET_OTLP_ENDPOINT is set, and OpenTelemetry is not installed: .venv/bin/pip install -e '.[otel]'"
         ) from error
     provider = TracerProvider(resource=Resource.create({"service.name": "gridfleet", "service.instance.id": process}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces")))

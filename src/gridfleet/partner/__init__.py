@@ -7,7 +7,7 @@
 Imports nothing of the service but `gridfleet.protocol`.
 """
 
-from gridfleet.partner.client import Event, OrderRefused, Partner
+from gridfleet.partner.client import Event, LoginRefused, OrderRefused, Partner
 from gridfleet.protocol.partner_keys import EventKind, Order
 
-__all__ = ["Event", "EventKind", "Order", "OrderRefused", "Partner"]
+__all__ = ["Event", "EventKind", "LoginRefused", "Order", "OrderRefused", "Partner"]

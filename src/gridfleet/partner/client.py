@@ -29,7 +29,7 @@ from gridfleet.protocol.partner_keys import (
     event_queue,
 )
 
-__all__ = ["Event", "OrderRefused", "Partner"]
+__all__ = ["Event", "LoginRefused", "OrderRefused", "Partner"]
 
 _PERSISTENT: Final = 2
 _PREFETCH: Final = 100
@@ -41,8 +41,15 @@ _MOST_EVENTS: Final = 100_000
 """That are remembered, the newest ones."""
 _LOST: Final = (aiormq.exceptions.AMQPConnectionError, aiormq.exceptions.ChannelInvalidStateError, OSError)
 """What a lost connection shows itself by."""
+_REFUSED: Final = (aiormq.exceptions.ProbableAuthenticationError, aiormq.exceptions.InvalidFrameError)
+"""A key that is refused, and a vhost: there the broker closes the connection instead of opening the vhost."""
 
 T = TypeVar("T")
+
+
+class LoginRefused(ConnectionError):
+    """The broker answered and said no: user name, key and vhost do not belong together, or the key's time or addresses are
+    over. It tells no more; `partner.connection_refused` among the audit events does."""
 
 
 class OrderRefused(Exception):
@@ -67,7 +74,7 @@ class Partner:
     `address`: `amqps://{slug}:{key}@{host}:{port}/{vhost}`, the key percent-encoded. `signing_key`: 64 hex digits, for keys
     that may give orders which must be signed. `authority`: the PEM of whoever signed the broker's certificate; without it the
     system's authorities count. `patience_seconds`: how long a broker that is away is tried before a call raises
-    `ConnectionError`; the first connection is tried once.
+    `ConnectionError`; the first connection is tried once. `LoginRefused` is one.
     """
 
     def __init__(
@@ -238,8 +245,15 @@ class Partner:
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
                 connection = aiormq.Connection(self._url, context=self._context)
-                async with asyncio.timeout(_CONNECT_SECONDS):
-                    await connection.connect()
+                try:
+                    async with asyncio.timeout(_CONNECT_SECONDS):
+                        await connection.connect()
+                except _REFUSED as error:
+                    raise LoginRefused(
+                        f"{self._url.host} refused the login to the vhost {self._url.path[1:]!r} as {self.slug!r}:"
+                        " is it this key's vhost, the organisation's slug, the key whole and percent-encoded?"
+                        " The organisation's audit events say why (partner.connection_refused)"
+                    ) from error
                 self._connection = connection
             return self._connection
 

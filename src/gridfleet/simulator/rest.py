@@ -83,7 +83,7 @@ class Api:
             try:
                 answer = await self._client.request(method, path, **request)
             except httpx.TransportError as error:
-                raise ApiUnreachable(f"nothing answers at {self.base_url} ({error!r}): is the service running?") from error
+                raise ApiUnreachable(f"nothing answers at {self.base_url} ({error}): is the service running?") from error
             if answer.status_code != httpx.codes.TOO_MANY_REQUESTS or attempt == _TRIES - 1:
                 break
             await asyncio.sleep(min(float(answer.headers.get("retry-after", 1)), _LONGEST_WAIT_SECONDS))

@@ -15,7 +15,9 @@ from broker_node import BrokerNode
 from fleet_under_test import JsonObject, wait_for
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.security.local_secrets import local_secret
+from gridfleet.partner import LoginRefused, Partner
 from gridfleet.protocol.partner_keys import EventKind, event_queue
+from partner_address import address_of
 from partner_organization import Organization
 from people import People, refused
 from running_stack import RunningStack
@@ -67,6 +69,16 @@ async def test_a_login_must_be_right_in_every_part(acme: Organization, acme_ener
     after = acme.sql("SELECT count(*) FROM audit_event WHERE organization_id IS NULL AND details->>'reason' = 'bad key'")
     assert after[0][0] - before[0][0] == 4
     assert not await is_refused(acme, created)
+
+
+async def test_the_client_says_what_to_look_at(acme: Organization, stack: RunningStack, created: JsonObject) -> None:
+    """Not only what the broker says, which is nothing, or a frame that the library did not expect."""
+    right, authority = address_of(stack, acme.slug, created), (stack.home / "ca" / "ca.pem").read_text()
+    for wrong in (right.replace(f"//{acme.slug}:", "//nobody:"), right.replace(":gf", ":fg"), f"{right}x"):
+        assert wrong != right
+        with pytest.raises(LoginRefused, match="audit events say why"):
+            async with Partner(wrong, authority=authority):
+                pass
 
 
 async def test_strangers_cannot_fill_the_audit_log(acme: Organization, created: JsonObject) -> None:

@@ -195,6 +195,20 @@ async def test_a_secret_is_rotated_under_the_newest_key(fleet: Fleet) -> None:
     assert (await fleet.call("GET", f"{path}/provision/download"))[0] == 400
 
 
+async def test_a_secret_that_nobody_can_decrypt_is_replaced(fleet: Fleet) -> None:
+    """Its key was lost, or the row is damaged: a new secret is all that brings the plant back."""
+    path, package = await fleet.active_plant("TOKEN")
+    await fleet.sql("UPDATE plant_secret SET key_version = 7")
+
+    status, rotated = await fleet.call("POST", f"{path}/rotate-secret")
+
+    assert status == 200
+    assert datetime.fromisoformat(rotated["previousValidUntil"]) <= datetime.now(UTC)
+    assert await fleet.sql("SELECT previous_hmac_secret FROM plant_secret") == [(None,)]
+    first, second = package["security"]["hmacSecret"], rotated["hmacSecret"]
+    assert await results(fleet, package["plantId"], first, second) == ["signature_invalid", "accepted"]
+
+
 async def test_replaced_secrets_are_forgotten_after_their_hour(fleet: Fleet) -> None:
     path, _ = await fleet.active_plant("TOKEN")
     await fleet.call("POST", f"{path}/rotate-secret")

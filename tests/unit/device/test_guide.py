@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,14 @@ def test_the_shell_example_signs_what_it_sends(plant: Any, folder: Path) -> None
     assert abs(envelope.sent_at / 1000 - time.time()) < 60
     assert (given["-u"], given["-P"], given["-i"]) == (plant.id, plant.password, plant.id)
     assert (folder / "ca.pem").read_text().strip() == plant.authority.pem.strip()
+
+
+def test_a_plants_computer_needs_what_the_page_says() -> None:
+    """The page installs these beside the wheel and nothing else: the clients import nothing that the service alone needs."""
+    program = "import sys, gridfleet.device, gridfleet.partner\nprint(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    needed = {re.split(r"[^a-z0-9-]", line.lower())[0].replace("-", "_") for line in requires("gridfleet") or ()}
+
+    assert "pip install aiomqtt msgspec" in GUIDE
+    assert needed > {"psycopg", "litestar", "cryptography", "httpx"}
+    assert needed & set(done.stdout.split()) == {"aiomqtt", "aiormq", "msgspec"}

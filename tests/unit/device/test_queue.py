@@ -105,7 +105,7 @@ async def test_commands_are_remembered_until_they_end(tmp_path: Path) -> None:
 
 
 async def test_a_second_user_of_the_file_is_refused(queue: Outbox, tmp_path: Path) -> None:
-    with pytest.raises(QueueError, match="locked"):
+    with pytest.raises(QueueError, match="database is locked: another process uses it"):
         open_queue(tmp_path / "q")
 
 

@@ -264,11 +264,11 @@ class Pipeline:
         else:
             organization_id = parse_uuid(call.headers.get("x-org-id", "").strip())
         if organization_id is None:
-            raise Forbidden("Name the organisation to act in with the x-org-id header.")
+            raise Forbidden("Name the organisation to act in with the x-org-id header, by its id (a UUID).")
         standing = await self._state.access.standing(self._state.database, caller, organization_id)
         org = scope_of(caller, organization_id, standing, must_exist=rule.organization is None)
         if org.role < rule.min_role:
-            raise Forbidden
+            raise Forbidden(f"This takes at least the role {rule.min_role.name}; yours is {org.role.name}.")
         return org
 
     async def _esm_client(self, call: Call) -> str:

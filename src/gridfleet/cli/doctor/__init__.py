@@ -1,6 +1,7 @@
 """`gridfleet doctor`: is everything there that the service needs, and if not, what can an operator do about it?"""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -101,6 +102,7 @@ async def examine(examined: "Examination") -> "list[Finding]":
         except Exception as error:  # of the examined part or of its address; the other parts are worth a look all the same
             findings = _not_examined(name, settings, error)
         found += findings if isinstance(findings, list) else [findings]
+    found.append(surroundings.check_variables(os.environ))
     return found
 
 

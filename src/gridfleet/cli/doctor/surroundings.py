@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import stat
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,11 +15,20 @@ import aiosmtplib
 from cryptography import x509
 
 from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
+from gridfleet.cli.settings import unknown_variables
 from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.security.server_trust import anybody_tls
 
-__all__ = ["check_authority_file", "check_certificates", "check_disk", "check_mail", "check_permissions", "check_redis"]
+__all__ = [
+    "check_authority_file",
+    "check_certificates",
+    "check_disk",
+    "check_mail",
+    "check_permissions",
+    "check_redis",
+    "check_variables",
+]
 
 _SECONDS: Final = 10
 _SOON: Final = timedelta(days=30)
@@ -37,6 +47,14 @@ def check_authority_file(examined: Examination) -> list[Finding]:
         remedy = "let GRIDFLEET_CA_FILE name the certificate (PEM) that our servers' stand below, readable by the service"
         return [fail("authority of the servers", f"{path}: {error.strerror or 'no certificate is in it'}", remedy)]
     return [ok("authority of the servers", f"{path} holds certificates")]
+
+
+def check_variables(environment: Iterable[str]) -> Finding:
+    """Whether a variable is spelt like a setting and is none."""
+    complaints = list(unknown_variables(environment))
+    if complaints:
+        return warn("variables", "; ".join(complaints), "name it as docs/settings.md does, or take it away")
+    return ok("variables", "each GRIDFLEET_… is a setting")
 
 
 async def check_certificates(examined: Examination) -> list[Finding]:

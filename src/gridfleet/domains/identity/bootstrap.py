@@ -13,14 +13,26 @@ from gridfleet.domains.identity.login import LOGIN_PASSWORD_CHARACTERS
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.passwords import MAX_PASSWORD_CHARACTERS, Passwords
+from gridfleet.kernel.surroundings import WrongSetting
 
-__all__ = ["DEFAULT_EMAIL", "FirstAdmin", "ensure_first_super_admin", "generate_password", "password_complaint"]
+__all__ = [
+    "DEFAULT_EMAIL",
+    "FirstAdmin",
+    "FirstAdminInvalid",
+    "ensure_first_super_admin",
+    "generate_password",
+    "password_complaint",
+]
 
 DEFAULT_EMAIL: Final = "admin@gridfleet.local"
 # Told from a terminal by eye and hand: nothing that looks like something else, nothing a shell would touch.
 _CLASSES: Final = ("abcdefghijkmnpqrstuvwxyz", "ABCDEFGHJKLMNPQRSTUVWXYZ", "23456789", "-_.+=")
 _GENERATED_CHARACTERS: Final = 20
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+class FirstAdminInvalid(WrongSetting):
+    """Address or password of the first SuperAdmin break a rule, which the text names."""
 
 
 class FirstAdmin(msgspec.Struct, frozen=True):
@@ -37,13 +49,13 @@ async def ensure_first_super_admin(db: Connection, email: str | None, password: 
     """Makes the SuperAdmin while there is none; None when there is one already.
 
     An ordinary account with that e-mail is raised to SuperAdmin and gets this password.
-    Raises ValueError for an e-mail or password that could not log in.
+    Raises `FirstAdminInvalid` for an e-mail or password that could not log in.
     """
     address = normalized(email or DEFAULT_EMAIL)
     if not is_address(address):
-        raise ValueError(f"the SuperAdmin's e-mail {address!r} is not an e-mail address")
+        raise FirstAdminInvalid(f"the SuperAdmin's e-mail {address!r} is not an e-mail address")
     if password is not None and (complaint := password_complaint(password)):
-        raise ValueError(f"the SuperAdmin's password: {complaint}")
+        raise FirstAdminInvalid(f"the SuperAdmin's password: {complaint}")
     if await store.lock_first_admin(db):
         return None
     chosen = password or generate_password()

@@ -14,6 +14,7 @@ import structlog
 
 from gridfleet.domains.alerts.raising import raise_alerts
 from gridfleet.domains.alerts.rule_book import RuleBook
+from gridfleet.domains.ingest.complaints import with_field_named
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.plant_book import KnownDevice, KnownPlant, PlantBook
 from gridfleet.domains.plants.commands import statistics as command_statistics
@@ -268,7 +269,8 @@ def _parse(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise Refusal(RefusalReason.MALFORMED, f"{path}: {error}", message_id) from None
+        complaint = with_field_named(str(error), raw)
+        raise Refusal(RefusalReason.MALFORMED, f"{path}: {complaint}", message_id) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(RefusalReason.MALFORMED, f"{path}: is not JSON: {error}", message_id) from None
 

@@ -36,7 +36,7 @@ def scope_of(caller: UserCaller, organization_id: UUID, standing: Standing | Non
     if caller.is_super_admin and (standing is not None or not must_exist):
         return OrgScope(organization_id, OrgRole.ORG_ADMIN, caller)
     if standing is None or standing.role is None:
-        raise Forbidden
+        raise Forbidden("You belong to no organisation with this id.")
     return OrgScope(organization_id, standing.role, caller)
 
 

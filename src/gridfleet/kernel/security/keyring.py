@@ -54,7 +54,8 @@ class Keyring:
             match = _ENTRY.fullmatch(entry.strip())
             if match is None or int(match[1]) in keys or (match[3] and current is not None):
                 raise WrongSetting(
-                    "a keyring is written 1:<64 hex digits>,2:<64 hex digits>, each version once, at most one of them :current"
+                    "a keyring (GRIDFLEET_KEYS, else secrets/keys) is written 1:<64 hex digits>,2:<64 hex digits>, each version"
+                    " once, at most one of them :current"
                 )
             keys[int(match[1])] = bytes.fromhex(match[2])
             if match[3]:

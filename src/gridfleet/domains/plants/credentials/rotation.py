@@ -17,7 +17,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.certificates import Authority
-from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
 __all__ = ["OVERLAP", "RenewedCertificate", "RotatedSecret", "renew_certificate", "rotate_secret"]
 
@@ -41,21 +41,27 @@ class RenewedCertificate(msgspec.Struct, frozen=True, rename="camel"):
 
 async def rotate_secret(db: Connection, org: OrgScope, keyring: Keyring, plant_id: UUID) -> RotatedSecret:
     """A new HMAC secret for an ACTIVE or SUSPENDED plant. A package that waits for its download is dropped: it holds the
-    old one. Raises `PlantNotFound`, `PlantStateForbids`."""
+    old one. A secret that cannot be decrypted any more is replaced without an overlap: this is how such a plant is rescued.
+    Raises `PlantNotFound`, `PlantStateForbids`."""
     plant = await require_plant(db, org, plant_id)
     row = await store.lock(db, org, plant_id)
     if plant.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED) or row is None:
         raise PlantStateForbids(f"Only an ACTIVE or SUSPENDED plant has a secret; this one is {plant.lifecycle_status}.")
-    old = keyring.decrypt(row.hmac_secret, row.key_version, table="plant_secret", column="hmac_secret", row_id=plant_id)
-    new = secrets.token_bytes(32)
-    valid_until = utc_now() + OVERLAP
+    new, now = secrets.token_bytes(32), utc_now()
+    try:
+        old = keyring.decrypt(row.hmac_secret, row.key_version, table="plant_secret", column="hmac_secret", row_id=plant_id)
+    except (UnknownKeyVersion, DecryptionFailed):
+        previous, valid_until = None, now
+    else:
+        previous = keyring.encrypt(old, table="plant_secret", column="previous_hmac_secret", row_id=plant_id)
+        valid_until = now + OVERLAP
     await store.rotate(
         db,
         org,
         plant_id,
         keyring.current_version,
         keyring.encrypt(new, table="plant_secret", column="hmac_secret", row_id=plant_id),
-        keyring.encrypt(old, table="plant_secret", column="previous_hmac_secret", row_id=plant_id),
+        previous,
         valid_until,
     )
     await plants.record_rotation(db, org, plant_id)

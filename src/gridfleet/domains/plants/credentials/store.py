@@ -67,7 +67,7 @@ async def rotate(
     plant_id: UUID,
     key_version: int,
     hmac_secret: bytes,
-    previous_hmac_secret: bytes,
+    previous_hmac_secret: bytes | None,
     previous_valid_until: datetime,
 ) -> None:
     """Writes both secrets, encrypted with the same key version, and drops the package."""
