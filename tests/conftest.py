@@ -6,6 +6,7 @@ whole service, as `gridfleet up` runs it.
 
 import itertools
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -62,6 +63,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
     """How tests are spread over the workers of `-n`."""
     return ByServers(config, log)
 
+
+# A run that is told to end takes its servers along.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 _stop_noting = note_what_clients_see(SEARCH)
 
