@@ -176,6 +176,26 @@ async def test_enabled_organizations_are_synced_by_themselves(fleet: Fleet, stan
     assert (await fleet.call("GET", f"/plants/{theirs}", headers=fleet.stranger))[1]["tag"] == "north"
 
 
+async def test_one_organizations_failure_ends_no_others_sync(fleet: Fleet, stand_in: StandIn) -> None:
+    await linked(fleet)
+    theirs, state = await linked(fleet, headers=fleet.stranger), fleet.service.state
+    stand_in.plants = [TOLD]
+    settings = {"esmApiUrl": stand_in.url, "esmClientId": CLIENT_ID, "esmClientSecret": SECRET}
+    await fleet.call("POST", "/trading/config", settings, fleet.stranger)
+    for headers in (fleet.admin, fleet.stranger):
+        await fleet.call("POST", "/trading/config/enable", headers=headers)
+    await fleet.sql(
+        "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF NEW.organization_id = '{fleet.admin['x-org-id']}' THEN RAISE EXCEPTION 'broken'; END IF;"
+        " PERFORM pg_sleep(0.3); RETURN NEW; END $$"
+    )
+    await fleet.sql("CREATE TRIGGER broken BEFORE UPDATE ON plant FOR EACH ROW EXECUTE FUNCTION broken()")
+    async with state.database.transaction() as db:
+        await defer(db, "trading.sync_plants", {"timestamp": 0})
+    await work_off(state)
+    assert (await fleet.call("GET", f"/plants/{theirs}", headers=fleet.stranger))[1]["tag"] == "north"
+
+
 async def test_a_plan_is_sent_and_recorded(fleet: Fleet, stand_in: StandIn) -> None:
     plant = await linked(fleet)
     configured_at_esm(stand_in, "P1")

@@ -70,7 +70,11 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
                 log.error("an ESM's secret cannot be read", organization_id=str(row.organization_id), error=str(error))
                 return
             if access is not None:
-                result = await sync_plants(database, esm, access, row.organization_id, None)
+                try:
+                    result = await sync_plants(database, esm, access, row.organization_id, None)
+                except Exception:  # else the others' would end with it, and begin after it the next time
+                    log.exception("plants not synced", organization_id=str(row.organization_id))
+                    return
                 log.info("plants synced", organization_id=str(row.organization_id), **result._asdict())
 
     async with asyncio.TaskGroup() as tasks:
