@@ -165,6 +165,28 @@ async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
         await anext(values.watch(member(plant.organization_id, frozenset()), plant.id))
 
 
+async def test_watchers_outlive_a_database_that_does_not_do_its_work(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while somebody repairs a table."""
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    plant = await RecordedPlant.create(database)
+    await plant.write(None, ["a"], {NOW: [1.0]})
+    watching = LiveValues(database).watch(plant.org, plant.id)
+    assert [point.value for point in await anext(watching)] == [1.0]
+    for before, after in (("telemetry_latest", "away"), ("away", "telemetry_latest")):
+        async with database.transaction() as db:
+            await db.execute(f"ALTER TABLE {before} RENAME TO {after}".encode())
+        assert await anext(watching) == []  # a turn in which nothing changed
+        assert await anext(watching) == []
+    await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
+    async with asyncio.timeout(10):
+        while not (changed := await anext(watching)):
+            pass
+    assert [point.value for point in changed] == [2.0]
+    await watching.aclose()
+
+
 async def test_one_organisations_plants_leave_room_for_others(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_PLANTS", 4)
     plant, neighbour = await RecordedPlant.create(database), await RecordedPlant.create(database)

@@ -101,7 +101,7 @@ class LiveValues:
                             watched.points = {point.metric: point for point in points}
                         except PlantNotFound:
                             watched.gone = True
-            except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+            except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
                 log.warning("live values wait for the database", error=type(error).__name__)
             self._next_turn()
 
