@@ -168,6 +168,25 @@ async def test_a_task_that_waited_for_something_cancelled_is_started_again() -> 
         await task
 
 
+async def test_a_task_that_is_ended_stays_ended_whatever_it_raises() -> None:
+    """As when the database is lost in the same moment, and its error takes the cancellation's place."""
+    runs: list[int] = []
+
+    async def losing() -> None:
+        runs.append(1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise psycopg.OperationalError("the connection is lost")
+
+    task = asyncio.create_task(supervise("losing", losing, Backoff(first=0.001)))
+    await until(lambda: len(runs) == 1)
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=5)
+    assert done, "it was started again"
+    assert task.cancelled()
+
+
 async def test_a_server_that_is_away_is_told_of_once_and_without_a_traceback() -> None:
     ends: list[Exception] = [
         ConnectionRefusedError(111, "Connection refused"),

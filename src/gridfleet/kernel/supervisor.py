@@ -24,7 +24,17 @@ import structlog
 
 from gridfleet.kernel.surroundings import trouble_outside
 
-__all__ = ["Backoff", "Program", "Supervisor", "end_leftovers", "run_until_stopped", "spawn", "stop_process", "supervise"]
+__all__ = [
+    "Backoff",
+    "Program",
+    "Supervisor",
+    "end_leftovers",
+    "is_being_cancelled",
+    "run_until_stopped",
+    "spawn",
+    "stop_process",
+    "supervise",
+]
 
 log = structlog.get_logger(__name__)
 
@@ -282,6 +292,12 @@ def _describe(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
+def is_being_cancelled() -> bool:
+    """Whether somebody wants the task that runs to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Backoff | None = None) -> None:
     """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled.
 
@@ -299,9 +315,10 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
             await run()
             log.warning("task ended", task=name)
         except (Exception, asyncio.CancelledError) as error:
-            own = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
-                raise  # else what it waited for was cancelled, as by a connection's end
+            # Also with another error: a database that is lost just then has the last word. And a CancelledError that nobody
+            # asked for is of what it waited for, as of a connection's end.
+            if is_being_cancelled():
+                raise asyncio.CancelledError from error
             reason = trouble_outside(error)
             told = {known: when for known, when in told.items() if time.monotonic() - when < _TELL_AGAIN_SECONDS}
             if reason is None:
