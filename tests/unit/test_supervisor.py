@@ -168,6 +168,27 @@ async def test_a_task_that_waited_for_something_cancelled_is_started_again() -> 
         await task
 
 
+async def test_a_task_whose_group_fails_while_it_waits_for_it_is_started_again() -> None:
+    runs: list[int] = []
+
+    async def grouped() -> None:
+        runs.append(1)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.Event().wait())
+            tasks.create_task(lost())
+
+    async def lost() -> None:
+        await asyncio.sleep(0)
+        raise psycopg.OperationalError("the connection is lost")
+
+    task = asyncio.create_task(supervise("grouped", grouped, Backoff(first=0.001)))
+    await until(lambda: len(runs) >= 3 or task.done())
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_a_task_that_is_ended_stays_ended_whatever_it_raises() -> None:
     """As when the database is lost in the same moment, and its error takes the cancellation's place."""
     runs: list[int] = []

@@ -298,6 +298,10 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+async def _running(run: Callable[[], Awaitable[None]]) -> None:
+    await run()
+
+
 async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Backoff | None = None) -> None:
     """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled.
 
@@ -312,7 +316,8 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
     while True:
         started = time.monotonic()
         try:
-            await run()
+            # A task of its own, or a group of tasks in it that fails would leave this one marked as cancelled (Python 3.11).
+            await asyncio.create_task(_running(run), name=name)
             log.warning("task ended", task=name)
         except (Exception, asyncio.CancelledError) as error:
             # Also with another error: a database that is lost just then has the last word. And a CancelledError that nobody
