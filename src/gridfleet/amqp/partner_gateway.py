@@ -39,6 +39,7 @@ _SYSTEM: Final = SystemScope("the gateway serves partners")
 _LEASE_KIND: Final = 0x6F18
 _SHARDS: Final = 16
 _LOOK_SECONDS: Final = 1.0
+_STOP_TRIES: Final = 2
 _STOP_SECONDS: Final = 5.0
 _BATCH: Final = 500
 _WINDOW: Final = 4_000
@@ -117,10 +118,13 @@ class PartnerGateway:
             return
         async with self._fetching:  # what is on its way is struck off first, or somebody else would send it again
             await asyncio.gather(*self._sending, return_exceptions=True)
-            gone = [self._links.pop(key_id)[1] for key_id in key_ids]
-            for task in gone:
-                task.cancel()
-            if gone and (await asyncio.wait(gone, timeout=_STOP_SECONDS))[1]:
+            left = {self._links.pop(key_id)[1] for key_id in key_ids}
+            for _ in range(_STOP_TRIES):
+                for task in left:
+                    task.cancel()
+                if left:
+                    left = (await asyncio.wait(left, timeout=_STOP_SECONDS))[1]
+            if left:
                 log.warning("vhosts are slow to leave; going on without them")
 
     async def _publish(self) -> None:

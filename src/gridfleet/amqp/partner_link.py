@@ -25,7 +25,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import UNSTORABLE, Connection, Database
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import is_being_cancelled
+from gridfleet.kernel.supervisor import end_if_cancelled
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_routing_key
 from gridfleet.protocol.partner_messages import PartnerAck
 
@@ -96,6 +96,7 @@ class PartnerLink:
                     tasks.create_task(_end_without_queue(events, self.served.inbound_queue))
                     while True:
                         await self._take(channel, await orders.get())
+                        end_if_cancelled()
             finally:
                 self._events = None
 
@@ -142,8 +143,7 @@ class PartnerLink:
                 refused += 1
                 log.warning("order refused by the database", error=str(error))
             except psycopg.Error as error:
-                if is_being_cancelled():  # the database was lost just then, and has the last word
-                    raise asyncio.CancelledError from error
+                end_if_cancelled()
                 log.warning("the database does not do its work; waiting", error=type(error).__name__, seconds=pause)
                 await asyncio.sleep(pause)
         raise RuntimeError("the pauses ended")

@@ -28,8 +28,8 @@ __all__ = [
     "Backoff",
     "Program",
     "Supervisor",
+    "end_if_cancelled",
     "end_leftovers",
-    "is_being_cancelled",
     "run_until_stopped",
     "spawn",
     "stop_process",
@@ -292,10 +292,17 @@ def _describe(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def is_being_cancelled() -> bool:
+def _is_being_cancelled() -> bool:
     """Whether somebody wants the task that runs to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def end_if_cancelled() -> None:
+    """Raises the CancelledError that got lost: a database that ends in the same moment, or a connection of the pool that
+    comes in it, takes its place."""
+    if _is_being_cancelled():
+        raise asyncio.CancelledError
 
 
 async def _running(run: Callable[[], Awaitable[None]]) -> None:
@@ -322,7 +329,7 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
         except (Exception, asyncio.CancelledError) as error:
             # Also with another error: a database that is lost just then has the last word. And a CancelledError that nobody
             # asked for is of what it waited for, as of a connection's end.
-            if is_being_cancelled():
+            if _is_being_cancelled():
                 raise asyncio.CancelledError from error
             reason = trouble_outside(error)
             told = {known: when for known, when in told.items() if time.monotonic() - when < _TELL_AGAIN_SECONDS}

@@ -32,6 +32,7 @@ from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.supervisor import end_if_cancelled
 from gridfleet.mqtt.window import ShardWindow
 
 __all__ = ["IngestWorker"]
@@ -174,6 +175,7 @@ class IngestWorker:
         writing: asyncio.Task[None] | None = None
         try:
             while True:
+                end_if_cancelled()
                 messages = await self._collect()
                 deliveries = [Delivery(message.routing_key, message.body, message.arrived_after) for message in messages]
                 cause = {"request_id": str(new_id())}
@@ -259,6 +261,7 @@ class IngestWorker:
 
 
 async def _wait(error: psycopg.Error, seconds: float) -> None:
+    end_if_cancelled()
     log.warning("the database does not do its work; waiting", error=type(error).__name__, says=str(error), seconds=seconds)
     await asyncio.sleep(seconds)
 
