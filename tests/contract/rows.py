@@ -1,26 +1,11 @@
-"""The machine-readable contract, and the endpoints built so far, side by side."""
+"""The contract's rows and the endpoints of the code, side by side."""
 
-from pathlib import Path
 from typing import Any, Final
-
-import pytest
-import yaml
 
 from gridfleet.api._http.endpoint import ENDPOINTS, Endpoint
 from gridfleet.api._http.registry import import_handlers
 
 Row = tuple[str, str]
-
-ROOT: Final = Path(__file__).parents[2]
-CONTRACT: Final = ROOT.parent / "shared" / "contract" / "endpoints.yaml"
-
-
-def load_contract() -> dict[str, Any]:
-    """The contract; skips the module where it is not beside the repository."""
-    if not CONTRACT.exists():
-        pytest.skip("the contract is not beside this checkout", allow_module_level=True)
-    loaded: dict[str, Any] = yaml.safe_load(CONTRACT.read_text())
-    return loaded
 
 
 def rows(contract: dict[str, Any]) -> dict[Row, dict[str, Any]]:

@@ -13,13 +13,14 @@ from contract.deviations import (
     MORE_QUERY_FIELDS,
     MORE_RECORD_FIELDS,
 )
-from contract.rows import Row, built, load_contract, rows
+from contract.rows import Row, built, rows
+from contract.snapshot import SNAPSHOT, load
 from gridfleet.api._http.callers import CallerKind
 from gridfleet.api._http.endpoint import Endpoint
 from gridfleet.api._http.schema import SchemaBook
 from gridfleet.kernel.caller import OrgRole
 
-CONTRACT = load_contract()
+CONTRACT = load(SNAPSHOT)
 ROWS = rows(CONTRACT)
 RECORDS: dict[str, Any] = CONTRACT["records"]
 BUILT = built()
