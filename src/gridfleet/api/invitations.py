@@ -48,6 +48,6 @@ async def invite(call: Call, org: OrgScope, db: Connection, body: NewInvitation)
     bad_path_id="BAD_REQUEST",
 )
 async def revoke_invitation(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Takes a pending invitation back; its link counts for nothing any more."""
+    """Revoke an invitation that has not made a member yet. Its link stops working."""
     await inviting.revoke(db, org, id)
     return Message("The invitation was revoked.")

@@ -97,10 +97,10 @@ class InvitationTokenMissing(CodedError):
 
 
 class InvitationNotRevocable(CodedError):
-    """Only a pending invitation can be revoked."""
+    """The invitation has made a member, has expired or is revoked."""
 
     code = "BAD_REQUEST"
-    message = "Only a pending invitation can be revoked."
+    message = "The invitation cannot be revoked: it has been used, has expired or is revoked already."
 
 
 class InvitationPending(CodedError):

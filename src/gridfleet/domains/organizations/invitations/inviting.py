@@ -18,7 +18,7 @@ from gridfleet.domains.organizations.errors import (
     InvitationPending,
 )
 from gridfleet.domains.organizations.invitations import letters, store
-from gridfleet.domains.organizations.invitations.models import Invitation, InvitationStatus
+from gridfleet.domains.organizations.invitations.models import Invitation
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.clock import utc_now
@@ -55,14 +55,19 @@ async def list_invitations(db: Connection, org: OrgScope, paging: Paging) -> Pag
 
 
 async def revoke(db: Connection, org: OrgScope, invitation_id: UUID) -> None:
-    """Makes a pending invitation's token worthless. Raises InvitationNotFound, InvitationNotRevocable."""
-    invitation = await store.lock(db, org, invitation_id)
-    if invitation is None:
+    """Invalidate the token of an invitation that is pending, or accepted without an account yet.
+
+    Raises:
+        InvitationNotFound: The organisation has no such invitation.
+        InvitationNotRevocable: It has made a member, has expired or is revoked.
+    """
+    revoked = await store.revoke(db, org, invitation_id, utc_now())
+    if revoked is not None:
+        await _record(db, Event.INVITATION_REVOKED, org, revoked)
+    elif await store.find(db, org, invitation_id) is None:
         raise InvitationNotFound
-    if invitation.status is not InvitationStatus.PENDING:
+    else:
         raise InvitationNotRevocable
-    await store.revoke(db, org, invitation_id, utc_now())
-    await _record(db, Event.INVITATION_REVOKED, org, invitation)
 
 
 async def sweep_expired(db: Connection, system: SystemScope) -> None:

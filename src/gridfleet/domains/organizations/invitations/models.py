@@ -13,7 +13,11 @@ __all__ = ["Acceptance", "Invitation", "InvitationStatus"]
 
 
 class InvitationStatus(StrEnum):
-    """PENDING waits; the others are final. A pending one past its expiry shows as EXPIRED."""
+    """State of an invitation.
+
+    An ACCEPTED one may still wait for its registration, and can be revoked until then. EXPIRED and REVOKED are final. A
+    pending one past its expiry shows as EXPIRED.
+    """
 
     PENDING = "PENDING"
     ACCEPTED = "ACCEPTED"

@@ -89,22 +89,26 @@ async def count(db: Connection, org: OrgScope) -> int:
     return int(row[0]) if row else 0
 
 
-async def lock(db: Connection, org: OrgScope, invitation_id: UUID) -> Invitation | None:
-    """An invitation of the organisation, unchanged by others until the transaction ends."""
+async def find(db: Connection, org: OrgScope, invitation_id: UUID) -> Invitation | None:
+    """Return an invitation of the organisation."""
     cursor = db.cursor(row_factory=kwargs_row(_invitation))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM invitation WHERE organization_id = %s AND id = %s FOR UPDATE",
-        (org.organization_id, invitation_id),
+        f"SELECT {_COLUMNS} FROM invitation WHERE organization_id = %s AND id = %s", (org.organization_id, invitation_id)
     )
     return await cursor.fetchone()
 
 
-async def revoke(db: Connection, org: OrgScope, invitation_id: UUID, now: datetime) -> None:
-    """Marks an invitation as revoked."""
-    await db.execute(
-        "UPDATE invitation SET status = 'REVOKED', updated_at = %s WHERE organization_id = %s AND id = %s",
-        (now, org.organization_id, invitation_id),
+async def revoke(db: Connection, org: OrgScope, invitation_id: UUID, now: datetime) -> Invitation | None:
+    """Mark an invitation as revoked if its token can still make a member. Return None if it cannot."""
+    cursor = db.cursor(row_factory=kwargs_row(_invitation))
+    await cursor.execute(
+        "UPDATE invitation SET status = 'REVOKED', updated_at = %(now)s"
+        " WHERE organization_id = %(organization_id)s AND id = %(id)s"
+        " AND status IN ('PENDING', 'ACCEPTED') AND used_at IS NULL AND expires_at > %(now)s"
+        f" RETURNING {_COLUMNS}",
+        {"now": now, "organization_id": org.organization_id, "id": invitation_id},
     )
+    return await cursor.fetchone()
 
 
 async def mark_expired(db: Connection, system: SystemScope, now: datetime) -> None:
