@@ -64,7 +64,10 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
     "ORGANIZATION_NOT_FOUND": _not_found("no such organisation", "list them"),
     "MEMBER_NOT_FOUND": _not_found("nobody with this id in the organisation", "list the members"),
     "INVITATION_NOT_FOUND": _not_found("no such invitation, or it was revoked", "ask for a new one"),
-    "PLANT_NOT_FOUND": _not_found("no such plant in this organisation", "check the id and `x-org-id`"),
+    "PLANT_NOT_FOUND": _not_found(
+        "no such plant in this organisation; for a new sub-device also: no such template",
+        "check the id and `x-org-id`; read `details`",
+    ),
     "SUB_DEVICE_NOT_FOUND": _not_found("the plant has no sub-device with this external id", "list the plant's sub-devices"),
     "DEVICE_TEMPLATE_NOT_FOUND": _not_found("no such template", "list the templates"),
     "API_KEY_NOT_FOUND": _not_found("no such API key", "list the keys"),

@@ -255,7 +255,7 @@ async def test_sub_devices_are_created_found_and_filtered(fleet: Fleet) -> None:
     [
         ({"externalId": "-x", "name": "a", "type": "METER"}, 400, "VALIDATION_ERROR"),
         ({"externalId": "x" * 33, "name": "a", "type": "METER"}, 400, "VALIDATION_ERROR"),
-        ({"externalId": "B", "name": "a", "type": "METER", "templateId": str(uuid4())}, 400, "VALIDATION_ERROR"),
+        ({"externalId": "B", "name": "a", "type": "METER", "templateId": str(uuid4())}, 404, "PLANT_NOT_FOUND"),
         (
             {"externalId": "B", "name": "a", "type": "METER", "templateId": "00000000-0000-7000-8000-000000000001"},
             400,
@@ -277,6 +277,16 @@ async def test_a_sub_device_is_refused(fleet: Fleet, body: dict[str, Any], statu
     answer = await fleet.call("POST", path, body)
 
     assert (answer[0], answer[1]["code"]) == (status, code)
+
+
+async def test_the_answer_says_that_the_template_of_a_new_sub_device_is_unknown(fleet: Fleet) -> None:
+    plant = await fleet.plant()
+    body = {"externalId": "B", "name": "a", "type": "METER", "templateId": str(uuid4())}
+
+    _, error = await fleet.call("POST", f"/plants/{plant['id']}/sub-devices", body)
+
+    assert error["message"] == "There is no such device template."
+    assert error["details"] == ["templateId: there is no such template"]
 
 
 async def test_templates_are_written_by_super_admins_and_read_by_all(fleet: Fleet) -> None:

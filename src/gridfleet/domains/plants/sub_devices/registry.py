@@ -9,6 +9,7 @@ from msgspec import UNSET
 from psycopg import errors as pg
 
 from gridfleet.domains.device_templates.catalogue import templates_by_id
+from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import DeviceType, TemplateLevel
 from gridfleet.domains.plants.errors import ExternalIdTaken, PlantNotFound, SubDeviceNotFound
 from gridfleet.domains.plants.registry import get_plant
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 EXTERNAL_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
+_UNKNOWN_TEMPLATE: Final = "templateId: there is no such template"
 
 
 async def create_sub_device(
@@ -44,24 +46,38 @@ async def create_sub_device(
     template_id: UUID | None,
     metadata: dict[str, Any],
 ) -> SubDevice:
-    """A new sub-device. Raises `PlantNotFound`, `ExternalIdTaken`, and `ValidationFailed` for an unfit template."""
+    """Register a sub-device.
+
+    Raises:
+        PlantNotFound: The plant or the template does not exist; one code covers both in the specification.
+        ExternalIdTaken: The plant has a sub-device with this external id.
+        ValidationFailed: The template does not fit the sub-device.
+    """
     await get_plant(db, org, plant_id)
-    if template_id is not None:
-        await require_fitting_template(db, template_id, type)
     try:
+        if template_id is not None:
+            await _require_fitting_template(db, template_id, type)
         device = await store.insert(db, org, new_id(), plant_id, external_id, name, type, serial_number, template_id, metadata)
-    except pg.ForeignKeyViolation as error:  # the plant or the template was deleted meanwhile
-        raise (_no_template() if error.diag.constraint_name == "sub_device_template_fkey" else PlantNotFound()) from None
+    except (TemplateNotFound, pg.ForeignKeyViolation) as error:
+        # The foreign keys are violated when the plant or the template is deleted at the same time.
+        if isinstance(error, TemplateNotFound) or error.diag.constraint_name == "sub_device_template_fkey":
+            raise PlantNotFound(TemplateNotFound.message, details=[_UNKNOWN_TEMPLATE]) from None
+        raise PlantNotFound from None
     if device is None:
         raise ExternalIdTaken
     return device
 
 
-async def require_fitting_template(db: Connection, template_id: UUID, type: DeviceType) -> None:
-    """Raises `ValidationFailed` unless the template exists, is of level SUB_DEVICE and of the device's type."""
+async def _require_fitting_template(db: Connection, template_id: UUID, type: DeviceType) -> None:
+    """Check that a template exists, is of level SUB_DEVICE and of the device's type.
+
+    Raises:
+        TemplateNotFound: There is no such template.
+        ValidationFailed: The template has another level or type.
+    """
     template = (await templates_by_id(db, [template_id])).get(template_id)
     if template is None:
-        raise _no_template()
+        raise TemplateNotFound
     if template.level is not TemplateLevel.SUB_DEVICE:
         raise ValidationFailed(details=["templateId: must be a template of level SUB_DEVICE"])
     if template.type is not type:
@@ -86,25 +102,21 @@ async def update_sub_device(
     device = await store.lock(db, org, plant_id, external_id) if _may_exist(org, plant_id, external_id) else None
     if device is None:
         raise SubDeviceNotFound
-    if changes.template_id is not UNSET:
-        await require_fitting_template(db, changes.template_id, device.type)
     columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     if not columns:
         return device
     try:
+        if changes.template_id is not UNSET:
+            await _require_fitting_template(db, changes.template_id, device.type)
         return await store.update(db, org, device.id, columns)
-    except pg.ForeignKeyViolation:
-        raise _no_template() from None
+    except (TemplateNotFound, pg.ForeignKeyViolation):
+        raise ValidationFailed(details=[_UNKNOWN_TEMPLATE]) from None
 
 
 async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> None:
     """Removes the sub-device; its history stays readable through its plant. Raises `SubDeviceNotFound`."""
     if not _may_exist(org, plant_id, external_id) or not await store.delete(db, org, plant_id, external_id):
         raise SubDeviceNotFound
-
-
-def _no_template() -> ValidationFailed:
-    return ValidationFailed(details=["templateId: there is no such template"])
 
 
 def _may_exist(org: OrgScope, plant_id: UUID, external_id: str) -> bool:
