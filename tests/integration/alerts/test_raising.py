@@ -9,7 +9,7 @@ import pytest
 
 from alerting import add_rule, ago, alerts_of, operator, snapshot
 from gridfleet.domains.alerts.handling import acknowledge, resolve
-from gridfleet.domains.alerts.models import AlertStatus, Condition, RuleChanges, Severity
+from gridfleet.domains.alerts.models import AlertRule, AlertStatus, Condition, RuleChanges, Severity
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
 from gridfleet.kernel.db import open_database
 from ingest_bench import Bench, BenchPlant
@@ -20,6 +20,24 @@ async def say(
 ) -> None:
     """One message of a plant, written."""
     await bench.take(plant.message(snapshot(ago(seconds_ago), fields, **devices)))
+
+
+async def change_rule(bench: Bench, rule: AlertRule, changes: RuleChanges) -> None:
+    """Change a rule, with the running pipeline informed as by the database's notification."""
+    async with bench.database.transaction() as db:
+        await update_rule(db, operator(rule.organization_id), rule.id, changes)
+    bench.pipeline.rules.forget_organization(str(rule.organization_id))
+
+
+async def end_cooldown(bench: Bench, rule: AlertRule) -> None:
+    """Move the rule's last alert past its cooldown."""
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE alert_rule SET last_triggered_at = now() - interval '1 hour' WHERE id = %s", (rule.id,))
+
+
+async def statuses(bench: Bench, plant: BenchPlant) -> list[AlertStatus]:
+    """Return the statuses of the organisation's alerts, oldest first."""
+    return [alert.status for alert in await alerts_of(bench.database, plant.organization_id)]
 
 
 async def test_a_match_raises_one_alert_that_names_everything(bench: Bench) -> None:
@@ -214,6 +232,92 @@ async def test_changed_rules_start_afresh_and_deleted_ones_leave_their_alerts(be
         await delete_rule(db, org, rule.id)
     await say(bench, plant, 50, {"soc": 5})
     assert len(await alerts_of(bench.database, plant.organization_id)) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        RuleChanges(name="Renamed", severity=Severity.CRITICAL, cooldown_minutes=2),
+        RuleChanges(threshold=8.0, for_seconds=0),
+        RuleChanges(clear_threshold=20.0),
+        RuleChanges(enabled=True),
+    ],
+)
+async def test_an_open_alert_of_a_changed_rule_is_not_repeated_and_resolves(bench: Bench, changes: RuleChanges) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    await say(bench, plant, 100, {"soc": 5})
+
+    await change_rule(bench, rule, changes)
+    await end_cooldown(bench, rule)
+    await say(bench, plant, 90, {"soc": 5})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE], "the metric has an open alert"
+
+    await say(bench, plant, 80, {"soc": 50})
+    assert await statuses(bench, plant) == [AlertStatus.RESOLVED]
+
+
+async def test_an_open_alert_resolves_by_the_changed_condition(bench: Bench) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    await say(bench, plant, 100, {"soc": 5})
+    await change_rule(bench, rule, RuleChanges(threshold=3.0))
+    await say(bench, plant, 90, {"soc": 5})
+    assert await statuses(bench, plant) == [AlertStatus.RESOLVED]
+
+
+async def test_a_rule_that_is_off_for_a_while_resolves_its_open_alert_afterwards(bench: Bench) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    await say(bench, plant, 100, {"soc": 5})
+    await change_rule(bench, rule, RuleChanges(enabled=False))
+    await say(bench, plant, 90, {"soc": 50})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE]
+    await change_rule(bench, rule, RuleChanges(enabled=True))
+    await say(bench, plant, 80, {"soc": 50})
+    assert await statuses(bench, plant) == [AlertStatus.RESOLVED]
+
+
+async def test_a_metric_that_is_watched_again_keeps_its_open_alert(bench: Bench) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    await say(bench, plant, 100, {"soc": 5})
+    await change_rule(bench, rule, RuleChanges(metric="voltage"))
+    await change_rule(bench, rule, RuleChanges(metric="soc"))
+    await end_cooldown(bench, rule)
+    await say(bench, plant, 90, {"soc": 5})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE]
+
+
+async def test_a_rule_that_no_longer_latches_repeats_after_its_cooldown(bench: Bench) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, for_seconds=5, auto_resolve=True)
+    for seconds_ago in (100, 90):
+        await say(bench, plant, seconds_ago, {"soc": 5})
+    await change_rule(bench, rule, RuleChanges(auto_resolve=False))
+    await end_cooldown(bench, rule)
+    for seconds_ago in (80, 70):
+        await say(bench, plant, seconds_ago, {"soc": 5})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE, AlertStatus.ACTIVE]
+
+
+@pytest.mark.parametrize(
+    ("changes", "raised"),
+    [
+        (RuleChanges(name="Renamed", threshold=10.0, metric="soc"), 1),
+        (RuleChanges(for_seconds=65), 1),
+        (RuleChanges(threshold=8.0), 0),
+        (RuleChanges(enabled=False), 0),
+    ],
+)
+async def test_only_a_change_of_the_condition_restarts_its_time(bench: Bench, changes: RuleChanges, raised: int) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, for_seconds=60)
+    await say(bench, plant, 200, {"soc": 5})
+    await change_rule(bench, rule, changes)
+    await change_rule(bench, rule, RuleChanges(enabled=True))
+    await say(bench, plant, 130, {"soc": 5})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == raised
 
 
 async def test_a_plant_that_moves_takes_its_alerts_and_rules_along(bench: Bench) -> None:

@@ -89,6 +89,5 @@ def advance(rule: AlertRule, standing: Standing | None, points: Iterable[tuple[i
         due = time - since >= rule.for_seconds * _SECOND and may_raise and raised_at is None
         if due:
             raised_at = Point(time, value)
-        latches = rule.clear_threshold is not None or rule.auto_resolve
-        standing = Standing(since, time, due and latches)
+        standing = Standing(since, time, due and rule.latches)
     return Progress(standing, raised_at, cleared)

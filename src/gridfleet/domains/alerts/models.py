@@ -69,7 +69,12 @@ class AlertRule(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def remembers(self) -> bool:
         """Whether more than the value at hand decides."""
-        return self.for_seconds > 0 or self.clear_threshold is not None or self.auto_resolve
+        return self.for_seconds > 0 or self.latches
+
+    @property
+    def latches(self) -> bool:
+        """Whether a metric with an open alert must clear before it raises another."""
+        return self.clear_threshold is not None or self.auto_resolve
 
 
 class RuleChanges(msgspec.Struct, frozen=True):

@@ -123,10 +123,20 @@ async def forget_standing_of_alert(db: Connection, org: OrgScope, alert_id: UUID
     )
 
 
-async def forget_standings(db: Connection, org: OrgScope, rule_id: UUID) -> None:
-    """Everything that a rule of the organisation has counted."""
+async def forget_waiting(db: Connection, org: OrgScope, rule_id: UUID) -> None:
+    """Restart the time of every metric that has not met a rule of the organisation for long enough yet."""
     await db.execute(
-        "DELETE FROM alert_state s USING alert_rule r WHERE r.id = s.rule_id AND r.id = %s AND r.organization_id = %s",
+        "DELETE FROM alert_state s USING alert_rule r"
+        " WHERE r.id = s.rule_id AND r.id = %s AND r.organization_id = %s AND s.alert_id IS NULL",
+        (rule_id, org.organization_id),
+    )
+
+
+async def forget_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
+    """Detach a rule of the organisation from the alerts that it raised: they neither clear nor prevent further ones."""
+    await db.execute(
+        "DELETE FROM alert_state s USING alert_rule r"
+        " WHERE r.id = s.rule_id AND r.id = %s AND r.organization_id = %s AND s.alert_id IS NOT NULL",
         (rule_id, org.organization_id),
     )
 

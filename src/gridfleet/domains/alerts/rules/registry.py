@@ -1,6 +1,6 @@
 """Alert rules: create, look up, list, change, delete. Ingest processes hear of every change at once."""
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -20,6 +20,9 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = ["check_plant", "create_rule", "delete_rule", "get_rule", "list_rules", "update_rule"]
+
+_RESTARTS_TIME: Final = ("plant_id", "metric", "condition", "threshold", "enabled")
+"""Members that decide which values meet the rule: after a change, `for_seconds` counts from the next value."""
 
 
 async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) -> AlertRule:
@@ -42,9 +45,14 @@ async def list_rules(db: Connection, org: OrgScope, plant_id: UUID | None, pagin
 
 
 async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: RuleChanges) -> AlertRule:
-    """The changed rule. What it had been waiting for is forgotten: it looks at the next values afresh.
+    """Change a rule and return it.
 
-    Raises `RuleNotFound`, `ValidationFailed`, and `Forbidden` as `create_rule`.
+    Open alerts stay linked to the rule: they clear by its new condition, and their metrics raise no second one before.
+
+    Raises:
+        RuleNotFound: The caller may see no such rule.
+        ValidationFailed: The clear threshold does not fit, or the plant is not the organisation's.
+        Forbidden: A key that is limited to some plants would watch all of them.
     """
     rule = await store.lock(db, org, rule_id)
     if rule is None:
@@ -59,7 +67,10 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     changed = msgspec.structs.replace(rule, **columns)
     if complaint := complaint_about(changed.condition, changed.threshold, changed.clear_threshold):
         raise ValidationFailed(details=[complaint])
-    await alerts.forget_standings(db, org, rule_id)
+    if any(getattr(changed, name) != getattr(rule, name) for name in _RESTARTS_TIME):
+        await alerts.forget_waiting(db, org, rule_id)
+    if not changed.latches:
+        await alerts.forget_raised(db, org, rule_id)
     return await store.update(db, org, rule_id, columns)
 
 
