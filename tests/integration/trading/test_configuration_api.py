@@ -105,7 +105,9 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"esmApiUrl": None, "esmClientId": ""}, ["esmApiUrl: must not be null", "esmClientId: must have 1 to 255 characters"]),
     ({"esmSecret": "x"}, ["esmSecret: is not a known field (did you mean esmApiUrl?)"]),
     ({"esmApiUrl": "http://127.0.0.1:8080"}, ["esmApiUrl: must lead to public addresses alone"]),
-    ({"esmApiUrl": "http://localhost"}, ["esmApiUrl: must lead to public addresses alone"]),
+    ({"esmApiUrl": "http://localhost"}, ["esmApiUrl: must lead to public addresses alone; this name can only be local"]),
+    ({"esmApiUrl": "https://esm.localhost"}, ["esmApiUrl: must lead to public addresses alone; this name can only be local"]),
+    ({"esmApiUrl": "https://esm.internal"}, ["esmApiUrl: must lead to public addresses alone; this name can only be local"]),
     ({"esmApiUrl": "http://[::ffff:a00:1]"}, ["esmApiUrl: must lead to public addresses alone"]),
     ({"esmApiUrl": "http://169.254.169.254/latest"}, ["esmApiUrl: must lead to public addresses alone"]),
     (

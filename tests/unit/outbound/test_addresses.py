@@ -222,6 +222,32 @@ async def test_closed_networks_may_be_allowed(private: Listener) -> None:
         await Outbound().check(parse_base_url(f"http://127.0.0.1:{private.port}"))
 
 
+LOCAL_NAMES = [
+    "localhost", "esm.localhost", "a.b.LOCALHOST", "localhost.localdomain", "esm", "esm.local", "esm.internal",
+    "metadata.google.internal", "esm.home.arpa", "home.arpa", "esm.corp", "esm.home", "esm.intranet", "esm.lan", "esm.private",
+    "esm.test",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOCAL_NAMES)
+async def test_local_names_are_refused_whatever_they_resolve_to(name: str) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["8.8.8.8"]
+
+    url = parse_base_url(f"http://{name}:8080")
+    with pytest.raises(AddressRefused, match="local"):
+        await Outbound(resolve=resolve).check(url)
+    await Outbound(resolve=resolve, allow_private=True).check(url)
+
+
+@pytest.mark.parametrize("name", ["esm.example.com", "localhost.example.com", "notlocalhost.org", "test.de", "8.8.8.8"])
+async def test_names_that_only_look_local_are_accepted(name: str) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["8.8.8.8"]
+
+    await Outbound(resolve=resolve).check(parse_base_url(f"http://{name}"))
+
+
 async def test_the_systems_resolver() -> None:
     assert "127.0.0.1" in await resolve("localhost", 80)
     assert await resolve("8.8.8.8", 80) == ["8.8.8.8"]

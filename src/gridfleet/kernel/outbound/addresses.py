@@ -13,7 +13,17 @@ from typing import Final
 
 import httpx
 
-__all__ = ["AddressRefused", "NameUnknown", "Resolve", "is_public", "parse_base_url", "port_of", "public_addresses", "resolve"]
+__all__ = [
+    "AddressRefused",
+    "NameUnknown",
+    "Resolve",
+    "is_local_name",
+    "is_public",
+    "parse_base_url",
+    "port_of",
+    "public_addresses",
+    "resolve",
+]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the addresses of a host name and port; raises NameUnknown."""
@@ -25,6 +35,15 @@ _NAME: Final = re.compile(
     r"(?=.{1,253}$)(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 )
 """The last label begins with a letter, so this is a name and no address in decimal, octal or hex."""
+_LOCAL_SUFFIXES: Final = (
+    ".localhost",  # RFC 6761
+    ".test",  # RFC 6761
+    ".local",  # multicast DNS (RFC 6762)
+    ".home.arpa",  # home networks (RFC 8375)
+    ".internal",  # reserved by ICANN for private use in 2024
+    *(".corp", ".home", ".intranet", ".lan", ".private"),  # in private use, and so not delegated (RFC 6762, appendix G)
+    ".localdomain",  # the usual name of a host without a domain
+)
 _WEB_PORTS: Final = {80, 443}
 _FIRST_FREE_PORT: Final = 1024
 
@@ -76,6 +95,14 @@ def is_public(address: str) -> bool:
     if isinstance(found, IPv6Address):
         return found.scope_id is None and found in _PUBLIC_V6 and not any(found in network for network in _PRIVATE_V6)
     return not any(found in network for network in _PRIVATE_V4)
+
+
+def is_local_name(host: str) -> bool:
+    """Return whether a host name can exist in local networks only. An IP address is no name."""
+    if _is_literal(host) or ":" in host:
+        return False
+    # A name without a dot is completed by the search list of the machine that resolves it.
+    return "." not in host or f".{host.lower()}".endswith(_LOCAL_SUFFIXES)
 
 
 def parse_base_url(text: str) -> httpx.URL:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import httpx
 
 from gridfleet.kernel.cause import outgoing_headers
-from gridfleet.kernel.outbound.addresses import Resolve, is_public, public_addresses, resolve
+from gridfleet.kernel.outbound.addresses import AddressRefused, Resolve, is_local_name, is_public, public_addresses, resolve
 
 __all__ = ["Answer", "AnswerTooLarge", "Outbound", "TimedOut", "Unreachable", "Wire"]
 
@@ -52,11 +52,12 @@ class Outbound:
         gone to. Certificates are checked against the usual authorities, or those that `SSL_CERT_FILE` names."""
         self._seconds = seconds
         self._resolve = resolve
-        self._is_public = (lambda _: True) if allow_private else is_public
+        self._is_public = is_public
+        self._allow_private = allow_private
         self._tls = httpx.create_ssl_context()
 
     async def check(self, url: httpx.URL) -> None:
-        """Raises AddressRefused when the host leads somewhere private, NameUnknown when nowhere."""
+        """Raises AddressRefused when the host is local by its name or its addresses, NameUnknown when it has no address."""
         await self._addresses(url, private=False)
 
     @asynccontextmanager
@@ -77,9 +78,12 @@ class Outbound:
             yield Wire(http, base, self._seconds)
 
     async def _addresses(self, url: httpx.URL, *, private: bool) -> Sequence[str]:
+        anywhere = private or self._allow_private
+        if not anywhere and is_local_name(url.host):
+            raise AddressRefused("must lead to public addresses alone; this name can only be local")
         try:
             async with asyncio.timeout(self._seconds):
-                return await public_addresses(url, self._resolve, is_allowed=(lambda _: True) if private else self._is_public)
+                return await public_addresses(url, self._resolve, is_allowed=(lambda _: True) if anywhere else self._is_public)
         except TimeoutError:
             raise TimedOut from None
 
