@@ -70,7 +70,15 @@ class PrivateBrokerError(RuntimeError):
 
 
 def find_server() -> Path:
-    """The `rabbitmq-server` script. Raises PrivateBrokerError, saying what to install, when there is none."""
+    """Return the `rabbitmq-server` script: the one that RABBITMQ_SERVER names, else one in the usual places.
+
+    Raises:
+        PrivateBrokerError: There is none; the text says what to install.
+    """
+    if named := os.environ.get("RABBITMQ_SERVER"):
+        if not Path(named).is_file():
+            raise PrivateBrokerError(f"RABBITMQ_SERVER: there is no file {named}")
+        return Path(named)
     for pattern in _SERVERS:
         for found in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True):
             return found
