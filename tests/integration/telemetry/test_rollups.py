@@ -56,7 +56,12 @@ async def from_frames(db: Connection, series: Sequence[Series], bucket: Bucket, 
             values.update({time: value for time, value in await cursor.fetchall() if value is not None})
         for time, value in values.items():
             groups.setdefault((time - (time - EPOCH) % bucket.width, one.metric), []).append(value)
-    return {key: (sum(found) / len(found), min(found), max(found), len(found)) for key, found in groups.items()}
+    return {key: (rounded(sum(found) / len(found)), min(found), max(found), len(found)) for key, found in groups.items()}
+
+
+def rounded(average: float) -> float:
+    """To the 12 significant digits that an average has."""
+    return float(f"{average:.12g}")
 
 
 async def compare(plant: RecordedPlant, random: Random, begin: datetime, finish: datetime) -> None:

@@ -105,9 +105,18 @@ class _Sums:
     def points(self) -> list[BucketPoint]:
         """The buckets, by time, then in the series' order."""
         return [
-            BucketPoint(time, self.series[number], total / count * _SCALE, low, high, count)
+            BucketPoint(time, self.series[number], _average(total, low, high, count), low, high, count)
             for (time, number), (total, low, high, count) in sorted(self._figures.items())
         ]
+
+
+def _average(total: float, low: float, high: float, count: int) -> float:
+    """Return the average of values between `low` and `high`, to 12 significant digits: the rest is rounding noise."""
+    if low == high:
+        return low
+    # The order of the operations keeps the digits of small sums, and the limits keep averages of the largest doubles finite.
+    exact = total / count * _SCALE if abs(total) > 1 else total * _SCALE / count
+    return min(max(float(f"{exact:.12g}"), low), high)
 
 
 def _up(time: datetime, width: timedelta) -> datetime:

@@ -12,6 +12,7 @@ from psycopg.rows import class_row
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.history.models import KnownLayout
+from gridfleet.domains.telemetry.rollups.store import scaled_sum
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
@@ -152,8 +153,7 @@ def _value(picks: Picks) -> tuple[str, list[int]]:
 
 
 def _aggregates(value: str) -> str:
-    # The power of two keeps the sum of finite values finite and changes no digit of it.
-    return f"sum({value} * 2.3283064365386963e-10::float8), min({value}), max({value}), count({value})"
+    return f"{scaled_sum(value)}, min({value}), max({value}), count({value})"
 
 
 # Planned anew each time: a plan for any range keeps every day's partition in it, and takes twice as long for one day.

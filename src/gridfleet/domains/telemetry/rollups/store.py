@@ -17,6 +17,15 @@ _SEAL_LOCK: Final = "hashtextextended('telemetry seal', 0)"
 _JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
 
 
+def scaled_sum(value: str) -> str:
+    """Return the aggregate that adds `value` up, times 2^-32.
+
+    A sum of finite values of any size would overflow without the factor, which changes no digit. PostgreSQL refuses a product
+    of two numbers that rounds to zero, so values that would are taken for zero.
+    """
+    return f"sum(CASE WHEN abs({value}) < 1e-313::float8 THEN 0 ELSE {value} * 2.3283064365386963e-10::float8 END)"
+
+
 async def lock(db: Connection, system: SystemScope) -> bool:
     """Whether this transaction is now the only one that recomputes or drops roll-ups."""
     cursor = await db.execute(f"SELECT pg_try_advisory_xact_lock({_JOB_LOCK})")
@@ -153,7 +162,7 @@ def _recompute_hours(count: int) -> str:
     figures = ", ".join(
         (
             _array("count(v{place})::int", count) + " AS counts",
-            _array("sum(v{place} * 2.3283064365386963e-10::float8)", count) + " AS sums",
+            _array(scaled_sum("v{place}"), count) + " AS sums",
             _array("min(v{place})", count) + " AS lows",
             _array("max(v{place})", count) + " AS highs",
             _array(f"({ordered})[1]", count) + " AS firsts",
