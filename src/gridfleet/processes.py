@@ -83,6 +83,7 @@ async def _gateway(settings: Settings) -> None:
     from gridfleet.amqp.effects import carry_out_effects
     from gridfleet.amqp.partner_gateway import PartnerGateway, steer_sites
     from gridfleet.amqp.partner_vhosts import keep_partner_vhosts
+    from gridfleet.amqp.plant_channels import disconnect_broken_plants
     from gridfleet.amqp.plant_commands import expire_commands, send_commands
     from gridfleet.amqp.upkeep import keep_broker
     from gridfleet.kernel.security.keyring import Keyring
@@ -94,6 +95,7 @@ async def _gateway(settings: Settings) -> None:
                 "broker upkeep": partial(keep_broker, settings),
                 "effects": partial(carry_out_effects, settings, database),
                 "partner vhosts": partial(keep_partner_vhosts, settings, database),
+                "plant channels": partial(disconnect_broken_plants, settings),
                 "plant commands": partial(send_commands, settings, database, keyring),
                 "command expiry": partial(expire_commands, database),
                 "partners": PartnerGateway(settings, database, keyring).run,

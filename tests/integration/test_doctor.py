@@ -18,15 +18,18 @@ from aiosmtpd.handlers import Sink
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from command_line import gridfleet
-from free_ports import free_ports
+from free_ports import free_ports, settings_at
 from gridfleet.cli.doctor import broker as brokers
 from gridfleet.cli.doctor import database as databases
 from gridfleet.cli.doctor import examination, surroundings
 from gridfleet.cli.doctor.findings import Examination, Finding
+from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.migrate import head_revision
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.settings import Settings
 from running_stack import RunningStack
 from sealed_rows import SealedRows
@@ -176,6 +179,24 @@ async def test_a_broker_that_is_away_or_lacks_something(well: Examination, stack
     assert_bad(found["broker plugins"], "missing: rabbitmq_random_exchange", "rabbitmq-plugins enable rabbitmq_random_exchange")
     late = replace(well, clock=lambda: utc_now() + timedelta(seconds=90))
     assert_bad(by_name(await brokers.check_broker(late))["clock against the broker"], "ahead", "chrony")
+
+
+async def test_a_broker_that_blocks_publishers_or_keeps_its_errors_to_itself(home: Path) -> None:
+    settings = settings_at(home)
+    ensure_local_secrets(home)
+    write_server_certificate(home / "ca", Authority.create(), ["localhost"])
+    (home / "broker" / "conf.d").mkdir(parents=True)
+    (home / "broker" / "conf.d" / "low.conf").write_text("vm_memory_high_watermark.relative = 0.00001\nlog.exchange = false\n")
+    node = PrivateBroker(settings)
+    try:
+        node.start()
+        found = by_name(await brokers.check_broker(examination(settings)))
+        old = found["broker version"].found < "RabbitMQ 3.12"
+    finally:
+        node.stop()
+    assert_bad(found["broker alarms"], "memory at gridfleet@localhost", "no messages", "vm_memory_high_watermark")
+    if old:
+        assert_bad(found["broker error log"], "too large a message", "log.exchange = true")
 
 
 async def test_clocks_that_differ(well: Examination) -> None:

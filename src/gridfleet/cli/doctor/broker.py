@@ -4,7 +4,7 @@ log in."""
 import asyncio
 import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -18,7 +18,7 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.broker.probe import ASKED_CHANNEL, NOBODY, probe
-from gridfleet.kernel.broker.topology import PLANTS_VHOST
+from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
 from gridfleet.kernel.db.notifications import heard_during
 from gridfleet.kernel.security.server_trust import anybody_tls
 
@@ -56,6 +56,8 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
     try:
         async with open_management(examined.management_url) as management:
             overview, date = await management.overview_at()
+            alarms = await management.alarms()
+            has_plant_channels = await management.has_plant_channels()
     except httpx.HTTPError as error:
         remedy = "enable the plugin rabbitmq_management, and check GRIDFLEET_BROKER_MANAGEMENT_URL and the account's tag"
         return [*found, fail("broker management", f"does not answer: {_told(error)}", remedy)]
@@ -73,10 +75,40 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         found.append(fail("broker plugins", f"missing: {', '.join(missing)}", remedy))
     else:
         found.append(ok("broker plugins", f"there: {', '.join(plugins)}"))
+    found.append(_alarm_finding(alarms))
+    if has_plant_channels:
+        found.append(await _check_error_log(examined.broker_url))
     if date is not None:
         ahead = (examined.clock() - parsedate_to_datetime(date)).total_seconds()
         found.append(check_clock("clock against the broker", ahead, precision_seconds=1.5))
     return found
+
+
+def _alarm_finding(alarms: Sequence[tuple[str, str]]) -> Finding:
+    if not alarms:
+        return ok("broker alarms", "none")
+    named = ", ".join(sorted(f"{resource} at {node}" for resource, node in alarms))
+    remedies = {
+        "memory": "give the broker more memory, or raise vm_memory_high_watermark if the machine has room",
+        "disk": "free disk space at the broker",
+    }
+    advice = "; ".join(text for resource, text in remedies.items() if any(one == resource for one, _ in alarms))
+    return fail(
+        "broker alarms",
+        f"{named}: the broker takes no messages, and plants cannot log in",
+        advice or "see the broker's log",
+    )
+
+
+async def _check_error_log(broker_url: str) -> Finding:
+    """Whether the gateway can find plants that the broker has stopped acknowledging."""
+    try:
+        async with asyncio.timeout(_SECONDS), open_channel(broker_url, LOG_VHOST) as channel:
+            await channel.exchange_declare(LOG_EXCHANGE, passive=True)
+    except (AMQPError, OSError, TimeoutError) as error:
+        remedy = "set `log.exchange = true` in rabbitmq.conf and restart the broker, or upgrade it to 3.12 or newer"
+        return fail("broker error log", f"plants with too large a message will hang: {_told(error)}", remedy)
+    return ok("broker error log", f"there: {LOG_EXCHANGE}")
 
 
 async def check_auth_listener(examined: Examination) -> Finding:

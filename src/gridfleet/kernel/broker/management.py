@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import httpx
@@ -10,6 +10,8 @@ import httpx
 from gridfleet.kernel.security.server_trust import CA_PARAMETER, client_tls
 
 __all__ = ["Management", "open_management"]
+
+_WITHOUT_CHANNELS: Final = (3, 12)
 
 
 class Management:
@@ -63,6 +65,14 @@ class Management:
         overview: dict[str, Any] = (await self._call("GET", "/api/overview")).json()
         return overview
 
+    async def version(self) -> tuple[int, ...]:
+        """Return the broker's major and minor version."""
+        return tuple(int(part) for part in (await self.overview())["rabbitmq_version"].split(".")[:2])
+
+    async def has_plant_channels(self) -> bool:
+        """Return whether the broker publishes what comes by MQTT on AMQP channels, which it did before 3.12."""
+        return await self.version() < _WITHOUT_CHANNELS
+
     async def overview_at(self) -> tuple[dict[str, Any], str | None]:
         """The same, with the time of the answer as HTTP writes it, if it has one."""
         answer = await self._call("GET", "/api/overview")
@@ -72,6 +82,14 @@ class Management:
         """How many nodes of the cluster run."""
         nodes = (await self._call("GET", "/api/nodes?columns=running")).json()
         return sum(bool(node.get("running")) for node in nodes)
+
+    async def alarms(self) -> list[tuple[str, str]]:
+        """Return (resource, node) of each alarm in the cluster; publishers are blocked while there is one."""
+        response = await self._client.get("/api/health/checks/alarms")
+        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            return [(alarm["resource"], alarm["node"]) for alarm in response.json()["alarms"]]
+        response.raise_for_status()
+        return []
 
     async def close_connections(self, username: str) -> None:
         """Closes every connection of a broker user."""

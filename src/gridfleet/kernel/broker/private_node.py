@@ -272,6 +272,9 @@ class PrivateBroker:
         yield "management_agent.disable_metrics_collector = true"
         yield "log.console = true"
         yield "log.console.level = warning"
+        # The gateway reads the errors of plants' channels there: amqp/plant_channels.py.
+        yield "log.exchange = true"
+        yield "log.exchange.level = error"
         yield "log.file = node.log"
         yield "log.file.level = info"
         yield "log.file.rotation.size = 10485760"

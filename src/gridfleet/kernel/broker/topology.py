@@ -17,9 +17,12 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management, open_management
 from gridfleet.protocol.topics import Channel, routing_key_pattern
 
-__all__ = ["PLANTS_VHOST", "UNROUTED_QUEUE", "declare", "ingest_queue"]
+__all__ = ["LOG_EXCHANGE", "LOG_VHOST", "PLANTS_VHOST", "UNROUTED_QUEUE", "declare", "ingest_queue"]
 
 PLANTS_VHOST: Final = "plants"
+LOG_VHOST: Final = "/"
+LOG_EXCHANGE: Final = "amq.rabbitmq.log"
+"""Where the broker publishes its log, if `log.exchange` is on."""
 INGEST_EXCHANGE: Final = "gridfleet.ingest"
 COMMANDS_EXCHANGE: Final = "gridfleet.commands"
 UNROUTED_EXCHANGE: Final = "gridfleet.unrouted"
@@ -79,6 +82,5 @@ async def _queue_type(management: Management, setting: str) -> QueueType:
     mature ones."""
     if setting in ("classic", "quorum"):
         return "classic" if setting == "classic" else "quorum"
-    version = tuple(int(part) for part in (await management.overview())["rabbitmq_version"].split(".")[:2])
     clustered = await management.running_nodes() > 1
-    return "quorum" if clustered and version >= _FIRST_SAFE_QUORUM else "classic"
+    return "quorum" if clustered and await management.version() >= _FIRST_SAFE_QUORUM else "classic"

@@ -1,0 +1,74 @@
+"""Disconnection of plants whose publishing channel the broker has closed.
+
+RabbitMQ before 3.12 publishes a plant's QoS 1 messages on an AMQP channel behind its MQTT connection. An error on that channel,
+such as a message above `max_message_size`, closes the channel and leaves the MQTT connection open: pings are answered and
+nothing is ever acknowledged again. The broker reports the error only in its log, so the log's error lines are consumed from
+the exchange `amq.rabbitmq.log` (`log.exchange = true`) and the plant's connections are closed; the plant reconnects.
+"""
+
+import asyncio
+import re
+from typing import Any, Final
+
+import structlog
+from aiormq.exceptions import ChannelNotFoundEntity
+from pamqp.commands import Basic
+
+from gridfleet.domains.plants.mqtt_access.decisions import parse_plant_name
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["disconnect_broken_plants", "plant_of_channel_error"]
+
+log = structlog.get_logger(__name__)
+
+_QUEUE: Final = "gridfleet.channel-errors"
+_ARGUMENTS: Final[dict[str, Any]] = {
+    "x-message-ttl": 3_600_000,
+    "x-max-length": 10_000,
+    "x-overflow": "drop-head",
+    "x-expires": 24 * 3_600_000,
+}
+_POLL_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 600.0
+_CHANNEL_ERROR: Final = re.compile(
+    # The peers' addresses hold no space, comma or parenthesis. A connection name that an AMQP client chose is appended behind
+    # them, and must not be able to name a plant.
+    rb"\S+ \S+ \[error\] <[\d.]+> Channel error on connection <[\d.]+> \([^ ,()]+ -> [^ ,()]+,"
+    rb" vhost: '" + PLANTS_VHOST.encode() + rb"', user: '([^'\n]+)'\), channel \d+:"
+)
+
+
+def plant_of_channel_error(line: bytes) -> str | None:
+    """Return the broker user name of the plant whose channel failed, or None for any other log message."""
+    found = _CHANNEL_ERROR.match(line)
+    name = found[1].decode(errors="replace") if found else ""
+    return name if parse_plant_name(name) is not None else None
+
+
+async def disconnect_broken_plants(settings: Settings) -> None:
+    """Close the connections of plants as their channels fail, until the broker is lost, which raises."""
+    async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
+        if not await management.has_plant_channels():
+            await asyncio.Event().wait()
+        async with open_channel(settings.secret("broker_url").get_secret_value(), LOG_VHOST) as channel:
+            try:
+                await channel.exchange_declare(LOG_EXCHANGE, passive=True)
+            except ChannelNotFoundEntity:
+                log.error("a plant that sends too large a message will hang: set `log.exchange = true` at the broker")
+                await asyncio.sleep(_RETRY_SECONDS)
+                return
+            await channel.queue_declare(_QUEUE, durable=True, arguments=_ARGUMENTS)
+            await channel.queue_bind(_QUEUE, LOG_EXCHANGE, routing_key="error")
+            while True:
+                message = await channel.basic_get(_QUEUE)
+                if not isinstance(message.delivery, Basic.GetOk):
+                    await asyncio.sleep(_POLL_SECONDS)
+                    continue
+                name = plant_of_channel_error(message.body)
+                if name is not None:
+                    await management.close_connections(name)
+                    log.warning("plant disconnected: the broker had closed its channel", user=name)
+                await channel.basic_ack(message.delivery_tag or 0)
