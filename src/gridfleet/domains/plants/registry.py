@@ -12,11 +12,13 @@ from gridfleet.domains.device_templates.catalogue import get_template
 from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import TemplateLevel
 from gridfleet.domains.plants import store
+from gridfleet.domains.plants.commands.expiry import end_open_commands
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
 from gridfleet.domains.plants.esm_link.models import EsmFacts
 from gridfleet.domains.plants.groups import store as groups
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantChanges, PlantType
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
@@ -90,6 +92,9 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
     if columns.get("external_plant_id", plant.external_plant_id) != plant.external_plant_id:
         columns |= dict.fromkeys(EsmFacts._fields)  # they are of the plant that it was linked to
     try:
+        if changes.organization_id not in (UNSET, plant.organization_id):
+            # Commands are locked before the site, which the update deletes: acknowledgements lock them in this order too.
+            await end_open_commands(db, org, plant_id, utc_now())
         updated = await store.update(db, org, plant_id, columns)
         if updated.organization_id != plant.organization_id:
             await store.move_belongings(db, org, plant_id, updated.organization_id)

@@ -12,6 +12,7 @@ from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transi
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.events.models import NewEvent
 from gridfleet.domains.vcp.events.queueing import event_id, queue_events
+from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EventKind
@@ -86,7 +87,7 @@ async def follow_commands(db: Connection, system: SystemScope, steps: Sequence[T
     ended = [entry for entry in moved if entry.status not in OPEN]
     lost = [entry.id for entry in ended if entry.status in (CommandStatus.REJECTED, CommandStatus.FAILED)]
     if lost:
-        await store.withdraw(db, system, lost)
+        await sites.withdraw(db, system, lost)
     await queue_events(
         db,
         system,

@@ -10,6 +10,7 @@ from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy.metering import metered_energy
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.models import LogEntry, ModeOverride, Schedule, Site, SiteConfiguration
+from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
@@ -42,7 +43,7 @@ async def read_configuration(db: Connection, org: OrgScope, plant_id: UUID, now:
     site = await _site(db, org, plant_id)
     schedule = None
     if site.schedule_ends_at is not None and site.schedule_ends_at > now and site.schedule_id is not None:
-        intervals = await store.intervals(db, org, plant_id)
+        intervals = await sites.intervals(db, org, plant_id)
         schedule = Schedule(site.schedule_id, site.schedule_revision or 0, intervals)
     return SiteConfiguration(
         plant_id,
@@ -96,7 +97,7 @@ async def list_meter_readings(
 
 
 async def _site(db: Connection, org: OrgScope, plant_id: UUID) -> Site:
-    site = await store.find_site(db, org, plant_id)
+    site = await sites.find_site(db, org, plant_id)
     if site is None:
         raise Forbidden("There is no such site, or it is not yours to see.")
     return site

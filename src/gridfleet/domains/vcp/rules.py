@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.device_templates.parameters import find_action, parameter_complaints
+from gridfleet.domains.plants.commands.models import LONGEST_WAIT
 from gridfleet.domains.vcp.models import Constraints, Device, Fallback, Instruction, Rejection, Site, Verified
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.partner_messages import (
@@ -95,7 +96,8 @@ def instruct(
 
 
 def _end(order: Heading, now: datetime, life: timedelta) -> datetime:
-    return order.expires_at or now + life
+    """When the plant's command expires. What the order sets at the site holds on until the order's own end."""
+    return min(order.expires_at or now + life, now + LONGEST_WAIT)
 
 
 def power_fits(constraints: Constraints, power_kw: float) -> bool:

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from gridfleet.domains.plants.commands.models import NewCommand, Requester
+from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewCommand, Requester
 from gridfleet.domains.plants.commands.relaying import relay
-from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.rules import power_fits
+from gridfleet.domains.vcp.sites import store
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
@@ -64,7 +64,7 @@ async def _step_schedules(db: Connection, system: SystemScope, now: datetime) ->
             "params": {"durationSeconds": max(1, round((step.end_at - now).total_seconds()))},
             "schedule": {"scheduleId": step.schedule_id, "revision": step.schedule_revision},
         }
-        await _issue(db, system, step.plant_id, CommandType.SITE_SETPOINT, content, now, step.end_at)
+        await _issue(db, system, step.plant_id, CommandType.SITE_SETPOINT, content, now, min(step.end_at, now + LONGEST_WAIT))
     return len(steps)
 
 

@@ -30,6 +30,7 @@ from gridfleet.domains.vcp.models import (
     Verified,
 )
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, check_site, instruct, silent_from
+from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.steering import A_MOMENT, return_to_auto
 from gridfleet.domains.vcp.verification import NUL, command_type, prove, read
 from gridfleet.kernel.caller import SystemScope
@@ -109,7 +110,7 @@ async def take_order(
         return await _accept(db, system, entry, verified, site, instruction, now)
     except Rejection as rejection:
         if site is not None and site.silent_from < now:
-            await store.save_site(db, system, replace(site, silent_from=now))
+            await sites.save_site(db, system, replace(site, silent_from=now))
         return await _refuse(db, system, entry, rejection, now, claims_id=True, plant_id=site.plant_id if site else None)
 
 
@@ -129,10 +130,10 @@ async def _site_of(db: Connection, system: SystemScope, sender: SendingKey, veri
     except ValueError:
         raise Rejection(RejectionReason.SITE_UNKNOWN, "siteId: is not the id of a plant") from None
     organization_id = sender.key.organization_id
-    site = await store.lock_site(db, system, organization_id, plant_id)
+    site = await sites.lock_site(db, system, organization_id, plant_id)
     if site is None:
-        await store.open_site(db, system, organization_id, plant_id)
-        site = await store.lock_site(db, system, organization_id, plant_id)
+        await sites.open_site(db, system, organization_id, plant_id)
+        site = await sites.lock_site(db, system, organization_id, plant_id)
     if site is None:
         raise Rejection(RejectionReason.SITE_UNKNOWN, "siteId: the organisation has no such plant")
     if sender.key.plant_ids is not None and plant_id not in sender.key.plant_ids:
@@ -177,7 +178,7 @@ async def _accept(
     )
     if not await relay(db, system, command):
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
-    await store.save_site(db, system, await _after(db, system, verified, site, command_id, str(key.id), now))
+    await sites.save_site(db, system, await _after(db, system, verified, site, command_id, str(key.id), now))
     ack = PartnerAck.ACCEPTED
     new = _new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
     await store.insert_entry(db, system, replace(new, issued_at=order.issued_at, expires_at=instruction.expires_at))
@@ -194,15 +195,15 @@ async def _after(
     match order:
         case ModeOrder(mode=Mode.AUTO):
             if site.override is not None:
-                await store.reopen_interval(db, system, site.plant_id, now)
+                await sites.reopen_interval(db, system, site.plant_id, now)
             return replace(new, override=None, override_command_id=None)
         case ModeOrder(mode=mode):
             end = None if mode is Mode.EMERGENCY_STOP else order.expires_at
             return replace(new, override=ModeOverride(mode, set_by, now, end), override_command_id=command_id)
         case ScheduleSet(schedule_id=schedule_id, revision=revision, intervals=asked):
             intervals = [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in asked]
-            await store.delete_intervals(db, system, site.plant_id)
-            await store.insert_intervals(db, system, site.plant_id, intervals)
+            await sites.delete_intervals(db, system, site.plant_id)
+            await sites.insert_intervals(db, system, site.plant_id, intervals)
             return replace(
                 new,
                 schedule_id=schedule_id,
@@ -211,7 +212,7 @@ async def _after(
                 schedule_command_id=command_id,
             )
         case ScheduleCancel():
-            await store.delete_intervals(db, system, site.plant_id)
+            await sites.delete_intervals(db, system, site.plant_id)
             return replace(new, schedule_ends_at=None, schedule_command_id=None)
         case ConstraintsOrder(constraints=changes):
             return replace(new, constraints=changed_constraints(site.constraints, changes))

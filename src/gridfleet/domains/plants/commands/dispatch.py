@@ -14,6 +14,7 @@ from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.errors import ActionNotInTemplate
 from gridfleet.domains.plants.commands.expiry import as_of
 from gridfleet.domains.plants.commands.models import CommandType, NewCommand, PlantCommand, Requester
+from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import Lifecycle
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices.models import SubDevice
@@ -62,7 +63,8 @@ async def issue_device_command(
         issued_at=issued_at,
         expires_at=issued_at + timedelta(seconds=action.timeout_seconds),
     )
-    await store.insert(db, org, command)
+    if not await store.insert(db, org, command):
+        raise PlantNotFound
     return command.id
 
 

@@ -16,10 +16,10 @@ from gridfleet.domains.plants.commands.models import (
     PlantCommand,
     Transition,
 )
-from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["EXPIRY_REASONS", "as_of", "expire", "expire_due", "forget_ended"]
+__all__ = ["EXPIRY_REASONS", "as_of", "end_open_commands", "expire", "expire_due", "forget_ended"]
 
 EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
     CommandStatus.PENDING: CommandReason("NOT_SENT", "The plant was not connected."),
@@ -51,6 +51,11 @@ def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
 async def expire_due(db: Connection, system: SystemScope, now: datetime) -> list[Transition]:
     """Ends up to a thousand commands whose time has passed; answers their steps."""
     return await store.expire(db, system, now, EXPIRY_REASONS)
+
+
+async def end_open_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
+    """Let every open command of a locked plant expire now. No further copy is sent; the gateway records the end."""
+    await store.end_open(db, org, plant_id, now)
 
 
 async def forget_ended(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:

@@ -1,6 +1,6 @@
 """Commands as they are stored, and the steps of their lives."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -10,6 +10,7 @@ import msgspec
 from gridfleet.protocol.envelope import AckStatus, CommandType
 
 __all__ = [
+    "LONGEST_WAIT",
     "OPEN",
     "Acknowledgement",
     "CommandLife",
@@ -22,6 +23,10 @@ __all__ = [
     "Requester",
     "Transition",
 ]
+
+
+LONGEST_WAIT: Final = timedelta(hours=24)
+"""How long a command waits for its plant at most."""
 
 
 class CommandStatus(StrEnum):

@@ -59,11 +59,14 @@ def _transition(**row: Any) -> Transition:
     return Transition(**row)
 
 
+# The plant is locked before its organisation is compared: a plant that moves at this moment is waited for, and its new
+# organisation counts.
 _INSERT = (
     "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
     " requester_type, requester_id, issued_at, expires_at, due_at, cause)"
     " SELECT %(id)s, id, %(device)s, %(type)s, %(target)s, %(instruction)s, %(requester_type)s, %(requester_id)s,"
-    " %(issued)s, %(expires)s, %(issued)s, %(cause)s FROM plant WHERE id = %(plant)s AND {condition} RETURNING id)"
+    " %(issued)s, %(expires)s, %(issued)s, %(cause)s FROM plant WHERE id = %(plant)s AND {condition} FOR KEY SHARE"
+    " RETURNING id)"
     " INSERT INTO plant_command_transition (command_id, status, at) SELECT id, 'PENDING', %(issued)s FROM issued"
 )
 
@@ -85,11 +88,12 @@ def _new(command: NewCommand) -> dict[str, Any]:
     }
 
 
-async def insert(db: Connection, org: OrgScope, command: NewCommand) -> None:
-    """A PENDING command, due at once, to a plant of the organisation."""
-    await db.execute(
+async def insert(db: Connection, org: OrgScope, command: NewCommand) -> bool:
+    """Insert a PENDING command, due at once. Returns False if the plant is not the organisation's."""
+    cursor = await db.execute(
         _INSERT.format(condition="organization_id = %(org)s").encode(), {**_new(command), "org": org.organization_id}
     )
+    return cursor.rowcount > 0
 
 
 async def insert_relayed(db: Connection, system: SystemScope, command: NewCommand, most_waiting: int) -> bool:
@@ -109,6 +113,17 @@ async def end_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: 
         " AND expires_at > %s ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)"
         " UPDATE plant_command c SET expires_at = %s FROM waiting WHERE c.id = waiting.id",
         (plant_id, now, now),
+    )
+
+
+async def end_open(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
+    """Let every open command of the organisation's locked plant expire now."""
+    await db.execute(
+        "WITH open AS (SELECT c.id FROM plant_command c JOIN plant p ON p.id = c.plant_id"
+        " WHERE c.plant_id = %s AND p.organization_id = %s AND c.finished_at IS NULL AND c.expires_at > %s"
+        " ORDER BY c.id FOR NO KEY UPDATE OF c)"
+        " UPDATE plant_command c SET expires_at = %s FROM open WHERE c.id = open.id",
+        (plant_id, org.organization_id, now, now),
     )
 
 

@@ -1,0 +1,1 @@
+"""Sites: what partners have set at a plant."""
