@@ -8,6 +8,7 @@ import psycopg
 from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
 from gridfleet.domains.maintenance.rewrapping import key_versions
 from gridfleet.domains.plants.certificates.authority import AUTHORITY_KEY, ensure_authority
+from gridfleet.domains.telemetry.rollups.recomputing import set_aside_hours
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
 from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
@@ -20,6 +21,8 @@ _OLDEST: Final = 150_000
 _CROWDED: Final = 0.8
 _CLOCK_WARN_SECONDS: Final = 2.0
 _CLOCK_FAIL_SECONDS: Final = 60.0
+_MOST_HOURS: Final = 1_000
+_SHOWN_HOURS: Final = 5
 
 
 async def check_database(examined: Examination) -> list[Finding]:
@@ -47,6 +50,7 @@ async def check_database(examined: Examination) -> list[Finding]:
     found.append(_migrations(revision))
     if not is_behind(revision):
         found += await _keys(examined, examined.database_url)
+        found.append(await _roll_ups(examined.database_url))
     return found
 
 
@@ -114,6 +118,26 @@ async def _keys(examined: Examination, url: str) -> list[Finding]:
             return [fail("keyring", f"does not fit the database: {error}", "use the ring that belongs to this database")]
     versions = ", ".join(map(str, keyring.versions))
     return [ok("keyring", f"versions {versions}; {keyring.current_version} encrypts"), _expiry(examined, authority)]
+
+
+async def _roll_ups(url: str) -> Finding:
+    """Report the hours of telemetry that could not be rolled up."""
+    async with open_database(url, name="gridfleet-doctor", size=1) as database, database.transaction() as db:
+        hours = await set_aside_hours(db, _MOST_HOURS)
+    if not hours:
+        return ok("telemetry roll-ups", "none is set aside")
+    count = f"at least {_MOST_HOURS}" if len(hours) == _MOST_HOURS else str(len(hours))
+    shown = "; ".join(
+        f"plant {one.plant_id}{f' {one.external_id}' if one.external_id else ''} {one.hour:%Y-%m-%d %H:%M}Z: {one.error}"
+        f" ({one.attempts} tries)"
+        for one in hours[:_SHOWN_HOURS]
+    )
+    more = ", …" if len(hours) > _SHOWN_HOURS else ""
+    return warn(
+        "telemetry roll-ups",
+        f"hours set aside: {count} ({shown}{more})",
+        "see GridfleetRollUpsSetAside in docs/metrics.md",
+    )
 
 
 async def _authority(database: Database, keyring: Keyring) -> Authority:

@@ -17,6 +17,7 @@ _DUE: Final = {
     "notifications": "SELECT due_at AS since FROM notification_log WHERE due_at <= now() ORDER BY due_at",
     "commands": "SELECT due_at AS since FROM plant_command WHERE due_at <= now() ORDER BY due_at",
     "partner_events": "SELECT at AS since FROM partner_event ORDER BY id",
+    "roll_ups_set_aside": "SELECT failed_at AS since FROM telemetry_set_aside ORDER BY failed_at",
 }
 _QUERY: Final = " UNION ALL ".join(
     f"SELECT '{queue}', count(*), coalesce(extract(epoch FROM now() - min(since)), 0)::float8 FROM ({rows} LIMIT {_MOST}) q"

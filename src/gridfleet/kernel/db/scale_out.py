@@ -39,6 +39,7 @@ _DISTRIBUTED: Final = (
     "telemetry_hour",
     "telemetry_day",
     "telemetry_dirty",
+    "telemetry_set_aside",
 )
 
 _HYPERTABLE: Final = (

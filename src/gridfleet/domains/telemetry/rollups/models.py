@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
+from uuid import UUID
 
-__all__ = ["Days", "Kept", "Level", "Reach", "Stale"]
+__all__ = ["Days", "Kept", "Level", "Reach", "SetAside", "Stale"]
 
 
 class Level(Enum):
@@ -40,6 +41,16 @@ class Stale(NamedTuple):
 
     source_id: int
     hour: datetime
+
+
+class SetAside(NamedTuple):
+    """An hour that could not be rolled up, with the last error. `external_id` is None for the plant itself."""
+
+    plant_id: UUID
+    external_id: str | None
+    hour: datetime
+    error: str
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,42 +7,74 @@ from operator import itemgetter
 from time import monotonic
 from typing import Final
 
+import structlog
+
 from gridfleet.domains.telemetry.rollups import store
-from gridfleet.domains.telemetry.rollups.models import Level, Stale
+from gridfleet.domains.telemetry.rollups.models import Level, SetAside, Stale
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection, Database, is_outage
 
-__all__ = ["ensure_partitions_ahead", "roll_up", "seal_hour"]
+__all__ = ["ensure_partitions_ahead", "roll_up", "seal_hour", "set_aside_hours"]
+
+log = structlog.get_logger(__name__)
 
 _SYSTEM: Final = SystemScope("roll-ups are made for every organisation")
 GRACE: Final = timedelta(minutes=5)
 """How long after its end an hour stays open: what comes later is logged one by one."""
 _HOURS_A_TRANSACTION: Final = 200
+_MOST_ERROR: Final = 300
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
-    """Recomputes dirty hours and seals ended ones until nothing is left or `seconds` are over; how many hours it was.
+    """Recompute dirty hours and seal ended ones until nothing is left or `seconds` are over; return how many hours it was.
 
-    Where another process is at it, 0.
+    A transaction that fails is tried again with half as many hours. One hour that fails by itself is set aside. Raises the
+    error of a database that is unavailable. Where another process is recomputing, returns 0.
     """
     until = monotonic() + seconds
     done = 0
+    limit = _HOURS_A_TRANSACTION
     after: Stale | None = None
     while monotonic() < until:
-        async with database.transaction() as db:
-            if not await store.lock(db, _SYSTEM):
-                return done
-            stale = await store.take_dirty(db, _SYSTEM, after, _HOURS_A_TRANSACTION)
-            await _recompute(db, stale)
-        done += len(stale)
+        stale: list[Stale] = []
+        try:
+            async with database.transaction() as db:
+                if not await store.lock(db, _SYSTEM):
+                    return done
+                stale = await store.take_dirty(db, _SYSTEM, after, limit)
+                await _recompute(db, stale)
+        except Exception as error:
+            if is_outage(error) or not stale:
+                raise
+            limit = max(1, len(stale) // 2)
+            if len(stale) > 1:
+                continue
+            await _set_aside(database, stale[0], error)
+        else:
+            done += len(stale)
+            limit = min(2 * limit, _HOURS_A_TRANSACTION)
         # What became dirty behind us meanwhile waits for the next turn, unless an hour is due.
         after = stale[-1] if stale else None
         if not stale and not await seal_hour(database):
             break
     return done
+
+
+async def _set_aside(database: Database, stale: Stale, error: Exception) -> None:
+    first_line, *_ = str(error).splitlines() or [""]
+    log.error("roll-up failed, hour set aside", source_id=stale.source_id, hour=stale.hour.isoformat(), exc_info=error)
+    async with database.transaction() as db:
+        # Under the lock: an hour that another process has recomputed meanwhile is not in the log any more.
+        if await store.lock(db, _SYSTEM):
+            await store.set_aside(db, _SYSTEM, stale, f"{type(error).__name__}: {first_line}"[:_MOST_ERROR])
+
+
+async def set_aside_hours(db: Connection, limit: int) -> list[SetAside]:
+    """Return up to `limit` hours whose roll-up failed, the one that failed first at the beginning."""
+    return await store.set_aside_hours(db, _SYSTEM, limit)
 
 
 async def seal_hour(database: Database, grace: timedelta = GRACE) -> bool:

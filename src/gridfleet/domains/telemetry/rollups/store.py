@@ -7,8 +7,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from psycopg import sql
+from psycopg.rows import class_row
 
-from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, Stale
+from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, SetAside, Stale
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
@@ -60,16 +61,44 @@ async def advance_seal(db: Connection, system: SystemScope) -> None:
 
 
 async def take_dirty(db: Connection, system: SystemScope, after: Stale | None, limit: int) -> list[Stale]:
-    """Up to `limit` dirty (source, hour) behind `after`, in that order, removed from the log."""
+    """Remove up to `limit` dirty (source, hour) behind `after` from the log and return them, in that order.
+
+    Hours that are set aside are left out until they are due again.
+    """
     start = after or Stale(0, datetime(1, 1, 1, tzinfo=UTC))
     cursor = await db.execute(
-        "WITH chosen AS (SELECT DISTINCT source_id, hour FROM telemetry_dirty"
-        " WHERE (source_id, hour) > (%s::int, %s::timestamptz) ORDER BY source_id, hour LIMIT %s),"
-        " gone AS (DELETE FROM telemetry_dirty d USING chosen c WHERE d.source_id = c.source_id AND d.hour = c.hour)"
+        "WITH chosen AS (SELECT DISTINCT source_id, hour FROM telemetry_dirty d"
+        " WHERE (source_id, hour) > (%s::int, %s::timestamptz) AND NOT EXISTS (SELECT FROM telemetry_set_aside a"
+        " WHERE a.source_id = d.source_id AND a.hour = d.hour AND a.retry_at > now()) ORDER BY source_id, hour LIMIT %s),"
+        " gone AS (DELETE FROM telemetry_dirty d USING chosen c WHERE d.source_id = c.source_id AND d.hour = c.hour),"
+        " retried AS (DELETE FROM telemetry_set_aside a USING chosen c WHERE a.source_id = c.source_id AND a.hour = c.hour)"
         " SELECT source_id, hour FROM chosen ORDER BY source_id, hour",
         (start.source_id, start.hour, limit),
     )
     return [Stale(*row) for row in await cursor.fetchall()]
+
+
+async def set_aside(db: Connection, system: SystemScope, stale: Stale, error: str) -> None:
+    """Leave a dirty hour out of roll-ups: half an hour the first time, then twice as long each time, at most a day."""
+    await db.execute(
+        "INSERT INTO telemetry_set_aside AS a (source_id, hour, error, retry_at)"
+        " SELECT source_id, hour, %s, now() + interval '30 minutes' FROM telemetry_dirty"
+        " WHERE source_id = %s AND hour = %s LIMIT 1"
+        " ON CONFLICT (source_id, hour) DO UPDATE SET error = excluded.error, attempts = a.attempts + 1,"
+        " retry_at = now() + least(interval '1 day', interval '30 minutes' * 2 ^ least(a.attempts, 10))",
+        (error, stale.source_id, stale.hour),
+    )
+
+
+async def set_aside_hours(db: Connection, system: SystemScope, limit: int) -> list[SetAside]:
+    """Return the hours that are set aside, the one that failed first at the beginning."""
+    cursor = db.cursor(row_factory=class_row(SetAside))
+    await cursor.execute(
+        "SELECT s.plant_id, s.external_id, a.hour, a.error, a.attempts FROM telemetry_set_aside a"
+        " JOIN telemetry_source s ON s.id = a.source_id ORDER BY a.failed_at, a.source_id, a.hour LIMIT %s",
+        (limit,),
+    )
+    return await cursor.fetchall()
 
 
 async def layouts_to_recompute(
@@ -279,10 +308,11 @@ async def limits(db: Connection, system: SystemScope, deployment: Days) -> list[
 
 
 async def rolled_up_before(db: Connection, system: SystemScope, organization_id: UUID) -> datetime:
-    """Up to where all frames of an organisation are in the roll-ups."""
+    """Return up to where all frames of an organisation are in the roll-ups, but for hours that are set aside."""
     cursor = await db.execute(
         "SELECT least(sealed_before, (SELECT min(d.hour) FROM telemetry_dirty d JOIN telemetry_source s ON s.id = d.source_id"
-        " WHERE s.organization_id = %s AND d.hour >= s.raw_from)) FROM telemetry_seal",
+        " WHERE s.organization_id = %s AND d.hour >= s.raw_from AND NOT EXISTS (SELECT FROM telemetry_set_aside a"
+        " WHERE a.source_id = d.source_id AND a.hour = d.hour))) FROM telemetry_seal",
         (organization_id,),
     )
     row = await cursor.fetchone()
@@ -292,10 +322,15 @@ async def rolled_up_before(db: Connection, system: SystemScope, organization_id:
 
 
 async def move_start(db: Connection, system: SystemScope, kept: Kept, organization_id: UUID, start: datetime) -> None:
-    """Says that the organisation's sources have nothing before `start` any more; never moves back."""
+    """Record that the organisation's sources have nothing before `start` any more; never moves back.
+
+    A source keeps everything from the day of its first hour that is set aside.
+    """
     await db.execute(
-        f"UPDATE telemetry_source SET {kept.column} = %s WHERE organization_id = %s AND {kept.column} < %s",
-        (start, organization_id, start),
+        f"UPDATE telemetry_source s SET {kept.column} = kept.start FROM (SELECT id, least(%s, (SELECT"
+        " date_bin('1 day', min(a.hour), 'epoch') FROM telemetry_set_aside a WHERE a.source_id = t.id)) AS start"
+        f" FROM telemetry_source t WHERE organization_id = %s) AS kept WHERE s.id = kept.id AND s.{kept.column} < kept.start",
+        (start, organization_id),
     )
 
 
@@ -375,5 +410,6 @@ async def erase(db: Connection, system: SystemScope, source_id: int, level: Leve
 
 
 async def forget_dirty(db: Connection, system: SystemScope, source_id: int) -> None:
-    """Nothing of a source is behind any more."""
+    """Remove a source from the dirty log and from the hours that are set aside."""
     await db.execute("DELETE FROM telemetry_dirty WHERE source_id = %s", (source_id,))
+    await db.execute("DELETE FROM telemetry_set_aside WHERE source_id = %s", (source_id,))

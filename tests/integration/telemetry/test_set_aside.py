@@ -1,0 +1,176 @@
+"""An hour that cannot be rolled up is set aside where operators see it, while everything else goes on."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from gridfleet.cli.doctor import examination
+from gridfleet.cli.doctor.database import check_database
+from gridfleet.domains.telemetry.frames.erasing import erase_deleted
+from gridfleet.domains.telemetry.history.buckets import read_buckets
+from gridfleet.domains.telemetry.history.models import Bucket
+from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.rollups.recomputing import roll_up
+from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.queues import waiting
+from gridfleet.kernel.settings import Settings
+from telemetry_records import RecordedPlant
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+TODAY = utc_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+BEGIN = TODAY - 20 * DAY
+BAD_HOUR = BEGIN + 30 * HOUR
+
+
+@asynccontextmanager
+async def failing(database: Database, source: int, hour: datetime, statement: str) -> AsyncIterator[None]:
+    """Makes the database fail with `statement` when it writes the roll-up of an hour."""
+    async with database.transaction() as db:
+        await db.execute(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" IF NEW.source_id = {source} AND NEW.bucket = '{hour.isoformat()}' THEN {statement}; END IF;"
+            " RETURN NEW; END $$"
+        )
+        await db.execute("CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON telemetry_hour FOR EACH ROW EXECUTE FUNCTION fail()")
+    yield
+    async with database.transaction() as db:
+        await db.execute("DROP FUNCTION fail CASCADE")
+
+
+async def rows(database: Database, query: str) -> list[tuple[object, ...]]:
+    async with database.transaction() as db:
+        return list(await (await db.execute(query.encode())).fetchall())
+
+
+async def recorded(database: Database, hours: int) -> RecordedPlant:
+    plant = await RecordedPlant.create(database)
+    await plant.write(None, ["a"], {BEGIN + number * HOUR: [float(number)] for number in range(hours)})
+    return plant
+
+
+@pytest.mark.parametrize("code", ["22003", "57014", "55P03", "XX001", "P0001", "23514"])
+async def test_an_hour_that_fails_is_set_aside_and_all_others_go_on(database: Database, code: str) -> None:
+    bad, good = await recorded(database, 60), await recorded(database, 60)
+    source = await bad.source(None)
+    async with failing(database, source, BAD_HOUR, f"RAISE EXCEPTION 'cannot be summed' USING ERRCODE = '{code}'"):
+        assert await roll_up(database) == 119
+        assert await rows(database, "SELECT source_id, hour FROM telemetry_dirty") == [(source, BAD_HOUR)]
+        [(set_aside, hour, error, attempts)] = await rows(
+            database, "SELECT source_id, hour, error, attempts FROM telemetry_set_aside WHERE retry_at > now()"
+        )
+        assert (set_aside, hour, attempts) == (source, BAD_HOUR, 1)
+        assert "cannot be summed" in str(error)
+        assert await roll_up(database) == 0
+        # What is asked of the hour is computed from its frames.
+        async with database.transaction() as db:
+            series = await plant_series(db, bad.org, bad.id)
+            [point] = await read_buckets(db, series, Bucket.HOUR, BAD_HOUR, BAD_HOUR + HOUR)
+        assert point.average == 30.0
+        await bad.write(None, ["a"], {BAD_HOUR: [31.0]})
+        await good.write(None, ["a"], {BAD_HOUR: [31.0]})
+        assert await roll_up(database) == 1
+    async with database.transaction() as db:
+        await db.execute("UPDATE telemetry_set_aside SET retry_at = now()")
+    assert await roll_up(database) == 1
+    assert await rows(database, "SELECT FROM telemetry_dirty UNION ALL SELECT FROM telemetry_set_aside") == []
+    assert await rows(database, "SELECT count(*) FROM telemetry_hour") == [(120,)]
+
+
+async def test_each_failure_waits_longer_for_the_next_try(database: Database) -> None:
+    bad = await recorded(database, 40)
+    async with failing(database, await bad.source(None), BAD_HOUR, "RAISE EXCEPTION 'never'"):
+        waits = []
+        for _ in range(9):
+            await roll_up(database)
+            [(wait, attempts)] = await rows(
+                database, "SELECT date_bin('1 minute', retry_at, 'epoch') - date_bin('1 minute', now(), 'epoch'), attempts"
+                " FROM telemetry_set_aside"
+            )  # fmt: skip
+            waits.append(wait)
+            async with database.transaction() as db:
+                await db.execute("UPDATE telemetry_set_aside SET retry_at = now()")
+    assert attempts == 9
+    assert waits[0] <= timedelta(minutes=31)
+    assert waits == sorted(waits)
+    assert waits[-1] <= timedelta(days=1, minutes=1)
+
+
+async def test_every_hour_of_a_source_may_fail(database: Database) -> None:
+    bad, good = await recorded(database, 40), await recorded(database, 5)
+    source = await bad.source(None)
+    async with failing(database, source, BAD_HOUR, "RAISE EXCEPTION 'never'"):
+        async with database.transaction() as db:
+            await db.execute(
+                "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                f" IF NEW.source_id = {source} THEN RAISE EXCEPTION 'never'; END IF; RETURN NEW; END $$"
+            )
+        assert await roll_up(database) == 5
+    assert await rows(database, "SELECT count(*) FROM telemetry_set_aside") == [(40,)]
+    assert await rows(database, f"SELECT count(*) FROM telemetry_hour WHERE source_id = {await good.source(None)}") == [(5,)]
+
+
+async def test_a_database_that_goes_away_is_no_fault_of_an_hour(database: Database) -> None:
+    plant = await recorded(database, 40)
+    async with failing(database, await plant.source(None), BAD_HOUR, "PERFORM pg_terminate_backend(pg_backend_pid())"):
+        with pytest.raises(psycopg.OperationalError):
+            await roll_up(database)
+    assert await rows(database, "SELECT FROM telemetry_set_aside") == []
+    assert await roll_up(database) == 40
+
+
+async def test_retention_waits_for_the_source_of_the_hour_alone(database: Database) -> None:
+    bad, good = await recorded(database, 40), await recorded(database, 40)
+    await bad.add_device("BAT1")
+    await bad.write("BAT1", ["a"], {BEGIN: [1.0], BAD_HOUR: [2.0]})
+    source, neighbour, other = await bad.source(None), await bad.source("BAT1"), await good.source(None)
+    async with failing(database, source, BAD_HOUR, "RAISE EXCEPTION 'never'"):
+        await roll_up(database)
+    assert await apply_retention(database, Days(raw=10, minute=15, quarter=60), utc_now())
+    left = await rows(database, "SELECT source_id, count(*), min(time) FROM telemetry_frame GROUP BY source_id")
+    assert left == [(source, 16, BAD_HOUR.replace(hour=0))]
+    async with database.transaction() as db:
+        await db.execute("UPDATE telemetry_set_aside SET retry_at = now()")
+    assert await roll_up(database) == 1
+    assert await apply_retention(database, Days(raw=10, minute=15, quarter=60), utc_now())
+    assert await rows(database, "SELECT FROM telemetry_frame") == []
+    hours = await rows(database, "SELECT source_id, count(*) FROM telemetry_hour GROUP BY 1 ORDER BY 1")
+    assert hours == sorted([(source, 40), (other, 40), (neighbour, 2)])
+
+
+async def test_operators_see_what_is_set_aside(database: Database, home: Path) -> None:
+    bad = await RecordedPlant.create(database)
+    await bad.add_device("BAT1")
+    await bad.write("BAT1", ["a"], {BAD_HOUR: [1.0]})
+
+    async def finding() -> tuple[str, str]:
+        settings = Settings(home=home, database_url=database.url, keys=f"1:{'11' * 32}")  # type: ignore[arg-type]
+        [found] = [one for one in await check_database(examination(settings)) if one.check == "telemetry roll-ups"]
+        return found.status.value, found.found
+
+    assert (await finding())[0] == "ok"
+    async with failing(database, await bad.source("BAT1"), BAD_HOUR, "RAISE EXCEPTION 'cannot be summed'"):
+        await roll_up(database)
+    async with database.transaction() as db:
+        queues = {one.queue: one for one in await waiting(db)}
+    assert queues["roll_ups_set_aside"].length == 1
+    status, text = await finding()
+    assert status == "warn"
+    for part in (str(bad.id), "BAT1", f"{BAD_HOUR:%Y-%m-%d %H:%M}", "cannot be summed"):
+        assert part in text
+
+
+async def test_a_deleted_plants_hours_are_set_aside_no_more(database: Database) -> None:
+    bad = await recorded(database, 40)
+    async with failing(database, await bad.source(None), BAD_HOUR, "RAISE EXCEPTION 'never'"):
+        await roll_up(database)
+        async with database.transaction() as db:
+            await db.execute("DELETE FROM plant WHERE id = %s", (bad.id,))
+        assert await erase_deleted(database) == 1
+    assert await rows(database, "SELECT FROM telemetry_set_aside UNION ALL SELECT FROM telemetry_dirty") == []
