@@ -122,6 +122,24 @@ async def test_no_more_names_than_the_limit_and_those_known_go_on(bench: Bench) 
     assert batch.undeclared_fields == 1
 
 
+async def test_integers_beyond_a_double_cost_their_own_values_alone(bench: Bench) -> None:
+    plant, other = await bench.plant(), await bench.plant(["D"])
+    await plant.add_device("D", [{"key": key, "field": key} for key in ("humidity", "power", "temperature")])
+    values = {"temperature": 10**400, "humidity": -(10**400), "power": 5}
+    await bench.take(plant.message(snapshot(0, values, D=values)), other.message(snapshot(0, D={"a": 1})))
+    assert await plant.stored() == {"power": {moment(0): 5}, "D.power": {moment(0): 5}}
+    assert await other.stored() == {"D.a": {moment(0): 1}}
+
+
+async def test_a_name_that_another_process_placed_keeps_its_place(bench: Bench) -> None:
+    """A plant's shard moves to another process and back; what the first one remembers of the plant is outdated by then."""
+    plant = await bench.plant()
+    await bench.take(plant.message(snapshot(0, {"a": 1})))
+    await bench.take(plant.message(snapshot(1, {"b": 2})), pipeline=bench.another_process())
+    await bench.take(plant.message(snapshot(1, {"b": 3, "c": 3})))
+    assert await plant.stored() == {"a": {moment(0): 1}, "b": {moment(1): 3}, "c": {moment(1): 3}}
+
+
 async def test_late_messages_fill_history_and_leave_the_newest_values(bench: Bench) -> None:
     plant = await bench.plant(["D"])
     await bench.take(plant.message(snapshot(100, {"x": 1}, D={"a": 1, "b": 1})))

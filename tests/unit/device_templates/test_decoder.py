@@ -50,6 +50,15 @@ def test_numeric_signals_are_scaled_one_by_one(fields: dict[str, float | None], 
     assert decoder.undeclared(fields) == ("d" in fields)
 
 
+@given(st.permutations([10**400, -(10**400), 1.5]))
+def test_integers_beyond_a_double_are_missing_even_when_their_sum_is_small(values: list[float]) -> None:
+    decoder = signal_map(*({"key": f"k{n}", "field": f"f{n}"} for n in range(3)))
+
+    decoded = decoder.decode({f"f{n}": value for n, value in enumerate(values)})
+
+    assert decoded == [expected(value, 1, 0) for value in values]
+
+
 @given(st.integers(0, 2**64 - 1), st.integers(0, 63), st.booleans())
 def test_a_bit_is_read_from_its_word(word: int, bit: int, invert: bool) -> None:
     decoder = signal_map({"key": "flag", "bit": bit, "word": "w", "invert": invert})

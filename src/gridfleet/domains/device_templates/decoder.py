@@ -73,7 +73,8 @@ class SignalMap:
             values = list(self._numeric(fields)) if self._numeric else [fields[name] for name in self._fields]
             if self._scaled:
                 values = [raw * scale + offset for raw, (scale, offset) in zip(values, self._factors, strict=True)]
-            if not isfinite(sum(values)):
+            # The sum of floats: integers beyond a double raise OverflowError, whereas an integer sum of them may cancel.
+            if not isfinite(sum(values, 0.0)):
                 values = self._careful(fields)
         except (KeyError, TypeError, OverflowError):
             if self._declared.isdisjoint(fields):

@@ -84,11 +84,12 @@ class OwnNamesReader:
         return not self._known.issuperset(self._wanted(fields))
 
     async def extend(self, db: Connection, layouts: Layouts, fields: Fields) -> None:
-        """Makes room for the entry's new names, up to `MAX_FIELDS` a source."""
-        if not self._loaded:
-            for layout_id, metrics in reversed(await used_layouts(db, self._source_id)):
-                self._add(layout_id, tuple(metrics))
-            self._loaded = True
+        """Assign places to the entry's new names, up to `MAX_FIELDS` per source."""
+        # Read again each time: the plant's shard may have been with another process, which assigned places meanwhile. A name
+        # with two places would be stored twice for the same time.
+        for layout_id, metrics in reversed(await used_layouts(db, self._source_id)):
+            self._add(layout_id, tuple(metrics))
+        self._loaded = True
         new = sorted(set(self._wanted(fields)) - self._known)[: max(0, MAX_FIELDS - len(self._known))]
         for layout in layouts_of([Metric(name, "") for name in new]):
             self._add(await layouts.id_of(db, layout), tuple(metric.key for metric in layout.metrics))
