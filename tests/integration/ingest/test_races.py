@@ -117,14 +117,12 @@ async def test_a_database_lost_while_a_message_is_read_is_no_fault_of_the_messag
     async with bench.database.transaction() as db:
         await db.execute("LOCK TABLE telemetry_layout")  # the reading waits here for a place for the new name
         reading = asyncio.create_task(bench.pipeline.prepare([message]))
-        while (await (await db.execute(WAITING)).fetchone()) == (0,):
-            await asyncio.sleep(0.05)
-        await db.execute(f"SELECT pg_terminate_backend(pid) FROM ({WAITING.replace('count(*)', 'pid')}) AS waiting")
-        with pytest.raises(psycopg.OperationalError):
+        await bench.waiting_for("telemetry_layout")
+        await db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'telemetry_layout'::regclass AND NOT granted"
+        )
+        with pytest.raises(psycopg.errors.AdminShutdown):
             await reading
     await bench.take(message)
     assert (await plant.stored())["new"] == {moment(0): 1}
     assert await plant.refusals() == []
-
-
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
