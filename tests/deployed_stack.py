@@ -155,7 +155,7 @@ class DeployedStack(RunningStack):
         for path in (self.home, *configuration.rglob("*"), configuration, configuration.parent):
             path.chmod(path.stat().st_mode | 0o055)
         binaries, sockets = embedded._binaries, embedded.data.parent
-        initdb = [str(binaries / "initdb"), "-D", str(embedded.data), "-U", "postgres", "--auth=trust", "--encoding=UTF8"]
+        initdb = [str(binaries / "initdb"), "-D", str(embedded.data), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "-N"]
         subprocess.run(initdb, check=True, capture_output=True, user=account, cwd=sockets)
 
         def server(*options: str) -> Program:
