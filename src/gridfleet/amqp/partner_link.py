@@ -40,8 +40,14 @@ _LOOK_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 30.0
 _CONFIRM_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+_TRIES: Final = 2
+"""How often a message is taken that fails for a reason of its own, before it is refused."""
 _AT_A_TIME: Final = 4
 """Orders that one process takes at the same time: each holds a connection of the pool."""
+
+
+class _Unprocessable(Exception):
+    """Taking a message failed with an exception that is not the database's."""
 
 
 class PartnerWork:
@@ -133,15 +139,19 @@ class PartnerLink:
 
     async def _take_until_done(self, message: Inbound) -> PartnerAck | None:
         """The last word on the message once it is written down; None when the key works no longer."""
-        refused = 0
+        failures = 0
         for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
             try:
                 async with self._work.turns, self._work.database.transaction() as db:
-                    return await self._take_once(db, message, unstorable=refused > 1)
+                    return await self._take_once(db, message, unstorable=failures >= _TRIES)
             except UNSTORABLE as error:
                 # Two processes took the same messageId; or the database will not have it, however often it is tried.
-                refused += 1
+                failures += 1
                 log.warning("order refused by the database", error=str(error))
+            except _Unprocessable as error:
+                # A defect of ours; taken again for ever, the message would hold up all that follow.
+                failures += 1
+                log.error("cannot process command", exc_info=error.__cause__)
             except psycopg.Error as error:
                 end_if_cancelled()
                 log.warning("the database does not do its work; waiting", error=type(error).__name__, seconds=pause)
@@ -154,7 +164,12 @@ class PartnerLink:
             return None
         if unstorable:
             return await refuse_unstorable(db, _SYSTEM, sender, message, utc_now())
-        return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
+        try:
+            return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
+        except psycopg.Error:
+            raise
+        except Exception as error:
+            raise _Unprocessable from error
 
 
 def cause_of(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:

@@ -4,6 +4,8 @@ Members that are unknown are ignored; missing or mistyped ones raise `msgspec.Va
 taken from the grid.
 """
 
+import contextlib
+from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -12,6 +14,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from gridfleet.protocol.json_depth import MAX_DEPTH, cut_below, is_too_deep
 from gridfleet.protocol.partner_keys import Order
 
 __all__ = [
@@ -240,19 +243,35 @@ class TelemetryEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 def open_order(order: Order, body: bytes) -> Heading:
     """The order in a body; raises `msgspec.DecodeError` (or `ValidationError`, which is one) for anything else."""
+    if is_too_deep(body):
+        raise msgspec.DecodeError(f"the message is nested deeper than {MAX_DEPTH} levels")
     try:
         return _decoders[order].decode(body)
-    except (UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
         raise msgspec.DecodeError(str(error)) from None
 
 
 def read_heading(body: bytes) -> dict[str, Any]:
-    """The members of a body whatever they are, empty when it is no JSON object: to name the order in a refusal."""
+    """Return the members of a body that can be read, to name the command in a refusal.
+
+    Empty when the body is not a JSON object. A member that cannot be read, such as a number out of range, is left out.
+    """
+    text = cut_below(body)
     try:
-        content = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        content = msgspec.json.decode(text)
+        return content if isinstance(content, dict) else {}
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return dict(_readable_members(text))
+
+
+def _readable_members(text: bytes) -> Iterator[tuple[str, Any]]:
+    try:
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    for name, value in members.items():
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            yield name, msgspec.json.decode(value)
 
 
 _decoders: Final = {order: msgspec.json.Decoder(kind) for order, kind in MESSAGE_TYPES.items()}

@@ -21,12 +21,15 @@ from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.vcp.events.models import NewEvent
 from gridfleet.domains.vcp.events.queueing import queue_events
 from gridfleet.domains.vcp.models import Inbound
+from gridfleet.domains.vcp.taking import take_order
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
-from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
+from gridfleet.protocol.partner_messages import PartnerAck
 from partner_orders import order
 from partner_site import SYSTEM, PartnerSite, partner_site
 
@@ -175,11 +178,52 @@ async def test_a_message_that_the_database_would_not_store_does_not_block_the_qu
     site = await market.add(database)
     await site.execute("ALTER TABLE vcp_command ADD CONSTRAINT no_thirteen CHECK (payload->>'powerKw' IS DISTINCT FROM '13')")
     async with market.gateway():
-        await market.order(site, powerKw=13)
+        bad = await market.order(site, powerKw=13)
         good = await market.order(site, powerKw=14)
         refused, accepted = await market.told(site, 2)
-    assert (refused["messageId"], refused["rejectionReason"]) == (None, "MALFORMED")
+    assert (refused["messageId"], refused["rejectionReason"]) == (bad, "MALFORMED")
     assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
+
+
+async def test_messages_of_any_depth_are_refused_and_do_not_hold_up_an_emergency_stop(
+    market: Market, database: Database
+) -> None:
+    site = await market.add(database)
+    slug = site.sender.key.slug
+    depths = (32, 500, 900, 940, 950, 960, 965, 970, 975, 980, 985, 990, 995, 1_000, 2_000, 30_000)
+    async with market.gateway():
+        for depth in depths:
+            plain = order("command.site-setpoint", site.plant.id, slug=slug, powerKw=1, unknown="HERE")
+            deep = plain.body.replace(b'"HERE"', b"[" * depth + b"]" * depth)
+            await market.publish(site, plain._replace(body=deep))
+        stop = order("command.mode", site.plant.id, slug=slug, mode="EMERGENCY_STOP")
+        await market.publish(site, stop)
+        *refused, accepted = await market.told(site, len(depths) + 1)
+    assert {(one["siteId"], one["rejectionReason"]) for one in refused} == {(str(site.plant.id), "MALFORMED")}
+    assert all(one["messageId"] for one in refused)
+    assert (accepted["messageId"], accepted["ackStatus"]) == (json.loads(stop.body)["messageId"], "ACCEPTED")
+    assert await site.rows("SELECT DISTINCT detail FROM vcp_command WHERE rejection_reason IS NOT NULL") == [
+        ("the message is nested deeper than 32 levels",)
+    ]
+
+
+async def test_a_message_that_fails_for_an_unforeseen_reason_is_refused(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, *rest: Any) -> PartnerAck:
+        ack = await take_order(db, system, sender, message, *rest)
+        if b'"powerKw": 13' in message.body:
+            raise RuntimeError("a defect")
+        return ack
+
+    monkeypatch.setattr("gridfleet.amqp.partner_link.take_order", failing)
+    site = await market.add(database)
+    async with market.gateway():
+        bad, good = [await market.order(site, powerKw=power) for power in (13, 14)]
+        refused, accepted = await market.told(site, 2)
+    assert (refused["messageId"], refused["rejectionReason"]) == (bad, "MALFORMED")
+    assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
+    assert [command[1]["powerKw"] for command in await site.commands()] == [14], "what the failed try did is rolled back"
 
 
 async def test_orders_wait_for_the_consumer_before_to_leave(market: Market, database: Database) -> None:

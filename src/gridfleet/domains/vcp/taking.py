@@ -5,7 +5,6 @@ nothing: its messageId, or for one that did not use it up its bytes, is in the l
 """
 
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -69,10 +68,12 @@ _MOST_READ: Final = 4 * MAX_BODY_BYTES
 class _Entry:
     """What every entry about one message has in common."""
 
-    def __init__(self, message: Inbound, sender: SendingKey, content: Mapping[str, Any]) -> None:
+    def __init__(self, message: Inbound, sender: SendingKey) -> None:
+        content = read_heading(message.body) if len(message.body) <= _MOST_READ else {}
         self.message = message
         self.sender = sender
         self.content = content
+        self.keeps_payload = len(message.body) <= MAX_BODY_BYTES and NUL not in message.body
         self.message_id = _message_id(content.get("messageId"))
         self.correlation_id = _text(content.get("correlationId"))
         self.site_id = _text(content.get("siteId"))
@@ -80,7 +81,7 @@ class _Entry:
         self.raw_digest = _digest(
             message.routing_key.encode(),
             message.body,
-            *(str(message.headers.get(name)).encode() for name in (SIGNATURE_HEADER, TIMESTAMP_HEADER, "CC", "BCC")),
+            *(_header(message.headers.get(name)) for name in (SIGNATURE_HEADER, TIMESTAMP_HEADER, "CC", "BCC")),
         )
 
 
@@ -89,7 +90,7 @@ async def take_order(
 ) -> PartnerAck:
     """Takes one message; answers the last word on it. Raises `psycopg.errors.UniqueViolation` when another process takes the
     same messageId at this moment: try again."""
-    entry = _Entry(message, sender, read_heading(message.body) if len(message.body) <= _MOST_READ else {})
+    entry = _Entry(message, sender)
     try:
         key = prove(message, sender, entry.content.get("messageId"), now, window_seconds)
     except Rejection as rejection:
@@ -117,9 +118,10 @@ async def take_order(
 async def refuse_unstorable(
     db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, now: datetime
 ) -> PartnerAck:
-    """Only writes down that a message was refused which the database would not take."""
-    entry = _Entry(message._replace(body=b"", headers={}), sender, {})
-    rejection = Rejection(RejectionReason.MALFORMED, "the message could not be stored")
+    """Refuse a message that cannot be processed or stored; its payload is left out of the log entry."""
+    entry = _Entry(message, sender)
+    entry.keeps_payload = False
+    rejection = Rejection(RejectionReason.MALFORMED, "the message cannot be processed")
     return await _refuse(db, system, entry, rejection, now, claims_id=False)
 
 
@@ -303,7 +305,7 @@ def _new_entry(
         correlation_id=entry.correlation_id,
         command_type=kind,
         routing_key=_storable(entry.message.routing_key),
-        payload=_payload(entry),
+        payload=dict(entry.content) if entry.keeps_payload else {},
         digest=entry.digest if claims_id else entry.raw_digest,
         claims_id=claims_id,
         status=status.value,
@@ -312,14 +314,13 @@ def _new_entry(
     )
 
 
-def _payload(entry: _Entry) -> dict[str, Any]:
-    """What the partner sent, unless it cannot, or need not, be kept."""
-    storable = len(entry.message.body) <= MAX_BODY_BYTES and NUL not in entry.message.body
-    return dict(entry.content) if storable else {}
-
-
 def _digest(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+
+
+def _header(value: Any) -> bytes:
+    """Return a header's value as bytes to hash; of tables and arrays, which may be nested too deep to write, only the type."""
+    return str(value if isinstance(value, str | bytes | bytearray | int) else type(value)).encode("utf-8", "surrogatepass")
 
 
 def _message_id(value: Any) -> str | None:

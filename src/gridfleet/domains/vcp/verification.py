@@ -1,8 +1,8 @@
 """Whether a message is an order of the partner whose vhost it came from. No database.
 
-Verified in this order: no CC or BCC; a known routing key of the partner's own slug; a scope for it; the size; the messageId;
-for signed orders the signature and its time; then the members. A refusal before the signature is proved does not use the
-messageId up.
+Verified in this order: no CC or BCC; a known routing key of the partner's own slug; a scope for it; size and depth; the
+messageId; for signed orders the signature and its time; then the members. A refusal before the signature is proved does not
+use the messageId up.
 """
 
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import CommandType
+from gridfleet.protocol.json_depth import MAX_DEPTH, is_too_deep
 from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER, InboundKey, Order, parse_inbound
 from gridfleet.protocol.partner_messages import (
     MAX_BODY_BYTES,
@@ -48,6 +49,8 @@ def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, 
         raise Rejection(RejectionReason.MALFORMED, f"{len(message.body)} bytes; at most {MAX_BODY_BYTES}")
     if NUL in message.body:
         raise Rejection(RejectionReason.MALFORMED, "the character U+0000 is not allowed")
+    if is_too_deep(message.body):
+        raise Rejection(RejectionReason.MALFORMED, f"the message is nested deeper than {MAX_DEPTH} levels")
     if key.order.signed:
         _check_signature(message, sender.signing_key, message_id, now, window_seconds)
     return key

@@ -1,0 +1,50 @@
+"""Bound on the nesting of JSON, found without recursion.
+
+Parsers and encoders of JSON recurse, and how deep they get before Python's recursion limit stops them depends on the stack
+that calls them. A message that one step reads and a later one cannot write fails each time it is taken. So messages are
+measured before they are parsed.
+"""
+
+import re
+from typing import Final
+
+__all__ = ["MAX_DEPTH", "cut_below", "is_too_deep"]
+
+MAX_DEPTH: Final = 32
+"""Levels of arrays and objects in a message, the outermost included."""
+
+# Possessive, and with an optional end, so that the scan stays linear for strings that are never closed.
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
+def is_too_deep(body: bytes) -> bool:
+    """Return whether arrays and objects in a JSON text are nested deeper than `MAX_DEPTH` levels."""
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return False
+    level = 0
+    for match in _TOKEN.finditer(body):
+        level += _step(match[0])
+        if level > MAX_DEPTH:
+            return True
+    return False
+
+
+def cut_below(body: bytes) -> bytes:
+    """Return a JSON text with null in place of each array and object nested deeper than `MAX_DEPTH` levels."""
+    if not is_too_deep(body):
+        return body
+    kept: list[bytes] = []
+    level = start = 0
+    for match in _TOKEN.finditer(body):
+        step = _step(match[0])
+        level += step
+        if step > 0 and level == MAX_DEPTH + 1:
+            kept += (body[start : match.start()], b"null")
+            start = len(body)
+        elif step < 0 and level == MAX_DEPTH:
+            start = match.end()
+    return b"".join((*kept, body[start:]))
+
+
+def _step(token: bytes) -> int:
+    return {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token, 0)
