@@ -35,11 +35,11 @@ from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import end_if_cancelled
 from gridfleet.mqtt.window import ShardWindow
 
-__all__ = ["IngestWorker"]
+__all__ = ["LEASE_KIND", "IngestWorker"]
 
 log = structlog.get_logger(__name__)
 
-_LEASE_KIND: Final = 0x6F17
+LEASE_KIND: Final = 0x6F17
 _LEASE_SECONDS: Final = 1.0
 _BOOKS_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -83,7 +83,7 @@ class IngestWorker:
         self._consumers: dict[int, str] = {}
         await self._pipeline.partitions.ensure_ahead(2)
         async with (
-            open_leases(self._database.url, _LEASE_KIND, settings.ingest_shards) as leases,
+            open_leases(self._database.url, LEASE_KIND, settings.ingest_shards) as leases,
             open_channel(broker_url, PLANTS_VHOST) as channel,
             asyncio.TaskGroup() as tasks,
         ):
@@ -103,6 +103,8 @@ class IngestWorker:
                 book.forget(payload)
                 rules.forget_plant(payload)
                 listeners.forget(payload)
+            elif channel == "plant_offline":
+                book.forget_status(payload)
             elif channel == KEY_CHANGED:
                 listeners.forget_all()
             else:
@@ -113,7 +115,7 @@ class IngestWorker:
             rules.forget_all()
             listeners.forget_all()
 
-        channels = ("plant_changed", "template_changed", RULES_CHANNEL, KEY_CHANGED)
+        channels = ("plant_changed", "plant_offline", "template_changed", RULES_CHANNEL, KEY_CHANGED)
         await listen(self._database.url, channels, forget_all, changed)
 
     @staticmethod

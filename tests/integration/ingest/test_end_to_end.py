@@ -180,7 +180,7 @@ async def test_any_message_brings_a_plant_online_again(plant: Plant, connection:
     await connection.publish(plant.topic("status"), b'{"status":"OFFLINE"}')
     wait_for(lambda: plant.status() == "OFFLINE")
     await send(connection, plant, {"time": now(), "fields": {"a": 2}})
-    wait_for(lambda: plant.status() == "ONLINE", 15)
+    wait_for(lambda: plant.status() == "ONLINE", 5)
     assert plant.fleet.call("GET", f"/plants/{plant.id}")["lastSeenAt"] is not None
 
 

@@ -5,6 +5,7 @@ import asyncio
 import psycopg
 import pytest
 
+from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.kernel.caller import SystemScope
 from ingest_bench import Bench, BenchPlant, moment
@@ -46,22 +47,24 @@ async def test_what_was_read_before_a_change_is_not_remembered_after_it(bench: B
 
 async def test_a_device_is_online_again_as_soon_as_its_plant_speaks_of_it(bench: Bench) -> None:
     plant = await bench.plant(["D"])
-    snapshot = plant.message({"time": moment(0).isoformat(), "devices": [{"id": "D", "fields": {}}]})
+
+    def snapshot() -> Delivery:
+        return plant.message({"time": moment(0).isoformat(), "devices": [{"id": "D", "fields": {}}]})
 
     async def status() -> str:
         [(found,)] = await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s")
         return str(found)
 
-    await bench.take(snapshot)
+    await bench.take(snapshot())
     assert await status() == "ONLINE"
     await bench.take(plant.delivery(b'{"status":"OFFLINE"}', "status"))
     assert await status() == "UNKNOWN"
-    await bench.take(snapshot)
+    await bench.take(snapshot())
     assert await status() == "ONLINE"
-    await bench.take(snapshot, plant.delivery(b'{"status":"OFFLINE"}', "status"), snapshot)
+    await bench.take(snapshot(), plant.delivery(b'{"status":"OFFLINE"}', "status"), snapshot())
     assert await status() == "ONLINE"
     await bench.take(
-        plant.delivery(b'{"status":"OFFLINE"}', "status"), snapshot, plant.delivery(b'{"status":"OFFLINE"}', "status")
+        plant.delivery(b'{"status":"OFFLINE"}', "status"), snapshot(), plant.delivery(b'{"status":"OFFLINE"}', "status")
     )
     assert await status() == "UNKNOWN"
 

@@ -110,7 +110,8 @@ class Pipeline:
         """Writes a prepared batch; the caller's transaction commits it, and only then the messages are acknowledged."""
         await write_batch(db, batch.frames)
         if batch.plants_seen or batch.devices_seen:
-            await record_presence(db, _SYSTEM, list(batch.plants_seen.values()), list(batch.devices_seen.values()))
+            for plant_id in await record_presence(db, _SYSTEM, batch.plants_seen.values(), batch.devices_seen.values()):
+                self.book.forget_status(str(plant_id))
         if batch.refused:
             await record_refused_messages(db, _SYSTEM, batch.refused)
         if batch.sightings:
@@ -154,7 +155,7 @@ class Pipeline:
             await self._take_telemetry(batch, plant, delivery, message, now)
         else:
             _take_ack(batch, plant, message)
-        _see_plant(batch, plant, PlantStatus.ONLINE, now)
+        _see_plant(batch, plant, PlantStatus.ONLINE, now, sent_at=plant.sent(message.sent_at, now))
 
     def _verify(self, batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
         """The envelope, if the plant itself signed it lately."""
@@ -313,8 +314,7 @@ def _check_fields(fields: dict[str, int | float | bool | None], path: str, messa
 def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> None:
     message = _parse(_status, delivery.body, "message", None)
     if message.status is wire.PlantStatus.OFFLINE:
-        for device in plant.devices.values():  # they become UNKNOWN with it, so their next entry is news again
-            device.status = SubDeviceStatus.UNKNOWN
+        plant.forget_status()
     reason = _storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
     _see_plant(batch, plant, PlantStatus(message.status), now, reason)
     if message.status is wire.PlantStatus.ONLINE:
@@ -328,13 +328,22 @@ def _tell(batch: Batch, plant: KnownPlant, message: str, time: datetime, told: d
     batch.events.append(telemetry_event(batch.listeners[plant.id], plant.id, message, time, values))
 
 
-def _see_plant(batch: Batch, plant: KnownPlant, status: PlantStatus, now: datetime, reason: str | None = None) -> None:
+def _see_plant(
+    batch: Batch,
+    plant: KnownPlant,
+    status: PlantStatus,
+    now: datetime,
+    reason: str | None = None,
+    *,
+    sent_at: datetime | None = None,
+) -> None:
     seen = plant.seen
     seen.hear(now)
-    if status is not plant.status or now - seen.written_at >= PRESENCE_EVERY:
+    # A status message is always written: another process may have changed the status since the last one.
+    if sent_at is None or status is not plant.status or now - seen.written_at >= PRESENCE_EVERY:
         plant.status = status
         seen.written_at = now
-        batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, seen.interval_seconds, reason)
+        batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, seen.interval_seconds, reason, sent_at)
 
 
 def _see_device(batch: Batch, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:

@@ -24,6 +24,7 @@ __all__ = ["KnownDevice", "KnownPlant", "PlantBook", "Sightings"]
 
 _SYSTEM: Final = SystemScope("ingest serves every plant the broker let in")
 _SMOOTHING: Final = 0.2
+_DELAY_SMOOTHING: Final = 0.01
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -68,6 +69,22 @@ class KnownPlant:
     unreadable: bool = False
     status: PlantStatus = PlantStatus.UNKNOWN
     seen: Sightings = field(default_factory=Sightings)
+    delay_ms: float | None = None
+    """How far the plant's clock is behind the service's, plus the shortest time that its messages take."""
+
+    def sent(self, sent_at: int, now: datetime) -> datetime:
+        """Return when a message read `now` was sent, by the service's clock. `sent_at` is in ms by the plant's clock."""
+        delay = now.timestamp() * 1000 - sent_at
+        usual = delay if self.delay_ms is None else self.delay_ms
+        # A message that waited in a queue counts little; a clock that was set back shows in all messages that follow.
+        self.delay_ms = min(delay, usual + _DELAY_SMOOTHING * (delay - usual))
+        return datetime.fromtimestamp((sent_at + min(delay, usual)) / 1000, UTC)
+
+    def forget_status(self) -> None:
+        """Make the next message write the statuses of the plant and its sub-devices."""
+        self.status = PlantStatus.UNKNOWN
+        for device in self.devices.values():
+            device.status = SubDeviceStatus.UNKNOWN
 
 
 class PlantBook:
@@ -121,6 +138,11 @@ class PlantBook:
         """Strikes one plant out; it is read again when it next speaks."""
         self._changes += 1
         self._plants.pop(plant_id, None)
+
+    def forget_status(self, plant_id: str) -> None:
+        """Drop the cached statuses of a plant that has gone OFFLINE, and of its sub-devices."""
+        if plant := self._plants.get(plant_id):
+            plant.forget_status()
 
     def forget_all(self) -> None:
         """Strikes everything out, layouts too: one that was made in a transaction that failed does not exist."""

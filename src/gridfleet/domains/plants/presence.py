@@ -1,6 +1,6 @@
 """Connectivity of plants and sub-devices: what messages say, and what silence says."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -17,13 +17,23 @@ __all__ = ["DeviceSeen", "PlantSeen", "record_bad_signatures", "record_presence"
 
 
 class PlantSeen(NamedTuple):
-    """A plant spoke at `at`; `interval_seconds` is how often it usually does, if known; `reason` what it said of the status."""
+    """A message of a plant.
+
+    Attributes:
+        at: When it was read.
+        status: What follows from it for the plant.
+        interval_seconds: How often the plant usually sends, if known.
+        reason: The plant's own reason of the status.
+        sent_at: When it was sent, by the service's clock. None for status messages, which are read in the order in which
+            they were sent; the others of a plant come by other queues.
+    """
 
     plant_id: UUID
     at: datetime
     status: PlantStatus
     interval_seconds: float | None
     reason: str | None = None
+    sent_at: datetime | None = None
 
 
 class DeviceSeen(NamedTuple):
@@ -36,15 +46,21 @@ class DeviceSeen(NamedTuple):
 
 
 async def record_presence(
-    db: Connection, system: SystemScope, plants: Sequence[PlantSeen], devices: Sequence[DeviceSeen]
-) -> None:
-    """Writes when who was last seen, and the statuses; sub-devices of plants that went OFFLINE become UNKNOWN."""
-    if plants:
-        await store.record_presence(db, system, plants)
+    db: Connection, system: SystemScope, plants: Collection[PlantSeen], devices: Collection[DeviceSeen]
+) -> set[UUID]:
+    """Write when plants and sub-devices were last seen, and their statuses.
+
+    Sub-devices of plants that go OFFLINE become UNKNOWN. What a plant sent before it went OFFLINE does not bring it back.
+
+    Returns:
+        The plants that stay as they are, because what they sent is older than that or because they do not exist.
+    """
+    written = set(await store.record_presence(db, system, plants)) if plants else set()
     if devices:
         await sub_devices.record_presence(db, system, devices)
     if offline := [seen.plant_id for seen in plants if seen.status is PlantStatus.OFFLINE]:
         await sub_devices.forget_status(db, system, offline)
+    return {seen.plant_id for seen in plants} - written
 
 
 async def record_bad_signatures(db: Connection, system: SystemScope, plant_id: UUID, count: int) -> None:

@@ -255,20 +255,27 @@ async def record_rotation(db: Connection, org: OrgScope, plant_id: UUID) -> None
 
 
 async def record_presence(
-    db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, PlantStatus | None, float | None, str | None]]
-) -> None:
-    """(plant, last seen, status if it is to change, usual interval in seconds if known, why the status changes if it was
-    said); time never moves back."""
+    db: Connection,
+    system: SystemScope,
+    seen: Iterable[tuple[UUID, datetime, str, float | None, str | None, datetime | None]],
+) -> list[UUID]:
+    """Update plants, and return those that were; `last_seen_at` never moves back.
+
+    `seen` has plant, time, status, usual interval in seconds if known, reason of the status, and when the message was sent
+    if it must not bring back a plant that went OFFLINE later.
+    """
     rows = list(seen)
-    await db.execute(
-        "UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = coalesce(seen.status, plant.status),"
+    cursor = await db.execute(
+        "UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = seen.status,"
         " status_reason = CASE WHEN seen.status <> plant.status THEN seen.reason ELSE plant.status_reason END,"
         " usual_interval_seconds = coalesce(seen.every, plant.usual_interval_seconds)"
-        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[], %s::text[])"
-        " AS seen (id, at, status, every, reason)"
-        " WHERE plant.id = seen.id",
-        [[row[column] for row in rows] for column in range(5)],
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[], %s::text[], %s::timestamptz[])"
+        " AS seen (id, at, status, every, reason, sent_at)"
+        " WHERE plant.id = seen.id"
+        " AND (plant.status <> 'OFFLINE' OR coalesce(seen.sent_at > plant.last_seen_at, true)) RETURNING plant.id",
+        [[row[column] for row in rows] for column in range(6)],
     )
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:

@@ -154,16 +154,19 @@ async def count(
 
 
 async def record_presence(
-    db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, SubDeviceStatus | None, float | None]]
+    db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, SubDeviceStatus, float | None]]
 ) -> None:
-    """(sub-device, last seen, status if it is to change, usual interval in seconds if known); time never moves back."""
+    """Update sub-devices whose plant is not OFFLINE; time never moves back.
+
+    Args:
+        seen: Sub-device, time, status, usual interval in seconds if known.
+    """
     rows = list(seen)
     await db.execute(
-        "UPDATE sub_device SET last_seen_at = greatest(sub_device.last_seen_at, seen.at),"
-        " status = coalesce(seen.status, sub_device.status),"
-        " usual_interval_seconds = coalesce(seen.every, sub_device.usual_interval_seconds)"
-        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[]) AS seen (id, at, status, every)"
-        " WHERE sub_device.id = seen.id",
+        "UPDATE sub_device d SET last_seen_at = greatest(d.last_seen_at, seen.at), status = seen.status,"
+        " usual_interval_seconds = coalesce(seen.every, d.usual_interval_seconds)"
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[]) AS seen (id, at, status, every), plant p"
+        " WHERE d.id = seen.id AND p.id = d.plant_id AND p.status <> 'OFFLINE'",
         ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]),
     )
 

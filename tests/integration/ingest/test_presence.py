@@ -1,0 +1,119 @@
+"""A plant's status when one process reads its telemetry and another its status messages."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from gridfleet.domains.ingest.models import Batch, Delivery
+from gridfleet.domains.ingest.pipeline import Pipeline
+from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.kernel.caller import SystemScope
+from ingest_bench import Bench, BenchPlant, moment
+
+ONLINE, OFFLINE = b'{"status":"ONLINE"}', b'{"status":"OFFLINE"}'
+
+
+@dataclass
+class TwoProcesses:
+    """A plant with a sub-device D, and the pipelines of two processes that receive the database's notifications."""
+
+    bench: Bench
+    plant: BenchPlant
+    notifications: psycopg.AsyncConnection
+    telemetry: Pipeline
+    status: Pipeline
+
+    def snapshot(self, clock_ahead_seconds: int = 0) -> Delivery:
+        """Return a measurement of D, sent now."""
+        payload = {"time": moment(0).isoformat(), "devices": [{"id": "D", "fields": {"a": 1}}]}
+        return self.plant.message(payload, sent_at=time.time_ns() // 1_000_000 + clock_ahead_seconds * 1000)
+
+    async def read_telemetry(self, message: Delivery) -> Batch:
+        return await self._take(message, self.telemetry)
+
+    async def read_status(self, body: bytes) -> Batch:
+        return await self._take(self.plant.delivery(body, "status"), self.status)
+
+    async def notify(self) -> None:
+        """Pass on what the database has notified."""
+        async for notice in self.notifications.notifies(timeout=0.2):
+            for process in (self.telemetry, self.status):
+                process.book.forget_status(notice.payload)
+
+    async def statuses(self) -> tuple[str, str]:
+        """Return the status of the plant and of its sub-device."""
+        [(plant, device)] = await self.rows("p.status, d.status")
+        return plant, device
+
+    async def rows(self, columns: str) -> list[tuple[str, str]]:
+        return await self.plant.rows(f"SELECT {columns} FROM plant p JOIN sub_device d ON d.plant_id = p.id WHERE p.id = %s")
+
+    async def _take(self, delivery: Delivery, pipeline: Pipeline) -> Batch:
+        batch = await self.bench.take(delivery, pipeline=pipeline)
+        assert batch.results == {"accepted": 1}
+        await self.notify()
+        return batch
+
+
+@pytest.fixture
+async def two(bench: Bench) -> AsyncIterator[TwoProcesses]:
+    plant = await bench.plant(["D"])
+    async with await psycopg.AsyncConnection.connect(bench.database.url, autocommit=True) as notifications:
+        await notifications.execute("LISTEN plant_offline")
+        yield TwoProcesses(bench, plant, notifications, bench.another_process(), bench.another_process())
+
+
+async def test_telemetry_brings_a_plant_back_at_once(two: TwoProcesses) -> None:
+    for _ in range(3):
+        await two.read_telemetry(two.snapshot())
+        assert await two.statuses() == ("ONLINE", "ONLINE")
+        await two.read_status(OFFLINE)
+        assert await two.statuses() == ("OFFLINE", "UNKNOWN")
+
+
+async def test_a_sub_device_is_online_again_after_a_reconnection(two: TwoProcesses) -> None:
+    await two.read_telemetry(two.snapshot())
+    await two.read_status(OFFLINE)
+    await two.read_status(ONLINE)
+    assert await two.statuses() == ("ONLINE", "UNKNOWN")
+    await two.read_telemetry(two.snapshot())
+    assert await two.statuses() == ("ONLINE", "ONLINE")
+
+
+async def test_a_plant_found_silent_by_another_process_is_online_with_its_next_message(two: TwoProcesses) -> None:
+    await two.read_telemetry(two.snapshot())
+    async with two.bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET last_seen_at = last_seen_at - interval '2 minutes'")
+        await sweep_silent(db, SystemScope("test"))
+    await two.notify()
+    assert await two.statuses() == ("OFFLINE", "UNKNOWN")
+    await two.read_telemetry(two.snapshot())
+    assert await two.statuses() == ("ONLINE", "ONLINE")
+
+
+@pytest.mark.parametrize("clock_ahead_seconds", [-300, 0, 300])
+async def test_what_a_plant_sent_before_it_went_offline_does_not_bring_it_back(
+    two: TwoProcesses, clock_ahead_seconds: int
+) -> None:
+    for _ in range(3):
+        await two.read_telemetry(two.snapshot(clock_ahead_seconds))
+    late = two.snapshot(clock_ahead_seconds)
+    await asyncio.sleep(0.1)
+    await two.read_status(OFFLINE)
+    await two.read_telemetry(late)
+    assert await two.statuses() == ("OFFLINE", "UNKNOWN")
+    assert set(await two.plant.stored()) == {"D.a"}
+    await two.read_telemetry(two.snapshot(clock_ahead_seconds))
+    assert await two.statuses() == ("ONLINE", "ONLINE")
+
+
+async def test_telemetry_writes_a_status_that_stays_every_ten_seconds_at_most(two: TwoProcesses) -> None:
+    await two.read_telemetry(two.snapshot())
+    before = await two.rows("p.xmin::text, d.xmin::text")
+    for _ in range(3):
+        await two.read_telemetry(two.snapshot())
+    assert await two.rows("p.xmin::text, d.xmin::text") == before
