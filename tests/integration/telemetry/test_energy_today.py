@@ -1,6 +1,7 @@
 """Energy of the day from stored frames."""
 
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 import pytest
 
@@ -89,6 +90,47 @@ async def test_a_day_over_several_layouts_and_a_replaced_device_counts_whole(pla
     await plant.add_device("PV1")
     await plant.write("PV1", PRODUCED, {MIDNIGHT + 3 * MINUTE: [1.0, 0.0], MIDNIGHT + 4 * MINUTE: [1.0, 2.0]})
     assert (await energy(plant)).produced == 7.0
+
+
+@pytest.mark.parametrize("largest", [1e200, 1.7976931348623157e308])
+@pytest.mark.parametrize("unit", ["W", "kW", "MW"])
+async def test_powers_of_any_size_give_finite_energies(plant: RecordedPlant, unit: str, largest: float) -> None:
+    times = [MIDNIGHT + n * 10 * MINUTE for n in range(90)]
+    powers = {time: [largest * (-1) ** (n // 2)] for n, time in enumerate(times)}
+    for device in ("PV1", "PV2", "GRID"):
+        await plant.write(device, [Metric("active_power", unit)], powers)
+    found = await energy(plant)
+    for value in (found.produced, found.imported, found.exported):
+        assert 1e190 < value < inf
+    assert 0 <= found.self_consumption_pct <= 100
+
+
+async def test_counters_of_any_size_give_finite_energies(plant: RecordedPlant) -> None:
+    readings = [-1.7e308, 1.7e308, 5e-324, -5e-324, 1.7e308, 1.7e308, 0.0, 0.0, 1.7e308]
+    for device, metrics in (("PV1", PRODUCED), ("PV2", PRODUCED), ("GRID", METERED)):
+        await plant.write(device, metrics, {MIDNIGHT + n * MINUTE: [value, value] for n, value in enumerate(readings)})
+    found = await energy(plant)
+    assert 1e307 < found.produced < inf
+    assert 1e307 < found.exported < inf
+
+
+async def test_an_edited_unit_makes_no_energy(plant: RecordedPlant) -> None:
+    """5,000,000 Wh, 5,000,500 Wh, then the template is edited: 5,000.6 kWh."""
+    in_wh, in_kwh = ([Metric("energy_produced", unit, counter=True)] for unit in ("Wh", "kWh"))
+    await plant.write("PV1", in_wh, {MIDNIGHT: [5_000_000.0], MIDNIGHT + MINUTE: [5_000_500.0]})
+    await plant.write("PV1", in_kwh, {MIDNIGHT + 2 * MINUTE: [5_000.6]})
+    await plant.write("PV2", ["active_power"], {MIDNIGHT + n * 10 * MINUTE: [6.0] for n in range(4)})
+    await plant.write(
+        "PV2", [Metric("active_power", "W")], {MIDNIGHT + n * 10 * MINUTE: [6_000.0] for n in range(4, 7)}
+    )  # fmt: skip
+    assert (await energy(plant)).produced == 6.6
+
+
+async def test_of_two_units_at_one_time_the_newer_layout_counts(plant: RecordedPlant) -> None:
+    in_wh, in_kwh = ([Metric("energy_produced", unit, counter=True)] for unit in ("Wh", "kWh"))
+    await plant.write("PV1", in_wh, {MIDNIGHT: [1_000.0], MIDNIGHT + MINUTE: [9_000_000.0]})
+    await plant.write("PV1", in_kwh, {MIDNIGHT + MINUTE: [2.0], MIDNIGHT + 2 * MINUTE: [3.0]})
+    assert (await energy(plant)).produced == 2.0
 
 
 async def test_another_organisations_plant_is_not_found(plant: RecordedPlant) -> None:

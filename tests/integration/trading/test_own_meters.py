@@ -1,6 +1,7 @@
 """Meter rows of a plant that no ESM knows: from the counters of its METER sub-devices."""
 
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from uuid import UUID
 
 from gridfleet.domains.device_templates.decoder import Metric
@@ -63,6 +64,22 @@ async def test_a_month_and_the_last_day(fleet: Fleet) -> None:
     _, rows = await fleet.call("GET", path)
     assert {row["meter_id"] for row in rows} >= {"QUIET"}
     assert {row["energy"] for row in rows if row["meter_id"] == "QUIET"} == {5}
+
+
+async def test_an_edited_unit_and_values_of_any_size(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    path = f"/trading/plants/{plant.id}/meters?{HOUR}"
+    minutes = {START + timedelta(minutes=n): n for n in range(-10, 71)}
+    await plant.write("QUIET", IN_KWH[:1], {time: (5_000 + n / 10,) for time, n in minutes.items() if n > 30})
+    await plant.write("QUIET", IN_WH, {time: (5_000_000 + n * 100.0,) for time, n in minutes.items() if n <= 30})
+    extremes = [1.7e308, -1.7e308, 5e-324, 0.0]
+    await plant.write("HALL", IN_KWH, {time: (extremes[n % 4], extremes[n // 2 % 4]) for time, n in minutes.items()})
+    status, rows = await fleet.call("GET", path)
+    assert status == 200
+    assert {row["energy"] for row in rows if row["meter_id"] == "QUIET"} == {0.5}
+    energies = [row["energy"] for row in rows if row["meter_id"] == "HALL"]
+    assert len(energies) == 12
+    assert all(isinstance(energy, float) and isfinite(energy) for energy in energies)
 
 
 async def test_linking_a_plant_hands_its_metering_to_the_esm(fleet: Fleet) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.energy.metering import metered_energy
 from gridfleet.domains.trading.esm.client import EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmReading
@@ -59,7 +60,7 @@ def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: f
             continue
         place = reading.meter_id, time - (time - _EPOCH) % width
         minutes, energy = sums.get(place, (0.0, 0.0))
-        sums[place] = minutes + reading.interval, energy + reading.energy
+        sums[place] = minutes + reading.interval, limited(energy + reading.energy)
     for (meter_id, start), (minutes, energy) in sums.items():
         if abs(minutes - bucket_minutes) < 1e-6:
             yield MeterRow(start, plant_id, meter_id, _plain(bucket_minutes), round(energy, 6))

@@ -1,17 +1,32 @@
 """From counter readings and powers to energy: pure functions on lists.
 
-Neither a counter that was reset or misread nor a gap ever makes energy out of nothing, and no energy is negative.
+Neither a counter that was reset or misread nor a gap ever makes energy out of nothing, and no energy is negative. Values are
+finite; a result that would be larger than the largest double is the largest double.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import le
+from sys import float_info
 from typing import Final, NamedTuple
 
-__all__ = ["MAX_GAP_SECONDS", "Energies", "counter_increase", "integrate_power", "rises", "self_consumption_percent"]
+__all__ = [
+    "MAX_GAP_SECONDS",
+    "Energies",
+    "counter_increase",
+    "integrate_power",
+    "limited",
+    "rises",
+    "self_consumption_percent",
+]
 
 MAX_GAP_SECONDS: Final = 15 * 60
 """Between powers further apart than this nothing is known."""
+
+
+def limited(value: float) -> float:
+    """Return `value`, or the largest finite number of its sign."""
+    return min(max(value, -float_info.max), float_info.max)
 
 
 def counter_increase(readings: Sequence[float]) -> float:
@@ -23,8 +38,8 @@ def counter_increase(readings: Sequence[float]) -> float:
     if len(readings) < 2:
         return 0.0
     if all(map(le, readings, readings[1:])):
-        return readings[-1] - readings[0]
-    return sum(rises(readings))
+        return limited(readings[-1] - readings[0])
+    return limited(sum(rises(readings)))
 
 
 def rises(readings: Sequence[float]) -> Iterator[float]:
@@ -37,7 +52,7 @@ def rises(readings: Sequence[float]) -> Iterator[float]:
         rise = 0.0
         if following is None or not (reading < last <= following or last <= following < reading):
             if reading >= last:
-                rise, last = reading - last, reading
+                rise, last = limited(reading - last), reading
             elif reading < last / 2:
                 last = reading
         yield rise
@@ -56,7 +71,9 @@ def integrate_power(times: Sequence[int], powers: Sequence[float], start: int) -
     A line between two powers that crosses zero, or `start`, is cut there. Gaps over `MAX_GAP_SECONDS` add nothing.
     """
     positive = negative = 0.0
-    for (t0, p0), (t1, p1) in pairwise(zip(times, powers, strict=True)):
+    # Scaled by a power of two, which changes no digit, so that neither sums nor products overflow.
+    scaled = [power * _SCALE for power in powers]
+    for (t0, p0), (t1, p1) in pairwise(zip(times, scaled, strict=True)):
         if t1 - t0 > _MAX_GAP or t1 <= start:
             continue
         if t0 < start:
@@ -69,13 +86,15 @@ def integrate_power(times: Sequence[int], powers: Sequence[float], start: int) -
             negative -= (p0 + p1) * span
         else:
             slope = abs(p0) + abs(p1)
-            positive += max(p0, p1) ** 2 / slope * span
-            negative += min(p0, p1) ** 2 / slope * span
-    return Energies(positive / _TWICE_AN_HOUR, negative / _TWICE_AN_HOUR)
+            high, low = max(p0, p1), min(p0, p1)
+            positive += high * (high / slope) * span
+            negative += low * (low / slope) * span
+    return Energies(limited(positive / _TWICE_AN_HOUR / _SCALE), limited(negative / _TWICE_AN_HOUR / _SCALE))
 
 
 _MAX_GAP: Final = MAX_GAP_SECONDS * 1_000_000
 _TWICE_AN_HOUR: Final = 2 * 3_600_000_000
+_SCALE: Final = 2.0**-64
 
 
 def self_consumption_percent(produced: float, exported: float) -> float:

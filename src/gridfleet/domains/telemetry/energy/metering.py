@@ -9,7 +9,7 @@ from uuid import UUID
 
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
-from gridfleet.domains.telemetry.energy.arithmetic import rises
+from gridfleet.domains.telemetry.energy.arithmetic import limited, rises
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import Source
@@ -70,9 +70,9 @@ async def _read(
     for counter, sign in _COUNTERS:
         if not any(counter in layout.positions for layout in source.layouts):
             continue
-        readings, factor = await read_in_kilo(db, source, counter, start - 2 * width, end + 2 * width)
+        readings = await read_in_kilo(db, source, counter, start - 2 * width, end + 2 * width)
         energies = energy_between(readings, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
-        parts.append([None if energy is None else sign * factor * energy for energy in energies])
+        parts.append([None if energy is None else sign * energy for energy in energies])
     return _sums(boundaries, parts)
 
 
@@ -90,7 +90,7 @@ def energy_between(readings: Values, boundaries: Sequence[int], width: int) -> l
 
     Between two readings it is taken to rise evenly, so that the buckets of a range add up to what was counted in it.
     """
-    totals = list(accumulate(rises(readings.values)))
+    totals = list(accumulate(rises(readings.values), lambda total, rise: limited(total + rise)))
     counts = [_count_at(readings.times, totals, boundary, width) for boundary in boundaries]
     return [None if before is None or after is None else after - before for before, after in pairwise(counts)]
 

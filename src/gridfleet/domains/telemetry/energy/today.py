@@ -10,6 +10,7 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
     Energies,
     counter_increase,
     integrate_power,
+    limited,
     self_consumption_percent,
 )
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
@@ -46,6 +47,7 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
             exported += await device.energy("energy_exported", 1)
         elif source.external_id is not None and source.external_id.startswith(_PV_PREFIX):
             produced += await device.energy("energy_produced", 0)
+    produced, imported, exported = limited(produced), limited(imported), limited(exported)
     return EnergyOfDay(
         midnight.date().isoformat(),
         round(produced, 3),
@@ -66,29 +68,43 @@ class _Device:
 
     async def energy(self, counter: str, direction: int) -> float:
         """kWh by the counter if the device has one that reports, else of its positive (0) or negative (1) power."""
-        readings, factor = await self._read(counter)
+        readings = await self._read(counter)
         if readings.values:
-            return factor * counter_increase(_of_day(readings, microseconds(self._midnight)))
+            return counter_increase(_of_day(readings, microseconds(self._midnight)))
         if self._integral is None:
-            powers, factor = await self._read(_POWER)
-            positive, negative = integrate_power(powers.times, powers.values, microseconds(self._midnight))
-            self._integral = Energies(factor * positive, factor * negative)
+            powers = await self._read(_POWER)
+            self._integral = integrate_power(powers.times, powers.values, microseconds(self._midnight))
         return self._integral[direction]
 
-    async def _read(self, key: str) -> tuple[Values, float]:
-        """The metric's values of the day and of the hour before, and what makes kW or kWh of them."""
+    async def _read(self, key: str) -> Values:
+        """Return the metric's values of the day and of the hour before, in kW or kWh."""
         start, end = self._midnight - _BEFORE_MIDNIGHT, self._midnight + timedelta(days=1)
         return await read_in_kilo(self._db, self._source, key, start, end)
 
 
-async def read_in_kilo(db: Connection, source: Source, key: str, start: datetime, end: datetime) -> tuple[Values, float]:
-    """A source's values of one metric with `start` <= time < `end`, and what makes kW or kWh of them."""
-    layouts = [layout for layout in source.layouts if key in layout.positions]
-    if not layouts:
-        return Values([], []), 1.0
-    picks = [(layout.id, layout.positions[key]) for layout in layouts]
-    unit = layouts[0].metrics[layouts[0].positions[key]].unit
-    return await read_values(db, source.id, picks, start, end), _FACTORS.get(unit, 1.0)
+async def read_in_kilo(db: Connection, source: Source, key: str, start: datetime, end: datetime) -> Values:
+    """Return a source's values of one metric with `start` <= time < `end` in kW or kWh, each by the unit of its layout.
+
+    Where an edited template gave the metric another unit, both may have values of the same time: the newer layout's counts.
+    """
+    picks: dict[float, list[tuple[int, int]]] = {}
+    for layout in sorted(source.layouts, key=lambda layout: layout.id):
+        if key in layout.positions:
+            position = layout.positions[key]
+            factor = _FACTORS.get(layout.metrics[position].unit, 1.0)
+            # The factor of the newest layout comes last.
+            picks[factor] = [*picks.pop(factor, ()), (layout.id, position)]
+    parts = [_scaled(await read_values(db, source.id, places, start, end), factor) for factor, places in picks.items()]
+    if len(parts) < 2:
+        return parts[0] if parts else Values([], [])
+    merged = dict(sorted({time: value for part in parts for time, value in zip(*part, strict=True)}.items()))
+    return Values(list(merged), list(merged.values()))
+
+
+def _scaled(values: Values, factor: float) -> Values:
+    if factor == 1.0:
+        return values
+    return Values(values.times, [limited(factor * value) for value in values.values])
 
 
 def _of_day(readings: Values, midnight: int) -> Sequence[float]:
