@@ -11,16 +11,24 @@ from gridfleet.kernel.db.scale_out import CannotScaleOut, Extension, Step, apply
 from telemetry_records import RecordedPlant
 
 
-@pytest.mark.parametrize("extension", list(Extension))
-def test_an_absent_extension_is_named_with_what_to_do(
-    database_url: str, monkeypatch: pytest.MonkeyPatch, extension: Extension
-) -> None:
-    with pytest.raises(CannotScaleOut, match=f"the server does not have {extension}: install it"):
-        plan(database_url, extension)
+def test_an_absent_extension_is_named_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CannotScaleOut, match="the server does not have timescaledb: install it"):
+        plan(database_url, Extension.TIMESCALEDB)
     monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
-    result = CliRunner().invoke(commands, ["scale-out", extension, "--apply"])
+    result = CliRunner().invoke(commands, ["scale-out", "timescaledb", "--apply"])
     assert result.exit_code == 1
     assert "cannot scale out: the server does not have" in result.output
+
+
+@pytest.mark.parametrize("apply_it", [True, False])
+def test_citus_is_refused_whatever_the_server_has(database_url: str, monkeypatch: pytest.MonkeyPatch, apply_it: bool) -> None:
+    with pytest.raises(CannotScaleOut, match="Citus is not supported"):
+        plan(database_url, Extension.CITUS)
+    monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
+    result = CliRunner().invoke(commands, ["scale-out", "citus", *(["--apply"] if apply_it else [])])
+    assert result.exit_code == 1
+    assert "cannot scale out: Citus is not supported" in result.output
+    assert "--apply" not in result.output
 
 
 async def test_a_plan_that_fails_changes_nothing(database: Database) -> None:

@@ -51,7 +51,7 @@ def scale_out(
     extension: Annotated[Extension, typer.Argument(help="What to scale out with.")],
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without it the plan is only printed.")] = False,
 ) -> None:
-    """Spreads telemetry out with Citus or TimescaleDB: prints what it would do, and does it with --apply."""
+    """Store telemetry with TimescaleDB: print the plan, and carry it out with --apply. Citus is not supported and refused."""
     from gridfleet.kernel.db import scale_out as scaling
 
     try:

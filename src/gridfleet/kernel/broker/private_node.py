@@ -256,6 +256,8 @@ class PrivateBroker:
         yield "mqtt.allow_anonymous = false"
         yield "mqtt.ssl_cert_login = true"
         yield "mqtt.prefetch = 20"
+        # No client may subscribe to a topic that plants publish to, and retained messages would stay in memory for ever.
+        yield "mqtt.retained_message_store = rabbit_mqtt_retained_msg_store_noop"
 
         yield f"load_definitions = {self._folder / 'definitions.json'}"
         yield "heartbeat = 30"

@@ -31,17 +31,6 @@ class Step:
     statement: str
 
 
-_DISTRIBUTED: Final = (
-    "telemetry_frame",
-    "telemetry_latest",
-    "telemetry_minute",
-    "telemetry_quarter",
-    "telemetry_hour",
-    "telemetry_day",
-    "telemetry_dirty",
-    "telemetry_set_aside",
-)
-
 _HYPERTABLE: Final = (
     Step("keep the frames aside", "ALTER TABLE telemetry_frame RENAME TO telemetry_frame_before"),
     Step("make an empty table like it", "CREATE TABLE telemetry_frame (LIKE telemetry_frame_before INCLUDING ALL)"),
@@ -61,7 +50,13 @@ _HYPERTABLE: Final = (
 
 
 def plan(url: str, extension: Extension) -> list[Step]:
-    """What is to be done at the database; empty when it was done already. Raises `CannotScaleOut` without the extension."""
+    """Return what is to be done at the database; empty when it was done already.
+
+    Raises:
+        CannotScaleOut: The extension is not supported, or not in the database.
+    """
+    if extension is Extension.CITUS:
+        raise CannotScaleOut("Citus is not supported: ingest stops once its tables are distributed")
     with psycopg.connect(url, autocommit=True) as connection:
         installed = connection.execute("SELECT FROM pg_extension WHERE extname = %s", (extension,)).fetchone()
         if installed is None:
@@ -72,30 +67,10 @@ def plan(url: str, extension: Extension) -> list[Step]:
                 else f"the server does not have {extension}: install it, add it to shared_preload_libraries, restart,"
                 f" and run CREATE EXTENSION {extension} in this database"
             )
-        if extension is Extension.TIMESCALEDB:
-            found = connection.execute(
-                "SELECT FROM timescaledb_information.hypertables WHERE hypertable_name = 'telemetry_frame'"
-            ).fetchone()
-            return list(_HYPERTABLE) if found is None else []
-        done = {row[0] for row in connection.execute("SELECT logicalrelid::regclass::text FROM pg_dist_partition").fetchall()}
-        if "telemetry_frame" in done:
-            return []
-        references = connection.execute(
-            "SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype = 'f'"
-            " AND conrelid = 'telemetry_latest'::regclass ORDER BY 2"
-        ).fetchall()
-    steps = [
-        Step("let newest values live on other nodes than the sources", f"ALTER TABLE {table} DROP CONSTRAINT {name}")
-        for table, name in references
-    ]
-    for table in _DISTRIBUTED:
-        beside = "" if table == _DISTRIBUTED[0] else f", colocate_with => '{_DISTRIBUTED[0]}'"
-        steps.append(
-            Step(
-                "keep what belongs to a source on one node", f"SELECT create_distributed_table('{table}', 'source_id'{beside})"
-            )
-        )
-    return steps
+        found = connection.execute(
+            "SELECT FROM timescaledb_information.hypertables WHERE hypertable_name = 'telemetry_frame'"
+        ).fetchone()
+        return list(_HYPERTABLE) if found is None else []
 
 
 def apply(url: str, steps: list[Step]) -> None:
