@@ -19,6 +19,7 @@ up: $(RUNTIME) ## Install what is missing and start the whole service on this ma
 test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for some)
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	@scripts/ensure_redis.sh
+	@scripts/ensure_test_tools.sh
 	$(RUN)/python -m pytest -n 3 $(ARGS)
 
 check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture

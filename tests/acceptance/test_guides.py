@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -21,32 +20,37 @@ from running_stack import RunningStack
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-pytestmark = [
-    pytest.mark.timeout(180),
-    pytest.mark.skipif(not (shutil.which("jq") and shutil.which("curl")), reason="the guides need curl and jq"),
-]
+SHELLS = {"bash": ("bash", "-eu", "-o", "pipefail"), "dash": ("dash", "-eu"), "zsh": ("zsh", "-f", "-eu", "-o", "pipefail")}
+
+pytestmark = pytest.mark.timeout(180)
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """(language, text) of the page's shell and Python blocks, in their order."""
+    """Return (language, text) of the page's shell and Python blocks, in order."""
     return re.findall(r"^```(sh|python)\n(.*?)^```$", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
-def run(page: str, folder: Path, stack: RunningStack, **variables: str) -> str:
-    """What a reader sees who follows the page from top to bottom; `variables` are what he knows before."""
+def run(page: str, folder: Path, stack: RunningStack, *, shell: str = "bash", **variables: str) -> str:
+    """Run the blocks of a page from top to bottom and return what they print.
+
+    Args:
+        page: File name of the page.
+        folder: Where to run; made to look like a checkout.
+        stack: The running service.
+        shell: One of `SHELLS`.
+        variables: Shell variables that are set before.
+    """
     for language, text in blocks(page):
         if language == "python":
             name = re.match(r"# (\w+\.py)\n", text)
-            assert name is not None, f"{page}: a program says in its first line what its file is called"
+            assert name is not None, f"{page}: the first line of a program names its file"
             (folder / name[1]).write_text(text)
-    calling = next(text for language, text in blocks("guide-operator.md") if language == "sh")
-    own = "".join(text for language, text in blocks(page) if language == "sh")
     given = "".join(f"{name}={value}\n" for name, value in variables.items())
-    be_a_checkout(folder, stack)
-    environment = stack.environment | {"GRIDFLEET_API": stack.base_url, "PYTHONUNBUFFERED": "1"}
+    make_checkout(folder, stack)
+    environment = stack.environment | {"PYTHONUNBUFFERED": "1"}
     done = subprocess.run(
-        ["bash", "-eu", "-o", "pipefail"],
-        input=given + (own if own.startswith(calling) else calling + own),
+        SHELLS[shell],
+        input=given + unique("".join(text for language, text in blocks(page) if language == "sh"), shell),
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -59,31 +63,45 @@ def run(page: str, folder: Path, stack: RunningStack, **variables: str) -> str:
     return done.stdout
 
 
-def be_a_checkout(folder: Path, stack: RunningStack) -> None:
-    """The two things that the guides find there: the commands, and who the first SuperAdmin is."""
+def unique(commands: str, shell: str) -> str:
+    """Return the commands with the slug and serial numbers of this shell, since the shells share one service."""
+    return commands.replace('"slug": "acme"', f'"slug": "acme-{shell}"').replace('"SN-', f'"SN-{shell}-')
+
+
+def make_checkout(folder: Path, stack: RunningStack) -> None:
+    """Create what the guides read in a checkout: the commands, the addresses and the first SuperAdmin."""
     (folder / ".venv").symlink_to(sys.prefix)
     secrets = folder / ".gridfleet" / "secrets"
     secrets.mkdir(parents=True)
     admin = {"email": stack.admin_email, "password": stack.admin_password}
     (secrets / "admin.json").write_text(json.dumps(admin))
+    (folder / ".gridfleet" / "run.json").symlink_to(stack.home / "run.json")
 
 
-def test_operators(stack: RunningStack, tmp_path: Path) -> None:
-    printed = run("guide-operator.md", tmp_path, stack)
+def test_every_guide_logs_in_with_the_same_block() -> None:
+    guides = ("guide-operator.md", "guide-installer.md", "guide-partner.md")
+    assert len({blocks(guide)[0] for guide in guides}) == 1
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_operators(stack: RunningStack, tmp_path: Path, shell: str) -> None:
+    printed = run("guide-operator.md", tmp_path, stack, shell=shell)
 
     for expected in ('"PENDING"', "Gridfleet battery: BATTERY, SUB_DEVICE", '"lifecycleStatus": "ACTIVE"', "set_power"):
         assert expected in printed
 
 
-def test_installers(stack: RunningStack, fleet: Fleet, tmp_path: Path) -> None:
-    printed = run("guide-installer.md", tmp_path, stack, org=fleet.organization_id)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_installers(stack: RunningStack, fleet: Fleet, tmp_path: Path, shell: str) -> None:
+    printed = run("guide-installer.md", tmp_path, stack, shell=shell, org=fleet.organization_id)
 
     for expected in ("PV1.active_power = 4.2", "load_power = 2.4", "BAT1, 1 times"):
         assert expected in printed
+    json.loads((tmp_path / "plant.json").read_text())
 
 
 def test_reliability(stack: RunningStack, tmp_path: Path) -> None:
-    printed = run("guide-sre.md", tmp_path, stack)
+    printed = run("guide-sre.md", tmp_path, stack, shell="dash")
 
     assert "this release needs" in printed
 

@@ -55,10 +55,13 @@ class Quickstart:
 
 
 def blocks(page: str = "docs/quickstart.md") -> list[tuple[str, str]]:
-    """(terminal, commands) of the page's `sh` blocks, in their order."""
+    """Return (terminal, commands) of each `sh` block of a page, in order.
+
+    The terminal is the last one that the paragraph before the block names.
+    """
     text = (ROOT / page).read_text()
-    found = re.findall(r"^```sh\n# terminal (\d)[^\n]*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert len(found) == text.count("```sh"), "each block says in its first line for which terminal it is"
+    found = re.findall(r"Terminal (\d)(?:(?!Terminal \d|```).)*```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert len(found) == text.count("```sh"), "the paragraph before each block names its terminal"
     return found
 
 
