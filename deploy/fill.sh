@@ -3,8 +3,8 @@
 #
 #     deploy/fill.sh ANSWERS TARGET
 #
-# ANSWERS has lines NAME=value, as deploy/answers.example does. TARGET gets filled copies of rabbitmq/, postgresql/, redis/ and
-# proxy/, readable by their owner alone, because some hold passwords. Names without a value are listed, and nothing is written.
+# ANSWERS has lines NAME=value, as deploy/answers.example does. TARGET gets filled copies of rabbitmq/, postgresql/, redis/,
+# proxy/ and prometheus/, readable by their owner alone, because some hold passwords. Names without a value are listed, and nothing is written.
 set -eu
 [ $# -eq 2 ] || { echo "usage: $0 ANSWERS TARGET" >&2 && exit 2; }
 [ -f "$1" ] || { echo "$1 does not exist: make it of deploy/answers.example" >&2 && exit 2; }
@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 
 cd "$here"
 whole=yes
-for file in rabbitmq/* postgresql/* redis/* proxy/*; do
+for file in rabbitmq/* postgresql/* redis/* proxy/* prometheus/*; do
     mkdir -p "$work/$(dirname "$file")"
     awk -v file="$file" '
         NR == FNR {
