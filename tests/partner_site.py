@@ -1,6 +1,7 @@
 """A partner at a site, over a database of the test's own: what he sends, what the log and the plant's commands say."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
 from gridfleet.domains.plants.commands.acknowledgements import hear_plants
 from gridfleet.domains.plants.commands.delivery import claim_due, settle
+from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.domains.vcp.models import Inbound
@@ -73,10 +75,23 @@ class PartnerSite:
 
     async def hear(self, status: str, reason: CommandReason | None = None) -> None:
         """The plant's word on its newest command, as the ingest takes it."""
-        now = datetime.now(UTC)
-        ack = Acknowledgement(await self.newest(), self.plant.id, AckStatus(status), now, reason)
+        await self.acknowledge({await self.newest(): status}, reason=reason)
+
+    async def acknowledge(
+        self, acks: Mapping[UUID, str], *, seconds: float = 0, connects: bool = False, reason: CommandReason | None = None
+    ) -> None:
+        """Take the plant's answers, and its connection, as one batch of the ingest so many seconds from now."""
+        now = datetime.now(UTC) + timedelta(seconds=seconds)
+        said = [Acknowledgement(one, self.plant.id, AckStatus(status), now, reason) for one, status in acks.items()]
+        connected = {self.plant.id} if connects else set[UUID]()
         async with self.database.transaction() as db:
-            await follow_commands(db, SYSTEM, await hear_plants(db, SYSTEM, [ack], (), now))
+            steps = await hear_plants(db, SYSTEM, said, connected, now)
+            await follow_commands(db, SYSTEM, steps, connected)
+
+    async def expire(self, seconds: float = 0) -> None:
+        """End the commands whose time has passed so many seconds from now."""
+        async with self.database.transaction() as db:
+            await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, datetime.now(UTC) + timedelta(seconds=seconds)))
 
     async def send_commands(self, seconds: float = 0) -> list[UUID]:
         """What the sender hands to the broker, which takes everything, so many seconds from now."""

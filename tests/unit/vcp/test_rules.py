@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridfleet.domains.vcp.models import Constraints, Fallback, Instruction, ModeOverride, Rejection, Site, Verified
-from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, check_site, instruct, power_fits, silent_from
+from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, check_site, instruct, power_fits
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_keys import Order
@@ -173,14 +173,3 @@ def test_the_mode_in_force() -> None:
     assert fallen.mode(NOW) is Mode.STANDBY
     assert msgspec.structs.replace(fallen, override=override).mode(at(59)) is Mode.CHARGE
     assert msgspec.structs.replace(fallen, override=override).mode(at(60)) is Mode.STANDBY
-
-
-def test_what_was_ordered_for_a_time_speaks_until_its_end() -> None:
-    assert silent_from(heading(Order.SETPOINT, powerKw=1), site(), NOW) == NOW
-    assert silent_from(heading(Order.SETPOINT, powerKw=1, durationSeconds=60), site(), NOW) == at(60)
-    schedule = heading(Order.SCHEDULE_SET, scheduleId="s", revision=1, intervals=[interval(0), interval(3600)])
-    assert silent_from(schedule, site(), NOW) == at(4500)
-    held = site(schedule_ends_at=at(500), override=ModeOverride(Mode.CHARGE, "k", NOW, at(700)))
-    assert silent_from(heading(Order.SETPOINT, powerKw=1), held, NOW) == at(700)
-    assert silent_from(heading(Order.MODE, mode="AUTO"), held, NOW) == at(500)
-    assert silent_from(heading(Order.SCHEDULE_CANCEL, scheduleId="s"), held, NOW) == at(700)

@@ -119,7 +119,7 @@ class Pipeline:
             await record_sightings(db, _SYSTEM, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
         if batch.acknowledgements or batch.connected:
             batch.command_steps = await hear_plants(db, _SYSTEM, batch.acknowledgements, batch.connected, utc_now())
-            await follow_commands(db, _SYSTEM, batch.command_steps)
+            await follow_commands(db, _SYSTEM, batch.command_steps, batch.connected)
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
         # Last: other processes may wait for the rules' rows until this transaction ends.

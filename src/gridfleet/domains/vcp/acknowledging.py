@@ -1,6 +1,6 @@
 """What partners are told of their orders, and how the log follows the plants' commands."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -10,9 +10,9 @@ from msgspec import UNSET
 
 from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transition
 from gridfleet.domains.vcp import store
+from gridfleet.domains.vcp.confirmation.ends import apply_ends
 from gridfleet.domains.vcp.events.models import NewEvent
 from gridfleet.domains.vcp.events.queueing import event_id, queue_events
-from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EventKind
@@ -64,11 +64,18 @@ def acknowledgement(
     )
 
 
-async def follow_commands(db: Connection, system: SystemScope, steps: Sequence[Transition]) -> None:
-    """Moves the orders on whose commands took these steps, in the transaction of the steps, and tells their senders how
-    they ended. Commands that no partner gave are passed over."""
+async def follow_commands(
+    db: Connection, system: SystemScope, steps: Sequence[Transition], connected: Collection[UUID] = ()
+) -> None:
+    """Carry steps of commands over to orders and sites, in the transaction of the steps, and acknowledge what ended.
+
+    Args:
+        steps: steps of any commands, in their order.
+        connected: plants that have just connected.
+    """
     last = {step.command_id: step for step in steps if not step.late}
     if not last:
+        await apply_ends(db, system, {}, (), connected)
         return
     moved = await store.follow(
         db,
@@ -85,9 +92,7 @@ async def follow_commands(db: Connection, system: SystemScope, steps: Sequence[T
         ],
     )
     ended = [entry for entry in moved if entry.status not in OPEN]
-    lost = [entry.id for entry in ended if entry.status in (CommandStatus.REJECTED, CommandStatus.FAILED)]
-    if lost:
-        await sites.withdraw(db, system, lost)
+    await apply_ends(db, system, last, {entry.id for entry in moved}, connected)
     await queue_events(
         db,
         system,

@@ -105,7 +105,9 @@ class Schedule(msgspec.Struct, frozen=True, rename="camel"):
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """What partners have set at a site. `schedule_id` and `schedule_revision` are the last ones set, though they may hold no
-    longer; `schedule_ends_at` is None unless one holds. The `…_command_id`s are the orders that made override and schedule."""
+    longer; `schedule_ends_at` is None unless one holds. The `…_command_id`s are the orders that made override, schedule (or its
+    cancellation) and the setpoint with a duration. `silent_from` is when the partner last ordered something, or when the last
+    override or schedule ended."""
 
     plant_id: UUID
     lifecycle_status: str
@@ -115,6 +117,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     fallback_since: datetime | None = None
     override: ModeOverride | None = None
     override_command_id: UUID | None = None
+    override_power_kw: float | None = None
+    setpoint_ends_at: datetime | None = None
+    setpoint_command_id: UUID | None = None
     schedule_id: str | None = None
     schedule_revision: int | None = None
     schedule_ends_at: datetime | None = None

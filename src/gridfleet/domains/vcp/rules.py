@@ -14,7 +14,7 @@ from msgspec import UNSET
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.device_templates.parameters import find_action, parameter_complaints
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT
-from gridfleet.domains.vcp.models import Constraints, Device, Fallback, Instruction, Rejection, Site, Verified
+from gridfleet.domains.vcp.models import Constraints, Device, Fallback, Instruction, Rejection, ScheduleInterval, Site, Verified
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.partner_messages import (
     MAX_INTERVALS,
@@ -33,7 +33,7 @@ from gridfleet.protocol.partner_messages import (
     SetpointOrder,
 )
 
-__all__ = ["changed_constraints", "changed_fallback", "check_site", "instruct", "power_fits", "silent_from"]
+__all__ = ["changed_constraints", "changed_fallback", "check_site", "instruct", "power_fits", "written_intervals"]
 
 _SETPOINT_LIFE: Final = timedelta(minutes=5)
 _EMERGENCY_LIFE: Final = timedelta(hours=24)
@@ -79,7 +79,11 @@ def instruct(
             return _device_instruction(order, now, device, template)
         case ScheduleSet():
             _check_schedule(order, site)
-            content = {"scheduleId": order.schedule_id, "revision": order.revision, "intervals": _intervals(order.intervals)}
+            content = {
+                "scheduleId": order.schedule_id,
+                "revision": order.revision,
+                "intervals": written_intervals(order.intervals),
+            }
             return Instruction({"schedule": content}, _end(order, now, _LIFE))
         case ScheduleCancel():
             if site.schedule_ends_at is None or site.schedule_id != order.schedule_id:
@@ -161,7 +165,8 @@ def _check_schedule(order: ScheduleSet, site: Site) -> None:
         before = interval
 
 
-def _intervals(intervals: Sequence[Interval]) -> list[dict[str, Any]]:
+def written_intervals(intervals: Sequence[Interval | ScheduleInterval]) -> list[dict[str, Any]]:
+    """Return intervals as they are sent to the plant, by time."""
     return [
         {"start": format_time(one.start), "durationSeconds": one.duration_seconds, "powerKw": one.power_kw}
         for one in sorted(intervals, key=lambda one: one.start)
@@ -191,20 +196,3 @@ def changed_fallback(old: Fallback, changes: FallbackChanges) -> Fallback:
 
 def _given(changes: ConstraintChanges | FallbackChanges) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
-
-
-def silent_from(order: Heading, site: Site, now: datetime) -> datetime:
-    """From when silence counts after an order: what was ordered for a time speaks for the partner until its end."""
-    ends = [now]
-    if site.override is not None and not isinstance(order, ModeOrder):
-        ends.append(site.override.expires_at or now)
-    if site.schedule_ends_at is not None and not isinstance(order, ScheduleSet | ScheduleCancel):
-        ends.append(site.schedule_ends_at)
-    match order:
-        case ModeOrder(expires_at=datetime() as end):
-            ends.append(end)
-        case SetpointOrder(duration_seconds=int(seconds)):
-            ends.append(now + timedelta(seconds=seconds))
-        case ScheduleSet(intervals=intervals):
-            ends += [one.start + timedelta(seconds=one.duration_seconds) for one in intervals]
-    return max(ends)

@@ -1,104 +1,84 @@
-"""What the service itself tells plants, in time: steps of schedules, the end of overrides, fallbacks.
+"""What the service itself sends to plants in time: steps of schedules, the end of overrides, fallbacks.
 
-Each is found by a state in the database and struck off in the transaction that issues the plant's command, so it happens
-once, whoever restarts whenever.
+Each is found by a state in the database that changes in the transaction that issues the plant's command, so it happens once,
+whichever process is restarted when.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewCommand, Requester
-from gridfleet.domains.plants.commands.relaying import relay
+from gridfleet.domains.plants.commands.models import LONGEST_WAIT
+from gridfleet.domains.vcp.confirmation import store as confirmation
+from gridfleet.domains.vcp.confirmation.issuing import A_MOMENT, RETRY, issue_due, issue_own
+from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.rules import power_fits
 from gridfleet.domains.vcp.sites import store
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
-from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["A_MOMENT", "return_to_auto", "steer"]
+__all__ = ["steer"]
 
-_MODE_LIFE: Final = timedelta(hours=1)
 _BATCH: Final = 200
-A_MOMENT: Final = timedelta(milliseconds=1)
-"""Commands to a plant leave in the order in which they were issued."""
 
 
 async def steer(db: Connection, system: SystemScope, now: datetime) -> int:
-    """Does what is due, up to a few hundred things; how many were done."""
-    return (
-        await _end_overrides(db, system, now)
-        + await _step_schedules(db, system, now)
-        + await _fall_back(db, system, now)
-        + await store.end_schedules(db, system, now, _BATCH)
-    )
+    """Do what is due, at up to a few hundred sites. Returns how much was done; 0 means that nothing else is due."""
+    await _end_overrides(db, system, now)
+    ended = await store.end_schedules(db, system, now, _BATCH)
+    await _fall_back(db, system, now)
+    return ended + await issue_due(db, system, now, _BATCH) + await _step_schedules(db, system, now)
 
 
-async def return_to_auto(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
-    """Tells the plant to run by itself."""
-    await _set_mode(db, system, plant_id, Mode.AUTO, now)
+async def _end_overrides(db: Connection, system: SystemScope, now: datetime) -> None:
+    for site in await store.claim_ended_overrides(db, system, now, _BATCH):
+        assert site.override is not None
+        end = site.override.expires_at or now
+        # A setpoint did not outlive the override at the plant. A step may follow the mode, which must not undo it.
+        new = replace(
+            site,
+            override=None,
+            override_power_kw=None,
+            override_command_id=None,
+            setpoint_ends_at=None,
+            setpoint_command_id=None,
+            silent_from=max(site.silent_from, end),
+        )
+        await _issue_mode_soon(db, system, site.plant_id, now - A_MOMENT, now)
+        await store.save_site(db, system, new)
 
 
-async def _end_overrides(db: Connection, system: SystemScope, now: datetime) -> int:
-    sites = await store.claim_ended_overrides(db, system, now, _BATCH)
-    for site in sites:
-        site = replace(site, override=None, override_command_id=None)
-        await _set_mode(db, system, site.plant_id, site.mode(now), now - A_MOMENT)  # a step may follow, which it must not undo
-        await store.save_site(db, system, site)
-        await store.reopen_interval(db, system, site.plant_id, now)  # the plant forgot its setpoint over the mode
-    return len(sites)
+async def _fall_back(db: Connection, system: SystemScope, now: datetime) -> None:
+    for site in await store.claim_silent(db, system, now, _BATCH):
+        await _issue_mode_soon(db, system, site.plant_id, now, now)
+        await store.save_site(db, system, replace(site, fallback_since=now))
+
+
+async def _issue_mode_soon(db: Connection, system: SystemScope, plant_id: UUID, issued_at: datetime, now: datetime) -> None:
+    row = Unconfirmed(plant_id=plant_id, kind=Kind.MODE, command_id=None, issued_at=issued_at, due_at=now)
+    await confirmation.expect(db, system, row)
 
 
 async def _step_schedules(db: Connection, system: SystemScope, now: datetime) -> int:
-    """A step that was missed, or that the site's limits do not allow any more, is passed over."""
+    """Pass over a step that was missed, or that the site's limits do not allow any more."""
     steps = await store.claim_due_intervals(db, system, now, _BATCH)
     for step in steps:
         if step.end_at <= now or step.lifecycle_status != "ACTIVE" or not power_fits(step.constraints, step.power_kw):
             continue
-        content = {
+        content: dict[str, Any] = {
             "powerKw": step.power_kw,
             "params": {"durationSeconds": max(1, round((step.end_at - now).total_seconds()))},
             "schedule": {"scheduleId": step.schedule_id, "revision": step.schedule_revision},
         }
-        await _issue(db, system, step.plant_id, CommandType.SITE_SETPOINT, content, now, min(step.end_at, now + LONGEST_WAIT))
+        end = min(step.end_at, now + LONGEST_WAIT)
+        command_id = await issue_own(db, system, step.plant_id, CommandType.SITE_SETPOINT, content, now, end)
+        due_at = now + RETRY if command_id is None else None
+        await confirmation.expect(
+            db,
+            system,
+            Unconfirmed(plant_id=step.plant_id, kind=Kind.STEP, command_id=command_id, issued_at=now, due_at=due_at),
+        )
     return len(steps)
-
-
-async def _fall_back(db: Connection, system: SystemScope, now: datetime) -> int:
-    sites = await store.claim_silent(db, system, now, _BATCH)
-    for site in sites:
-        site = replace(site, fallback_since=now)
-        await _set_mode(db, system, site.plant_id, site.mode(now), now)
-        await store.save_site(db, system, site)
-    return len(sites)
-
-
-async def _set_mode(db: Connection, system: SystemScope, plant_id: UUID, mode: Mode, now: datetime) -> None:
-    await _issue(db, system, plant_id, CommandType.MODE_CHANGE, {"mode": mode.value}, now, now + _MODE_LIFE)
-
-
-async def _issue(
-    db: Connection,
-    system: SystemScope,
-    plant_id: UUID,
-    kind: CommandType,
-    content: dict[str, Any],
-    now: datetime,
-    expires_at: datetime,
-) -> None:
-    command = NewCommand(
-        id=new_id(),
-        plant_id=plant_id,
-        sub_device_id=None,
-        type=kind,
-        target=None,
-        instruction=content,
-        requester=Requester("SYSTEM", None),
-        issued_at=now,
-        expires_at=expires_at,
-    )
-    await relay(db, system, command)

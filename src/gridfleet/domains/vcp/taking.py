@@ -21,16 +21,14 @@ from gridfleet.domains.vcp.events.queueing import queue_events
 from gridfleet.domains.vcp.models import (
     Inbound,
     Instruction,
-    ModeOverride,
     NewEntry,
     Rejection,
-    ScheduleInterval,
     Site,
     Verified,
 )
-from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, check_site, instruct, silent_from
+from gridfleet.domains.vcp.rules import check_site, instruct
 from gridfleet.domains.vcp.sites import store as sites
-from gridfleet.domains.vcp.steering import A_MOMENT, return_to_auto
+from gridfleet.domains.vcp.sites.changes import change_site
 from gridfleet.domains.vcp.verification import NUL, command_type, prove, read
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
@@ -39,15 +37,9 @@ from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_inbound
 from gridfleet.protocol.partner_messages import (
     MAX_BODY_BYTES,
-    ConstraintsOrder,
     DeviceOrder,
-    FallbackOrder,
-    Mode,
-    ModeOrder,
     PartnerAck,
     RejectionReason,
-    ScheduleCancel,
-    ScheduleSet,
     read_heading,
 )
 
@@ -164,8 +156,6 @@ async def _accept(
     order, key = verified.order, entry.sender.key
     if verified.type is CommandType.EMERGENCY:
         await drop_waiting(db, system, site.plant_id, now)
-    if site.fallback_since is not None and not isinstance(order, ModeOrder):
-        await return_to_auto(db, system, site.plant_id, now - A_MOMENT)
     device, command_id = instruction.device, new_id()
     command = NewCommand(
         id=command_id,
@@ -180,47 +170,12 @@ async def _accept(
     )
     if not await relay(db, system, command):
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
-    await sites.save_site(db, system, await _after(db, system, verified, site, command_id, str(key.id), now))
+    await change_site(db, system, order, site, command_id, str(key.id), now)
     ack = PartnerAck.ACCEPTED
     new = _new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
     await store.insert_entry(db, system, replace(new, issued_at=order.issued_at, expires_at=instruction.expires_at))
     await _tell(db, system, new)
     return ack
-
-
-async def _after(
-    db: Connection, system: SystemScope, verified: Verified, site: Site, command_id: UUID, set_by: str, now: datetime
-) -> Site:
-    """The site after an accepted order; its intervals are written."""
-    order = verified.order
-    new = replace(site, silent_from=silent_from(order, site, now), fallback_since=None)
-    match order:
-        case ModeOrder(mode=Mode.AUTO):
-            if site.override is not None:
-                await sites.reopen_interval(db, system, site.plant_id, now)
-            return replace(new, override=None, override_command_id=None)
-        case ModeOrder(mode=mode):
-            end = None if mode is Mode.EMERGENCY_STOP else order.expires_at
-            return replace(new, override=ModeOverride(mode, set_by, now, end), override_command_id=command_id)
-        case ScheduleSet(schedule_id=schedule_id, revision=revision, intervals=asked):
-            intervals = [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in asked]
-            await sites.delete_intervals(db, system, site.plant_id)
-            await sites.insert_intervals(db, system, site.plant_id, intervals)
-            return replace(
-                new,
-                schedule_id=schedule_id,
-                schedule_revision=revision,
-                schedule_ends_at=max(one.end for one in intervals),
-                schedule_command_id=command_id,
-            )
-        case ScheduleCancel():
-            await sites.delete_intervals(db, system, site.plant_id)
-            return replace(new, schedule_ends_at=None, schedule_command_id=None)
-        case ConstraintsOrder(constraints=changes):
-            return replace(new, constraints=changed_constraints(site.constraints, changes))
-        case FallbackOrder(fallback=changes):
-            return replace(new, fallback=changed_fallback(site.fallback, changes))
-    return new
 
 
 async def _refuse(

@@ -22,7 +22,8 @@ from gridfleet.protocol.partner_messages import Mode
 _SITE = (
     "SELECT p.id AS plant_id, p.organization_id, p.lifecycle_status, s.constraints, s.fallback_mode, s.fallback_after_seconds,"
     " s.fallback_since, s.silent_from, s.override_mode, s.override_set_by, s.override_set_at, s.override_expires_at,"
-    " s.override_command_id, s.schedule_id, s.schedule_revision, s.schedule_command_id,"
+    " s.override_command_id, s.override_power_kw, s.setpoint_ends_at, s.setpoint_command_id,"
+    " s.schedule_id, s.schedule_revision, s.schedule_command_id,"
     " CASE WHEN s.schedule_active THEN (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = p.id) END"
     " AS schedule_ends_at FROM plant p"
 )
@@ -59,6 +60,9 @@ def _site(**row: Any) -> Site:
         fallback_since=row["fallback_since"],
         override=override,
         override_command_id=row["override_command_id"],
+        override_power_kw=row["override_power_kw"],
+        setpoint_ends_at=row["setpoint_ends_at"],
+        setpoint_command_id=row["setpoint_command_id"],
         schedule_id=row["schedule_id"],
         schedule_revision=row["schedule_revision"],
         schedule_ends_at=row["schedule_ends_at"],
@@ -87,11 +91,20 @@ async def lock_site(db: Connection, system: SystemScope, organization_id: UUID, 
         " FOR KEY SHARE OF p FOR NO KEY UPDATE OF s",
         (plant_id, organization_id),
     )
-    found = await _read_locked(db, system, [row[0] for row in await cursor.fetchall()])
+    found = await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
     return found[0] if found else None
 
 
-async def _read_locked(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Site]:
+async def lock_many(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Site]:
+    """Lock sites until the transaction ends. It must not issue commands: the plants are not locked."""
+    cursor = await db.execute(
+        "SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%s) ORDER BY plant_id FOR NO KEY UPDATE", (list(plant_ids),)
+    )
+    return await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
+
+
+async def read_locked(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Site]:
+    """Read sites that the transaction has locked."""
     if not plant_ids:
         return []
     cursor = db.cursor(row_factory=kwargs_row(_site))
@@ -107,6 +120,8 @@ async def save_site(db: Connection, system: SystemScope, site: Site) -> None:
         " fallback_after_seconds = %(fallback_after)s, fallback_since = %(fallback_since)s, silent_from = %(silent_from)s,"
         " override_mode = %(override_mode)s, override_set_by = %(override_by)s, override_set_at = %(override_at)s,"
         " override_expires_at = %(override_expires)s, override_command_id = %(override_command)s,"
+        " override_power_kw = %(override_power)s, setpoint_ends_at = %(setpoint_ends)s,"
+        " setpoint_command_id = %(setpoint_command)s,"
         " schedule_id = %(schedule_id)s, schedule_revision = %(schedule_revision)s,"
         " schedule_active = %(schedule_active)s, schedule_command_id = %(schedule_command)s WHERE plant_id = %(plant)s",
         {
@@ -121,6 +136,9 @@ async def save_site(db: Connection, system: SystemScope, site: Site) -> None:
             "override_at": override and override.set_at,
             "override_expires": override and override.expires_at,
             "override_command": site.override_command_id,
+            "override_power": site.override_power_kw,
+            "setpoint_ends": site.setpoint_ends_at,
+            "setpoint_command": site.setpoint_command_id,
             "schedule_id": site.schedule_id,
             "schedule_revision": site.schedule_revision,
             "schedule_active": site.schedule_ends_at is not None,
@@ -145,19 +163,6 @@ async def insert_intervals(db: Connection, system: SystemScope, plant_id: UUID, 
             [one.end for one in intervals],
             [one.power_kw for one in intervals],
         ),
-    )
-
-
-async def withdraw(db: Connection, system: SystemScope, command_ids: Sequence[UUID]) -> None:
-    """Ends the overrides and schedules of orders that their plants would not have; an emergency stop stays."""
-    await db.execute(
-        "WITH lost AS (UPDATE vcp_site SET override_mode = NULL, override_set_by = NULL, override_set_at = NULL,"
-        " override_expires_at = NULL, override_command_id = NULL"
-        " WHERE override_command_id = ANY(%(ids)s) AND override_mode <> 'EMERGENCY_STOP'),"
-        " ended AS (UPDATE vcp_site SET schedule_active = false, schedule_command_id = NULL"
-        " WHERE schedule_command_id = ANY(%(ids)s) RETURNING plant_id)"
-        " DELETE FROM vcp_interval i USING ended WHERE i.plant_id = ended.plant_id",
-        {"ids": list(command_ids)},
     )
 
 
@@ -208,8 +213,11 @@ async def end_schedules(db: Connection, system: SystemScope, now: datetime, limi
     locked = [row[0] for row in await cursor.fetchall()]
     if locked:
         await db.execute(
-            f"WITH ended AS (UPDATE vcp_site s SET schedule_active = false WHERE s.plant_id = ANY(%s) AND {over}"
-            " RETURNING s.plant_id)"
+            "WITH ended AS (UPDATE vcp_site s SET schedule_active = false, silent_from = greatest(s.silent_from,"
+            " (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = s.plant_id))"
+            f" WHERE s.plant_id = ANY(%s) AND {over}"
+            " RETURNING s.plant_id),"
+            " told AS (DELETE FROM vcp_unconfirmed u USING ended WHERE u.plant_id = ended.plant_id AND u.kind <> 'MODE')"
             " DELETE FROM vcp_interval i USING ended WHERE i.plant_id = ended.plant_id",
             (locked, now),
         )
@@ -223,19 +231,24 @@ async def claim_ended_overrides(db: Connection, system: SystemScope, now: dateti
         f" ORDER BY s.override_expires_at LIMIT %s {_SKIP}",
         (now, limit),
     )
-    return await _read_locked(db, system, [row[0] for row in await cursor.fetchall()])
+    return await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
 
 
 async def claim_silent(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[Site]:
-    """Lock sites whose partner has been silent for as long as their fallback waits; none under an override."""
+    """Lock sites whose partner has been silent for as long as their fallback waits.
+
+    An override, a schedule and a setpoint with a duration speak for the partner until they end.
+    """
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.fallback_mode IS NOT NULL"
         " AND s.fallback_after_seconds IS NOT NULL AND s.fallback_since IS NULL AND s.override_mode IS NULL"
-        " AND s.silent_from + make_interval(secs => s.fallback_after_seconds) <= %s ORDER BY s.silent_from LIMIT %s"
+        " AND NOT s.schedule_active AND greatest(s.silent_from, s.setpoint_ends_at)"
+        " + make_interval(secs => s.fallback_after_seconds) <= %s"
+        " ORDER BY s.silent_from LIMIT %s"
         f" {_SKIP}",
         (now, limit),
     )
-    return await _read_locked(db, system, [row[0] for row in await cursor.fetchall()])
+    return await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
 
 
 async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | None:
@@ -258,11 +271,21 @@ def _visible(org: OrgScope) -> dict[str, Any]:
     return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
 
 
+async def intervals_of(db: Connection, system: SystemScope, plant_id: UUID) -> list[ScheduleInterval]:
+    """Return the intervals of a locked site's schedule, by time."""
+    cursor = db.cursor(row_factory=class_row(ScheduleInterval))
+    await cursor.execute(f"SELECT {_INTERVAL} FROM vcp_interval i WHERE i.plant_id = %s ORDER BY i.start_at", (plant_id,))
+    return await cursor.fetchall()
+
+
+_INTERVAL = "i.start_at AS start, extract(epoch FROM i.end_at - i.start_at)::int AS duration_seconds, i.power_kw"
+
+
 async def intervals(db: Connection, org: OrgScope, plant_id: UUID) -> list[ScheduleInterval]:
     """The steps of the schedule that holds, by time."""
     cursor = db.cursor(row_factory=class_row(ScheduleInterval))
     await cursor.execute(
-        "SELECT i.start_at AS start, extract(epoch FROM i.end_at - i.start_at)::int AS duration_seconds, i.power_kw"
+        f"SELECT {_INTERVAL}"
         " FROM vcp_interval i JOIN plant p ON p.id = i.plant_id WHERE i.plant_id = %s AND p.organization_id = %s"
         " ORDER BY i.start_at",
         (plant_id, org.organization_id),

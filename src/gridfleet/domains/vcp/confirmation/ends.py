@@ -1,0 +1,145 @@
+"""What the end of a command means for the site.
+
+An order that the plant refuses changes nothing: what held before holds again. What the plant never answered is issued again
+while it holds.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transition
+from gridfleet.domains.vcp.confirmation import store
+from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
+from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
+from gridfleet.domains.vcp.sites import store as sites
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Connection
+from gridfleet.protocol.envelope import CommandType
+from gridfleet.protocol.partner_keys import Order
+from gridfleet.protocol.partner_messages import Mode, ModeOrder, ScheduleSet, open_order
+
+__all__ = ["apply_ends"]
+
+_REFUSED: Final = frozenset({CommandStatus.REJECTED, CommandStatus.FAILED})
+_MODES: Final = (CommandType.MODE_CHANGE, CommandType.EMERGENCY)
+
+
+async def apply_ends(
+    db: Connection,
+    system: SystemScope,
+    steps: Mapping[UUID, Transition],
+    orders: Collection[UUID],
+    connected: Collection[UUID],
+) -> None:
+    """Apply the last steps of commands, by command id, to the sites of their plants.
+
+    Args:
+        steps: the newest step of each command; steps to an open state are ignored.
+        orders: those of the commands that are partners' orders.
+        connected: plants that have just connected; what they refused or failed is issued again.
+    """
+    ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
+    plants = await store.concerned(db, system, {end.plant_id for end in ends.values()}, ends, connected)
+    if not plants:
+        return
+    rows: dict[UUID, list[Unconfirmed]] = {}
+    held = await sites.lock_many(db, system, plants)
+    for row in await store.of_plants(db, system, plants):
+        rows.setdefault(row.plant_id, []).append(row)
+    for site in held:
+        changed = _without_lost_setpoint(site, ends)
+        for row in rows.get(site.plant_id, ()):
+            if row.command_id in ends:
+                changed = await _apply(db, system, changed, row, ends[row.command_id], row.command_id in orders)
+        if changed != site:
+            await sites.save_site(db, system, changed)
+    if connected:
+        await store.wake(db, system, [plant for plant in plants if plant in connected], utc_now())
+
+
+def _without_lost_setpoint(site: Site, ends: Mapping[UUID, Transition]) -> Site:
+    end = None if site.setpoint_command_id is None else ends.get(site.setpoint_command_id)
+    if end is None or end.status is CommandStatus.APPLIED:
+        return site
+    return replace(site, setpoint_ends_at=None, setpoint_command_id=None)
+
+
+async def _apply(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, end: Transition, is_order: bool) -> Site:
+    if end.status is CommandStatus.EXPIRED:
+        await store.set_due(db, system, site.plant_id, row.kind, end.at)
+    elif end.status is CommandStatus.APPLIED or row.kind is Kind.STEP:
+        await store.delete(db, system, site.plant_id, row.kind)
+    elif row.kind is Kind.MODE:
+        return await _restore_mode(db, system, site, row, end, is_order)
+    elif row.kind is Kind.SCHEDULE:
+        return await _restore_schedule(db, system, site, row, end)
+    return site
+
+
+async def _restore_mode(
+    db: Connection, system: SystemScope, site: Site, row: Unconfirmed, end: Transition, is_order: bool
+) -> Site:
+    """Return the site with the override from before a refused mode; an emergency stop stays."""
+    refused = site.override_command_id or (row.command_id if is_order else None)
+    if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP:
+        await store.set_due(db, system, site.plant_id, Kind.MODE, None)
+        return site
+    restored = await _with_override_before(db, system, site, refused, end.at)
+    if restored == site:
+        await store.set_due(db, system, site.plant_id, Kind.MODE, None)
+    elif end.status is CommandStatus.REJECTED and row.confirmed_mode is restored.mode(end.at):
+        await store.delete(db, system, site.plant_id, Kind.MODE)  # the plant has it still
+    else:
+        again = replace(row, command_id=None, due_at=end.at, confirmed_mode=None)
+        await store.expect(db, system, again)
+    return restored
+
+
+async def _with_override_before(db: Connection, system: SystemScope, site: Site, refused: UUID, now: datetime) -> Site:
+    without = replace(site, override=None, override_power_kw=None, override_command_id=None)
+    before = await store.predecessor(db, system, site.plant_id, _MODES, refused)
+    if before is None:
+        return without
+    order = open_order(Order.MODE, msgspec.json.encode(before.payload))
+    assert isinstance(order, ModeOrder)
+    expires_at = None if order.mode is Mode.EMERGENCY_STOP else order.expires_at
+    if order.mode is Mode.AUTO or (expires_at is not None and expires_at <= now):
+        return without
+    override = ModeOverride(order.mode, str(before.api_key_id), before.created_at, expires_at)
+    return replace(site, override=override, override_power_kw=order.power_kw, override_command_id=before.id)
+
+
+async def _restore_schedule(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, end: Transition) -> Site:
+    """Return the site with the schedule from before a refused one, or before a refused cancellation."""
+    before = None
+    if site.schedule_command_id is not None:
+        before = await store.predecessor(db, system, site.plant_id, [CommandType.SCHEDULE], site.schedule_command_id)
+    intervals = _intervals(before.routing_key, before.payload) if before is not None else []
+    await sites.delete_intervals(db, system, site.plant_id)
+    if before is None or not any(interval.end > end.at for interval in intervals):
+        await store.delete(db, system, site.plant_id, Kind.SCHEDULE, Kind.STEP)
+        return replace(site, schedule_ends_at=None, schedule_command_id=None)
+    await sites.insert_intervals(db, system, site.plant_id, intervals)
+    await store.expect(db, system, replace(row, command_id=None, due_at=end.at))
+    return replace(
+        site,
+        schedule_id=before.payload["scheduleId"],
+        schedule_revision=before.payload["revision"],
+        schedule_ends_at=max(interval.end for interval in intervals),
+        schedule_command_id=before.id,
+    )
+
+
+def _intervals(routing_key: str, payload: Mapping[str, object]) -> Sequence[ScheduleInterval]:
+    """Return the intervals of an order in the log; a cancellation has none."""
+    if not routing_key.endswith(".set"):
+        return []
+    order = open_order(Order.SCHEDULE_SET, msgspec.json.encode(payload))
+    assert isinstance(order, ScheduleSet)
+    return [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in order.intervals]

@@ -1,0 +1,116 @@
+"""Issue modes, schedules and steps that the plant has to be sent, or sent again."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewCommand, Requester
+from gridfleet.domains.plants.commands.relaying import relay
+from gridfleet.domains.vcp.confirmation import store
+from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
+from gridfleet.domains.vcp.models import Site
+from gridfleet.domains.vcp.rules import written_intervals
+from gridfleet.domains.vcp.sites import store as sites
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+from gridfleet.protocol.envelope import CommandType
+from gridfleet.protocol.partner_messages import Mode
+
+__all__ = ["A_MOMENT", "RETRY", "issue_due", "issue_mode", "issue_own"]
+
+A_MOMENT: Final = timedelta(milliseconds=1)
+"""Commands to a plant leave in the order in which they were issued."""
+
+RETRY: Final = timedelta(seconds=10)
+"""When a command is tried again that was not taken because too many others wait for the plant."""
+
+
+async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: int) -> int:
+    """Issue what is due at up to `limit` sites. Returns how many commands that made."""
+    locked = await store.lock_due(db, system, now, limit)
+    if not locked:
+        return 0
+    held = {site.plant_id: site for site in await sites.read_locked(db, system, locked)}
+    issued = 0
+    for row in await store.of_plants(db, system, locked):
+        site = held[row.plant_id]
+        if row.due_at is None or row.due_at > now:
+            continue
+        if row.kind is Kind.MODE:
+            issued += await issue_mode(db, system, site, row, now)
+        elif row.kind is Kind.SCHEDULE and site.mode(now) is not Mode.EMERGENCY_STOP:
+            issued += await _issue_schedule(db, system, site, row, now)
+        elif row.kind is Kind.STEP:
+            await sites.reopen_interval(db, system, site.plant_id, now)
+            await store.delete(db, system, site.plant_id, Kind.STEP)
+    return issued
+
+
+async def issue_mode(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:
+    """Issue the mode that holds, in the place of the row's first command. Returns False if it has to wait."""
+    mode = site.mode(now)
+    override = site.override if site.override is not None and site.override.mode is mode else None
+    content: dict[str, Any] = {"mode": mode.value}
+    if override is not None and site.override_power_kw is not None:
+        content["powerKw"] = site.override_power_kw
+    end = now + LONGEST_WAIT
+    if override is not None and override.expires_at is not None:
+        end = min(end, override.expires_at)
+    kind = CommandType.EMERGENCY if mode is Mode.EMERGENCY_STOP else CommandType.MODE_CHANGE
+    if not await _issue_again(db, system, row, kind, content, now, end):
+        return False
+    await sites.reopen_interval(db, system, site.plant_id, now)  # the plant forgets its setpoint over the mode
+    return True
+
+
+async def _issue_schedule(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:
+    """Issue the schedule that holds; one without intervals if it was cancelled."""
+    intervals = [] if site.schedule_ends_at is None else await sites.intervals_of(db, system, site.plant_id)
+    content = {
+        "scheduleId": site.schedule_id,
+        "revision": site.schedule_revision,
+        "intervals": written_intervals(intervals),
+    }
+    return await _issue_again(db, system, row, CommandType.SCHEDULE, {"schedule": content}, now, now + LONGEST_WAIT)
+
+
+async def _issue_again(
+    db: Connection,
+    system: SystemScope,
+    row: Unconfirmed,
+    kind: CommandType,
+    content: dict[str, Any],
+    now: datetime,
+    expires_at: datetime,
+) -> bool:
+    command_id = await issue_own(db, system, row.plant_id, kind, content, row.issued_at, expires_at)
+    if command_id is None:
+        await store.set_due(db, system, row.plant_id, row.kind, now + RETRY)
+        return False
+    await store.record_issue(db, system, row, command_id)
+    return True
+
+
+async def issue_own(
+    db: Connection,
+    system: SystemScope,
+    plant_id: UUID,
+    kind: CommandType,
+    content: dict[str, Any],
+    issued_at: datetime,
+    expires_at: datetime,
+) -> UUID | None:
+    """Issue a command of the service itself. Returns its id, or None if too many others wait for the plant."""
+    command = NewCommand(
+        id=new_id(),
+        plant_id=plant_id,
+        sub_device_id=None,
+        type=kind,
+        target=None,
+        instruction=content,
+        requester=Requester("SYSTEM", None),
+        issued_at=issued_at,
+        expires_at=expires_at,
+    )
+    return command.id if await relay(db, system, command) else None

@@ -1,0 +1,117 @@
+"""SQL of what plants have not confirmed. The site's row is locked before its rows here are written."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row, kwargs_row
+
+from gridfleet.domains.vcp.confirmation.models import Kind, Predecessor, Unconfirmed
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.protocol.envelope import CommandType
+from gridfleet.protocol.partner_messages import Mode
+
+_ROW = "plant_id, kind, command_id, issued_at, nullif(due_at, 'infinity') AS due_at, confirmed_mode"
+
+
+def _unconfirmed(**row: Any) -> Unconfirmed:
+    row["kind"] = Kind(row["kind"])
+    row["confirmed_mode"] = row["confirmed_mode"] and Mode(row["confirmed_mode"])
+    return Unconfirmed(**row)
+
+
+async def expect(db: Connection, system: SystemScope, row: Unconfirmed) -> None:
+    """Wait for the plant's confirmation, in place of an earlier one of the kind.
+
+    What the plant had confirmed before is not known if the earlier one was still expected.
+    """
+    await db.execute(
+        "INSERT INTO vcp_unconfirmed (plant_id, kind, command_id, issued_at, due_at, confirmed_mode)"
+        " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (plant_id, kind) DO UPDATE SET command_id = excluded.command_id,"
+        " issued_at = excluded.issued_at, due_at = excluded.due_at, confirmed_mode = NULL",
+        (row.plant_id, row.kind, row.command_id, row.issued_at, row.due_at, row.confirmed_mode),
+    )
+
+
+async def record_issue(db: Connection, system: SystemScope, row: Unconfirmed, command_id: UUID) -> None:
+    """A command carries it again."""
+    await db.execute(
+        "UPDATE vcp_unconfirmed SET command_id = %s, due_at = NULL WHERE plant_id = %s AND kind = %s",
+        (command_id, row.plant_id, row.kind),
+    )
+
+
+async def set_due(db: Connection, system: SystemScope, plant_id: UUID, kind: Kind, due_at: datetime | None) -> None:
+    """Issue it again at `due_at`, or, if None, when the plant connects."""
+    await db.execute(
+        "UPDATE vcp_unconfirmed SET due_at = coalesce(%s, 'infinity'::timestamptz) WHERE plant_id = %s AND kind = %s",
+        (due_at, plant_id, kind),
+    )
+
+
+async def delete(db: Connection, system: SystemScope, plant_id: UUID, *kinds: Kind) -> None:
+    """Nothing of these kinds is expected any more."""
+    await db.execute("DELETE FROM vcp_unconfirmed WHERE plant_id = %s AND kind = ANY(%s)", (plant_id, list(kinds)))
+
+
+async def concerned(
+    db: Connection, system: SystemScope, plant_ids: Collection[UUID], command_ids: Collection[UUID], connected: Collection[UUID]
+) -> list[UUID]:
+    """Return the plants for which the end of these commands, or their connection, may mean something."""
+    cursor = await db.execute(
+        "SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(plants)s) AND command_id = ANY(%(commands)s)"
+        " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s) AND setpoint_command_id = ANY(%(commands)s)"
+        " UNION SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(connected)s) AND due_at = 'infinity'",
+        {"plants": list(plant_ids), "commands": list(command_ids), "connected": list(connected)},
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def of_plants(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Unconfirmed]:
+    """Return all of these plants, modes first."""
+    cursor = db.cursor(row_factory=kwargs_row(_unconfirmed))
+    await cursor.execute(
+        f"SELECT {_ROW} FROM vcp_unconfirmed WHERE plant_id = ANY(%s) ORDER BY plant_id, kind", (list(plant_ids),)
+    )
+    return await cursor.fetchall()
+
+
+async def wake(db: Connection, system: SystemScope, plant_ids: Sequence[UUID], now: datetime) -> None:
+    """Issue what waited for a connection of these plants."""
+    await db.execute(
+        "UPDATE vcp_unconfirmed SET due_at = %s WHERE plant_id = ANY(%s) AND due_at = 'infinity'", (now, list(plant_ids))
+    )
+
+
+async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[UUID]:
+    """Lock the sites of ACTIVE plants where something is due; a schedule is not during an emergency stop."""
+    cursor = await db.execute(
+        "SELECT s.plant_id FROM vcp_unconfirmed u JOIN vcp_site s ON s.plant_id = u.plant_id"
+        " JOIN plant p ON p.id = u.plant_id WHERE u.due_at <= %s AND p.lifecycle_status = 'ACTIVE'"
+        " AND (u.kind = 'MODE' OR s.override_mode IS DISTINCT FROM 'EMERGENCY_STOP') ORDER BY u.due_at LIMIT %s"
+        " FOR KEY SHARE OF p SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED",
+        (now, limit),
+    )
+    return list({row[0] for row in await cursor.fetchall()})
+
+
+async def predecessor(
+    db: Connection, system: SystemScope, plant_id: UUID, types: Collection[CommandType], before: UUID
+) -> Predecessor | None:
+    """Return the newest order of these types before another that the plant's organisation gave and the plant has not refused.
+
+    An emergency stop holds though the plant refused it.
+    """
+    cursor = db.cursor(row_factory=class_row(Predecessor))
+    await cursor.execute(
+        "SELECT c.id, c.api_key_id, c.created_at, c.routing_key, c.payload FROM vcp_command c"
+        " JOIN plant p ON p.id = c.plant_id AND p.organization_id = c.organization_id"
+        " JOIN vcp_site s ON s.plant_id = c.plant_id AND s.opened_at <= c.created_at"
+        " WHERE c.plant_id = %s AND c.command_type IN ('MODE_CHANGE', 'EMERGENCY', 'SCHEDULE')"
+        " AND c.command_type = ANY(%s) AND c.id < %s AND c.issued_at IS NOT NULL"
+        " AND (c.status NOT IN ('REJECTED', 'FAILED') OR c.command_type = 'EMERGENCY') ORDER BY c.id DESC LIMIT 1",
+        (plant_id, list(types), before),
+    )
+    return await cursor.fetchone()

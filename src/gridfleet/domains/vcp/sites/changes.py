@@ -1,0 +1,102 @@
+"""What an accepted order changes at its site."""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from gridfleet.domains.vcp.confirmation import store as confirmation
+from gridfleet.domains.vcp.confirmation.issuing import A_MOMENT, issue_mode
+from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
+from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
+from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback
+from gridfleet.domains.vcp.sites import store
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+from gridfleet.protocol.partner_messages import (
+    ConstraintsOrder,
+    FallbackOrder,
+    Heading,
+    Mode,
+    ModeOrder,
+    ScheduleCancel,
+    ScheduleSet,
+    SetpointOrder,
+)
+
+__all__ = ["change_site"]
+
+
+async def change_site(
+    db: Connection, system: SystemScope, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime
+) -> None:
+    """Write the locked site as it is after an accepted order, whose command was issued at `now`."""
+    after = await _after(db, system, order, site, command_id, set_by, now)
+    await store.save_site(db, system, after)
+    await _expect_confirmation(db, system, order, site, after, command_id, now)
+
+
+async def _after(
+    db: Connection, system: SystemScope, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime
+) -> Site:
+    """Return the site after an accepted order; its intervals are written."""
+    new = replace(site, silent_from=max(site.silent_from, now), fallback_since=None)
+    match order:
+        case ModeOrder(mode=Mode.AUTO):
+            if site.override is not None:
+                await store.reopen_interval(db, system, site.plant_id, now)
+            return replace(
+                new,
+                override=None,
+                override_power_kw=None,
+                override_command_id=None,
+                setpoint_ends_at=None,
+                setpoint_command_id=None,
+            )
+        case ModeOrder(mode=mode, power_kw=power_kw):
+            end = None if mode is Mode.EMERGENCY_STOP else order.expires_at
+            override = ModeOverride(mode, set_by, now, end)
+            return replace(new, override=override, override_power_kw=power_kw, override_command_id=command_id)
+        case SetpointOrder(duration_seconds=None):
+            return replace(new, setpoint_ends_at=None, setpoint_command_id=None)
+        case SetpointOrder(duration_seconds=int(seconds)):
+            return replace(new, setpoint_ends_at=now + timedelta(seconds=seconds), setpoint_command_id=command_id)
+        case ScheduleSet(schedule_id=schedule_id, revision=revision, intervals=asked):
+            intervals = [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in asked]
+            await store.delete_intervals(db, system, site.plant_id)
+            await store.insert_intervals(db, system, site.plant_id, intervals)
+            return replace(
+                new,
+                schedule_id=schedule_id,
+                schedule_revision=revision,
+                schedule_ends_at=max(one.end for one in intervals),
+                schedule_command_id=command_id,
+            )
+        case ScheduleCancel():
+            await store.delete_intervals(db, system, site.plant_id)
+            return replace(new, schedule_ends_at=None, schedule_command_id=command_id)
+        case ConstraintsOrder(constraints=changes):
+            return replace(new, constraints=changed_constraints(site.constraints, changes))
+        case FallbackOrder(fallback=changes):
+            return replace(new, fallback=changed_fallback(site.fallback, changes))
+    return new
+
+
+async def _expect_confirmation(
+    db: Connection, system: SystemScope, order: Heading, before: Site, after: Site, command_id: UUID, now: datetime
+) -> None:
+    """Keep a mode or schedule until the plant confirms it. Any other order ends the fallback, ahead of itself."""
+    row = Unconfirmed(
+        plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=before.mode(now)
+    )
+    if isinstance(order, ModeOrder):
+        await confirmation.expect(db, system, row)
+        return
+    if before.fallback_since is not None:
+        row = replace(row, command_id=None, issued_at=now - A_MOMENT, due_at=now)
+        await confirmation.expect(db, system, row)
+        await issue_mode(db, system, after, row, now)
+    if isinstance(order, ScheduleSet | ScheduleCancel):
+        await confirmation.expect(
+            db, system, Unconfirmed(plant_id=before.plant_id, kind=Kind.SCHEDULE, command_id=command_id, issued_at=now)
+        )

@@ -1,0 +1,277 @@
+"""Modes and schedules reach plants that are away for long, and what a plant refuses changes nothing."""
+
+from typing import Any
+
+import pytest
+
+from partner_orders import soon
+from partner_site import PartnerSite
+
+HOUR = 3600
+DAY = 24 * HOUR
+
+
+def step(start: float, length: int = 900, power: float = 1) -> dict[str, Any]:
+    return {"start": soon(start), "durationSeconds": length, "powerKw": power}
+
+
+async def open_at(site: PartnerSite, seconds: float) -> list[Any]:
+    """Modes, powers and schedules of the commands that an offline plant would get if it came back then, in their order."""
+    await site.expire(seconds)
+    await site.steer(seconds)
+    return [
+        content.get("mode") or content.get("powerKw") or content["schedule"]["revision"]
+        for kind, content, status in await site.commands()
+        if status == "PENDING"
+    ]
+
+
+async def override_of(site: PartnerSite) -> tuple[Any, ...]:
+    """(mode, power) that hold at the site."""
+    return tuple(await site.site("override_mode, override_power_kw"))
+
+
+@pytest.mark.parametrize("away", [2 * HOUR, 26 * HOUR, 60 * HOUR])
+async def test_an_offline_plant_gets_auto_after_the_end_of_an_override(site: PartnerSite, away: int) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
+    for seconds in range(61, away, 12 * HOUR):
+        assert await open_at(site, seconds) == ["AUTO"]
+    assert await open_at(site, away) == ["AUTO"]
+    assert await site.send_commands(away) != []
+
+
+async def test_an_offline_plant_gets_its_fallback(site: PartnerSite) -> None:
+    await site.send("config.fallback", fallback={"mode": "SELF_CONSUMPTION", "afterSeconds": 60})
+    await site.hear("APPLIED")
+    assert await open_at(site, 61) == ["SELF_CONSUMPTION"]
+    assert await open_at(site, 25 * HOUR) == ["SELF_CONSUMPTION"]
+
+
+async def test_what_the_plant_confirmed_is_not_issued_again(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(2 * DAY))
+    await site.hear("APPLIED")
+    assert await open_at(site, 30 * HOUR) == []
+    assert await open_at(site, 2 * DAY + 1) == ["AUTO"]
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=2 * DAY + 2)
+    assert await open_at(site, 4 * DAY) == []
+
+
+async def test_a_long_override_is_issued_again_until_its_end(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="CHARGE", powerKw=3, expiresAt=soon(40 * HOUR))
+    assert await open_at(site, 25 * HOUR) == ["CHARGE"]
+    assert (await site.commands())[-1][1] == {"mode": "CHARGE", "powerKw": 3.0}
+    [(ends,)] = await site.rows(
+        "SELECT c.expires_at = s.override_expires_at FROM plant_command c JOIN vcp_site s USING (plant_id)"
+        " WHERE c.status = 'PENDING'"
+    )
+    assert ends
+    assert await open_at(site, 41 * HOUR) == ["AUTO"]
+
+
+async def test_an_emergency_stop_is_issued_again_until_auto(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    assert await open_at(site, 25 * HOUR) == ["EMERGENCY_STOP"]
+    assert [kind for kind, _, _ in await site.commands()] == ["EMERGENCY", "EMERGENCY"]
+    await site.send("command.mode", mode="AUTO")
+    assert await open_at(site, 25 * HOUR + 5) == ["EMERGENCY_STOP", "AUTO"]
+
+
+async def test_a_mode_issued_again_keeps_its_place_before_later_commands(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="AUTO")
+    await site.send("command.site-setpoint", powerKw=3, expiresAt=soon(20 * HOUR))
+    assert await open_at(site, 2 * HOUR) == ["AUTO", 3.0]
+
+
+async def test_a_mode_that_finds_no_room_is_issued_once_there_is_some(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
+    await site.hear("APPLIED")
+    await site.execute(
+        "INSERT INTO plant_command (id, plant_id, type, instruction, requester_type, issued_at, expires_at, due_at)"
+        " SELECT gen_random_uuid(), %(plant)s, 'DEVICE_COMMAND', '{\"mode\": \"x\"}', 'USER', now(),"
+        " now() + interval '70 seconds', now() FROM generate_series(1, 1000)"
+    )
+    assert "AUTO" not in await open_at(site, 61)
+    assert await site.steer(62) == 0
+    assert await open_at(site, 71) == ["AUTO"]
+
+
+async def test_a_schedule_is_issued_again_until_it_is_over(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(30 * HOUR, HOUR)])
+    assert await open_at(site, 2 * HOUR) == [4]
+    schedules = [content["schedule"] for kind, content, _ in await site.commands() if kind == "SCHEDULE"]
+    assert len(schedules) == 2
+    assert schedules[0] == schedules[1]
+    assert await open_at(site, 30 * HOUR + 1) == [4, 1.0]
+    assert await open_at(site, 31 * HOUR + 1) == [4]
+    assert await open_at(site, 3 * DAY) == []
+
+
+async def test_a_cancellation_is_issued_again(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(30 * HOUR, HOUR)])
+    await site.hear("APPLIED")
+    await site.send("schedule.cancel", scheduleId="s")
+    assert await open_at(site, 2 * HOUR) == [4]
+    assert (await site.commands())[-1][1] == {"schedule": {"scheduleId": "s", "revision": 4, "intervals": []}}
+
+
+async def test_a_schedule_waits_for_the_end_of_an_emergency_stop(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(30 * HOUR, HOUR)])
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    assert await open_at(site, 1) == ["EMERGENCY_STOP"]
+    await site.acknowledge({await site.newest(): "APPLIED"})
+    await site.send("command.mode", mode="AUTO")
+    assert sorted(await open_at(site, 2), key=str) == [4, "AUTO"]
+
+
+async def test_a_long_step_is_issued_again(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(-60, 2 * DAY, 7)])
+    await site.hear("APPLIED")
+    assert await open_at(site, 1) == [7.0]
+    await site.expire(25 * HOUR)
+    await site.steer(25 * HOUR)
+    assert await open_at(site, 25 * HOUR + 1) == [7.0]
+
+
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+async def test_what_the_plant_refused_is_tried_again_when_it_connects(site: PartnerSite, answer: str) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
+    await site.hear("APPLIED")
+    await site.steer(61)
+    await site.acknowledge({await site.newest(): answer})
+    assert await open_at(site, 5 * HOUR) == []
+    await site.acknowledge({}, connects=True)
+    assert await open_at(site, 5 * HOUR) == ["AUTO"]
+
+
+async def test_a_plant_that_refuses_a_mode_and_a_schedule_at_once_has_neither(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    mode = await site.newest()
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(0)])
+    await site.acknowledge({mode: "REJECTED", await site.newest(): "REJECTED"})
+    assert await site.site("override_mode, schedule_active") == (None, False)
+    assert await site.rows("SELECT 1 FROM vcp_interval") == []
+
+
+async def test_the_override_before_a_refused_mode_holds_again(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="CHARGE", powerKw=2, expiresAt=soon(HOUR))
+    await site.hear("APPLIED")
+    first = await site.site("override_set_by, override_expires_at, override_command_id")
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(2 * HOUR))
+    await site.hear("REJECTED")
+    assert await override_of(site) == ("CHARGE", 2.0)
+    assert await site.site("override_set_by, override_expires_at, override_command_id") == first
+    assert await open_at(site, 1) == [], "the plant runs in it still"
+    assert await open_at(site, HOUR + 1) == ["AUTO"]
+
+
+async def test_a_mode_that_failed_is_undone_at_the_plant(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="CHARGE", powerKw=2, expiresAt=soon(HOUR))
+    await site.hear("APPLIED")
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(2 * HOUR))
+    await site.hear("FAILED")
+    assert await open_at(site, 1) == ["CHARGE"]
+
+
+async def test_an_override_that_ended_meanwhile_is_not_restored(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="CHARGE", expiresAt=soon(60))
+    await site.hear("APPLIED")
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
+    assert await override_of(site) == (None, None)
+    assert await open_at(site, 62) == ["AUTO"], "the plant charges, and its override is over"
+
+
+async def test_several_refused_modes_lead_back_to_the_one_that_the_plant_took(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="CHARGE", expiresAt=soon(HOUR))
+    await site.hear("APPLIED")
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    second = await site.newest()
+    await site.send("command.mode", mode="BACKUP", expiresAt=soon(HOUR))
+    await site.acknowledge({await site.newest(): "REJECTED"})
+    assert await override_of(site) == ("STANDBY", None)
+    await site.acknowledge({second: "REJECTED"})
+    assert await open_at(site, 1) == ["STANDBY"], "the plant is asked about the one that holds"
+    await site.acknowledge({await site.newest(): "REJECTED"}, seconds=2)
+    assert await override_of(site) == ("CHARGE", None)
+    assert await open_at(site, 3) == ["CHARGE"]
+
+
+async def test_a_refused_auto_leaves_the_override(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    await site.hear("APPLIED")
+    await site.send("command.mode", mode="AUTO")
+    await site.hear("REJECTED")
+    assert await override_of(site) == ("STANDBY", None)
+    assert await open_at(site, HOUR + 1) == ["AUTO"]
+
+
+async def test_a_refused_auto_leaves_the_emergency_stop(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    await site.hear("FAILED")
+    await site.send("command.mode", mode="AUTO")
+    await site.hear("REJECTED")
+    assert await site.send("command.site-setpoint", powerKw=1) == "EMERGENCY_STOP_ACTIVE"
+
+
+async def test_a_fallback_ended_by_a_mode_that_the_plant_refused_is_undone(site: PartnerSite) -> None:
+    await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})
+    await site.hear("APPLIED")
+    await site.steer(61)
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=62)
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    [(standby,)] = await site.rows("SELECT override_command_id FROM vcp_site")
+    await site.acknowledge({standby: "REJECTED"})
+    assert await open_at(site, 3) == ["AUTO"]
+
+
+async def test_a_setpoint_survives_a_mode_that_the_plant_refused(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=1, durationSeconds=HOUR)
+    await site.hear("APPLIED")
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    await site.hear("REJECTED")
+    assert await open_at(site, 1) == [], "the plant never left AUTO, and AUTO would end its setpoint"
+
+
+async def test_the_schedule_before_a_refused_revision_holds_again(site: PartnerSite) -> None:
+    held = [step(-60, 900, 2), step(840, 900, 3)]
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=held)
+    await site.hear("APPLIED")
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(-60, 900, 8)])
+    await site.hear("REJECTED")
+    assert await site.site("schedule_id, schedule_revision, schedule_active") == ("s", 1, True)
+    assert await site.rows("SELECT power_kw FROM vcp_interval ORDER BY start_at") == [(2.0,), (3.0,)]
+    assert await open_at(site, 1) == [1, 2.0]
+    assert await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(0)]) == "ACCEPTED"
+
+
+async def test_a_refused_cancellation_leaves_the_schedule(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, 900, 2)])
+    await site.hear("APPLIED")
+    await site.send("schedule.cancel", scheduleId="s")
+    await site.hear("REJECTED")
+    assert await site.site("schedule_active") == (True,)
+    assert 2.0 in await open_at(site, 1)
+
+
+async def test_a_schedule_that_was_cancelled_or_is_over_is_not_restored(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60)])
+    await site.hear("APPLIED")
+    await site.send("schedule.cancel", scheduleId="s")
+    await site.hear("APPLIED")
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(0)])
+    await site.hear("REJECTED")
+    assert await site.site("schedule_active") == (False,)
+    await site.send("schedule.set", scheduleId="t", revision=1, intervals=[step(0, 60)])
+    await site.hear("APPLIED")
+    await site.send("schedule.set", scheduleId="t", revision=2, intervals=[step(70, 900)])
+    await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
+    assert await site.site("schedule_active") == (False,)
+
+
+async def test_nothing_of_the_time_before_a_move_is_restored(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="CHARGE", expiresAt=soon(HOUR))
+    await site.hear("APPLIED")
+    await site.execute("DELETE FROM vcp_site")  # as a move away does; later the plant comes back
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    await site.hear("REJECTED")
+    assert await override_of(site) == (None, None)

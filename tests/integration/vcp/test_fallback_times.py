@@ -1,0 +1,101 @@
+"""When silence counts: what a partner ordered for a time speaks for it until its end, and only then."""
+
+from typing import Any
+
+import pytest
+
+from partner_orders import soon
+from partner_site import PartnerSite
+
+YEAR = 365 * 86_400
+
+
+def step(start: float, length: int) -> dict[str, Any]:
+    return {"start": soon(start), "durationSeconds": length, "powerKw": 1}
+
+
+@pytest.fixture
+async def waiting(site: PartnerSite) -> PartnerSite:
+    """A site whose fallback takes hold after a minute of silence."""
+    await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})
+    await site.hear("APPLIED")
+    return site
+
+
+async def falls_back(site: PartnerSite, seconds: float) -> bool:
+    await site.steer(seconds)
+    return (await site.site("fallback_since"))[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("config.constraints", {"constraints": {"importLimitKw": 9}}),
+        ("command.device.BAT1", {"action": "stop"}),
+        ("schedule.set", {"scheduleId": "s", "revision": 1, "intervals": [step(0, 1)]}),
+    ],
+)
+async def test_another_order_does_not_shorten_a_running_setpoint(
+    waiting: PartnerSite, kind: str, members: dict[str, Any]
+) -> None:
+    await waiting.send("command.site-setpoint", powerKw=3, durationSeconds=600)
+    await waiting.send(kind, **members)
+    assert not await falls_back(waiting, 500)
+    assert not await falls_back(waiting, 655)
+    assert await falls_back(waiting, 662)
+
+
+async def test_a_new_setpoint_replaces_the_end_of_the_one_before(waiting: PartnerSite) -> None:
+    await waiting.send("command.site-setpoint", powerKw=3, durationSeconds=600)
+    await waiting.send("command.site-setpoint", powerKw=2, durationSeconds=100)
+    assert not await falls_back(waiting, 155)
+    assert await falls_back(waiting, 162)
+
+
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("command.site-setpoint", {"powerKw": 3, "durationSeconds": 86_400}),
+        ("command.mode", {"mode": "STANDBY", "expiresAt": soon(86_400)}),
+        ("schedule.set", {"scheduleId": "s", "revision": 1, "intervals": [step(0, 86_400)]}),
+    ],
+)
+async def test_what_the_plant_refused_does_not_speak_for_the_partner(
+    waiting: PartnerSite, kind: str, members: dict[str, Any], answer: str
+) -> None:
+    await waiting.send(kind, **members)
+    command = await waiting.newest()
+    assert not await falls_back(waiting, 62)
+    await waiting.acknowledge({command: answer})
+    assert await falls_back(waiting, 63)
+
+
+async def test_a_setpoint_that_never_arrived_does_not_speak_for_the_partner(waiting: PartnerSite) -> None:
+    await waiting.send("command.site-setpoint", powerKw=3, durationSeconds=86_400)
+    assert not await falls_back(waiting, 299)
+    await waiting.expire(301)
+    assert await falls_back(waiting, 302)
+
+
+async def test_auto_with_a_far_end_does_not_switch_the_fallback_off(waiting: PartnerSite) -> None:
+    await waiting.send("command.mode", mode="AUTO", expiresAt=soon(YEAR))
+    assert not await falls_back(waiting, 58)
+    assert await falls_back(waiting, 62)
+
+
+async def test_silence_counts_from_the_end_of_an_override_or_a_schedule(waiting: PartnerSite) -> None:
+    await waiting.send("command.mode", mode="STANDBY", expiresAt=soon(300))
+    await waiting.send("schedule.set", scheduleId="s", revision=1, intervals=[step(0, 600)])
+    assert not await falls_back(waiting, 301)
+    assert not await falls_back(waiting, 365)
+    assert not await falls_back(waiting, 601)
+    assert not await falls_back(waiting, 655)
+    assert await falls_back(waiting, 662)
+
+
+async def test_a_setpoint_does_not_outlive_the_mode_that_replaced_it(waiting: PartnerSite) -> None:
+    await waiting.send("command.site-setpoint", powerKw=3, durationSeconds=86_400)
+    await waiting.send("command.mode", mode="STANDBY", expiresAt=soon(100))
+    assert not await falls_back(waiting, 101)
+    assert await falls_back(waiting, 162)
