@@ -110,16 +110,90 @@ async def test_wide_devices_are_split_and_whole_again(bench: Bench) -> None:
     assert longest < 2_000  # beyond that PostgreSQL moves values out of line
 
 
+def numbered(first: int, last: int) -> dict[str, int]:
+    """Fields n{first} to n{last}, each with its number."""
+    return {f"n{number}": number for number in range(first, last + 1)}
+
+
 async def test_no_more_names_than_the_limit_and_those_known_go_on(bench: Bench) -> None:
     plant = await bench.plant()
     for start in (0, 1_500):
-        await bench.take(plant.message(snapshot(start, {f"n{start + n}": 1 for n in range(1_500)})))
-    batch = await bench.take(plant.message(snapshot(2_000, {"n0": 2, "new": 3})))
+        await bench.take(plant.message(snapshot(start, numbered(start, start + 1_499))))
+    assert len(await plant.stored()) == 3_000
+    batch = await bench.take(
+        plant.message(snapshot(3_000, numbered(3_000, 4_001))),
+        plant.message(snapshot(3_001, {"n0": 2, "new": 3, "n4001": 1}), message_id="m-7"),
+    )
     stored = await plant.stored()
-    assert len(stored) == 2_000
-    assert stored["n0"][moment(2_000)] == 2
-    assert "new" not in stored
-    assert batch.undeclared_fields == 1
+    assert len(stored) == 4_000
+    assert stored["n0"][moment(3_001)] == 2
+    assert not {"new", "n4000", "n4001"} & stored.keys()
+    assert batch.undeclared_fields == 4
+    assert batch.results["accepted"] == 2
+    assert await plant.refusals() == [
+        ("TOO_MANY_FIELDS", "payload.fields: 4,000 names were used within 30 days; dropped: n4000, n4001"),
+        ("TOO_MANY_FIELDS", "payload.fields: 4,000 names were used within 30 days; dropped: n4001, new"),
+    ]
+    assert await plant.rows("SELECT message_id FROM refused_message WHERE plant_id = %s ORDER BY id") == [("m",), ("m-7",)]
+
+
+async def age(plant: BenchPlant, names: set[str], days: int) -> None:
+    """Makes names of the plant as if they had been seen last so many days ago."""
+    await plant.rows(
+        "UPDATE telemetry_latest t SET made_at = made_at - interval '90 days' FROM telemetry_source s"
+        " WHERE s.id = t.source_id AND s.plant_id = %s RETURNING 1"
+    )
+    async with plant.bench.database.transaction() as db:
+        await db.execute(
+            "UPDATE telemetry_latest t SET times = ARRAY(SELECT CASE WHEN m = ANY(%(names)s) THEN t.time - %(days)s"
+            " * interval '1 day' ELSE coalesce(at, t.time) END FROM unnest(l.metrics, t.times) WITH ORDINALITY AS u (m, at, i)"
+            " ORDER BY i) FROM telemetry_layout l WHERE l.id = t.layout_id",
+            {"names": list(names), "days": days},
+        )
+
+
+async def test_names_unseen_for_30_days_make_room(bench: Bench) -> None:
+    plant = await bench.plant()
+    for start in (0, 2_000):
+        await bench.take(plant.message(snapshot(start, numbered(start, start + 1_999))))
+    old = {f"n{number}" for number in range(150, 160)}
+    await age(plant, old, days=29)
+    await bench.take(plant.message(snapshot(3_000, {"new": 1})), pipeline=bench.another_process())
+    assert [reason for reason, _ in await plant.refusals()] == ["TOO_MANY_FIELDS"]
+    await age(plant, old, days=31)
+    process = bench.another_process()
+    await bench.take(plant.message(snapshot(3_001, {f"new{number}": 1 for number in range(9)})), pipeline=process)
+    # The tenth place: of two names that come back one is stored, where its earlier values are.
+    await bench.take(plant.message(snapshot(3_002, {"n150": 7, "n151": 8})), pipeline=process)
+    await bench.take(plant.message(snapshot(3_003, {"n150": 9, "n151": 9, "n0": 5})), pipeline=bench.another_process())
+    stored = await plant.stored()
+    assert {f"new{number}" for number in range(9)} <= stored.keys()
+    assert stored["n150"] == {moment(0): 150, moment(3_002): 7, moment(3_003): 9}
+    assert stored["n151"] == {moment(0): 151}
+    assert stored["n0"][moment(3_003)] == 5
+    assert [detail.partition("dropped: ")[2] for _, detail in await plant.refusals()] == ["new", "n151", "n151"]
+
+
+async def test_names_that_were_only_just_given_a_place_are_not_unseen_because_their_values_are_old(bench: Bench) -> None:
+    plant = await bench.plant()
+    for start in (0, 2_000):
+        long_ago = {**snapshot(0, numbered(start, start + 1_999)), "time": moment(-40 * 86_400).isoformat()}
+        await bench.take(plant.message(long_ago))
+    await bench.take(plant.message(snapshot(0, {"new": 1})), pipeline=bench.another_process())
+    assert len(await plant.stored()) == 4_000
+    assert [reason for reason, _ in await plant.refusals()] == ["TOO_MANY_FIELDS"]
+
+
+async def test_many_dropped_names_are_counted(bench: Bench) -> None:
+    plant = await bench.plant(["OWN"])
+    for start in (0, 2_000):
+        await bench.take(plant.message(snapshot(start, OWN=numbered(start, start + 1_999))))
+    await bench.take(plant.message(snapshot(4_000, {"a": 1}, OWN={f"{number:04}".rjust(60, "x"): 1 for number in range(100)})))
+    [(_, detail)] = await plant.refusals()
+    assert detail.startswith("payload.devices.0.fields: 4,000 names")
+    assert detail.endswith(" and 94 more")
+    assert len(detail) <= 500
+    assert (await plant.stored())["a"] == {moment(4_000): 1}
 
 
 async def test_integers_beyond_a_double_cost_their_own_values_alone(bench: Bench) -> None:

@@ -1,11 +1,12 @@
 """What is wrong with a message, in words that name the member."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["with_field_named"]
+__all__ = ["listed", "with_field_named"]
 
 _UNNAMED: Final = re.compile(r"`\$(\S*)\[\.\.\.\]`$")
 """Where msgspec leaves the key of a mapping out."""
@@ -27,3 +28,14 @@ def with_field_named(complaint: str, raw: bytes | msgspec.Raw) -> str:
     except (*_OTHERWISE_WRONG, StopIteration):
         return complaint
     return complaint[: found.start()] + f"`${found[1]}.{name}`"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names in a line, as many as the detail of a refusal has room for, and how many more there are."""
+    text, shown = names[0], 1
+    while shown < len(names) and len(text) + len(names[shown]) + 2 <= _MOST_LISTED:
+        text, shown = f"{text}, {names[shown]}", shown + 1
+    return text if shown == len(names) else f"{text} and {len(names) - shown:,} more"
+
+
+_MOST_LISTED: Final = 380

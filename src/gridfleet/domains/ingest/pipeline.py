@@ -14,9 +14,10 @@ import structlog
 
 from gridfleet.domains.alerts.raising import raise_alerts
 from gridfleet.domains.alerts.rule_book import RuleBook
-from gridfleet.domains.ingest.complaints import with_field_named
+from gridfleet.domains.ingest.complaints import listed, with_field_named
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.plant_book import KnownDevice, KnownPlant, PlantBook
+from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.plants.commands import statistics as command_statistics
 from gridfleet.domains.plants.commands.acknowledgements import hear_plants
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
@@ -196,48 +197,58 @@ class Pipeline:
         """Every snapshot of the message; each of an array stands alone."""
         payload = message.payload
         if bytes(payload)[:1] != b"[":
-            await self._take_snapshot(batch, plant, payload, "payload", message.id, now)
+            await self._take_snapshot(batch, plant, delivery, payload, "payload", message.id, now)
             return
         snapshots = _parse(_snapshots, payload, "payload", message.id)
         if len(snapshots) > wire.MAX_SNAPSHOTS:
             raise Refusal(RefusalReason.MALFORMED, f"payload: has more than {wire.MAX_SNAPSHOTS} snapshots", message.id)
         for index, snapshot in enumerate(snapshots):
             try:
-                await self._take_snapshot(batch, plant, snapshot, f"payload.{index}", message.id, now)
+                await self._take_snapshot(batch, plant, delivery, snapshot, f"payload.{index}", message.id, now)
             except Refusal as refusal:
                 _refuse(batch, plant, delivery, now, refusal)
 
     async def _take_snapshot(
-        self, batch: Batch, plant: KnownPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime
+        self,
+        batch: Batch,
+        plant: KnownPlant,
+        delivery: Delivery,
+        raw: msgspec.Raw,
+        path: str,
+        message_id: str,
+        now: datetime,
     ) -> None:
-        """All of a snapshot or nothing: entries are read first and added together."""
+        """Add all of a snapshot, but for names without room, or nothing: entries are read first and added together."""
         snapshot = _parse(_snapshot, raw, path, message_id)
         if len(snapshot.devices) > wire.MAX_DEVICES:
             raise Refusal(RefusalReason.TOO_MANY_DEVICES, f"{path}.devices: more than {wire.MAX_DEVICES}", message_id)
         time = _measurement_time(snapshot.time, f"{path}.time", message_id, now)
-        entries: list[tuple[KnownDevice, int, dict[str, int | float | bool | None]]] = []
+        entries: list[tuple[KnownDevice, int, dict[str, int | float | bool | None], str]] = []
         statuses: list[tuple[KnownDevice, SubDeviceStatus]] = []
         unregistered: list[str] = []
         if snapshot.fields:
-            _check_fields(snapshot.fields, f"{path}.fields", message_id)
-            entries.append((plant.itself, time, snapshot.fields))
+            _check_fields(snapshot.fields, where := f"{path}.fields", message_id)
+            entries.append((plant.itself, time, snapshot.fields, where))
         for index, entry in enumerate(snapshot.devices):
             device = plant.devices.get(entry.id)
             if device is None:
                 _check_unregistered(entry.id, f"{path}.devices.{index}.id", message_id)
                 unregistered.append(entry.id)
                 continue
-            _check_fields(entry.fields, f"{path}.devices.{index}.fields", message_id)
+            _check_fields(entry.fields, where := f"{path}.devices.{index}.fields", message_id)
             own_time = time
             if entry.time is not None:
                 own_time = _measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
-            entries.append((device, own_time, entry.fields))
+            entries.append((device, own_time, entry.fields, where))
             statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
         fresh = microseconds(now - EVENT_MAX_AGE)
         told: dict[UUID, dict[str, float]] | None = {} if plant.id in batch.listeners and time >= fresh else None
-        for device, own_time, fields in entries:
+        for device, own_time, fields, where in entries:
             if device.reader.lacks(fields):
                 await self.book.make_room(device, fields)
+            if names := device.reader.without_room(fields):
+                detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
+                _refuse(batch, plant, delivery, now, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
             frames, dropped = device.reader.read(fields)
             batch.undeclared_fields += dropped
             for layout_id, values in frames:

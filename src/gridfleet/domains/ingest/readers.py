@@ -2,16 +2,23 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Final
 
 from gridfleet.domains.device_templates.decoder import Metric, SignalMap
 from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, layouts_of
 from gridfleet.domains.telemetry.frames.writing import Layouts, used_layouts
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.protocol.envelope import MAX_FIELDS
 
-__all__ = ["OwnNamesReader", "Reader", "TemplateReader"]
+__all__ = ["MAX_NAMES", "OwnNamesReader", "Reader", "TemplateReader"]
+
+MAX_NAMES: Final = 4_000
+"""How many names a source without a template may use within `NAME_LIFE`."""
+NAME_LIFE: Final = timedelta(days=30)
+_WHEN_FULL: Final = timedelta(hours=1)
+"""How often a source without room is looked at for names that make room."""
 
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -44,6 +51,10 @@ class TemplateReader:
     async def extend(self, db: Connection, layouts: Layouts, fields: Fields) -> None:
         """Nothing to do."""
 
+    def without_room(self, fields: Fields) -> list[str]:
+        """Return nothing: every signal has its place."""
+        return []
+
     def named(self, frames: Sequence[Frame]) -> dict[str, float]:
         """The values of frames that `read` gave, by metric."""
         return _named(self._names, frames)
@@ -67,39 +78,62 @@ class TemplateReader:
 
 
 class OwnNamesReader:
-    """Reads numeric fields under their own names. Names that are new get a further layout; those known keep theirs."""
+    """Reads numeric fields under their own names. Names that are new get a further layout; those known keep theirs.
+
+    A source has `MAX_NAMES` names that are active. A name that is not seen for `NAME_LIFE` makes room; when it comes back it
+    needs room again and has its old place.
+    """
 
     def __init__(self, source_id: int) -> None:
         self._source_id = source_id
-        self._layouts: list[tuple[int, tuple[str, ...]]] = []
+        self._placed: dict[int, tuple[str, ...]] = {}
         self._known: frozenset[str] = frozenset()
-        self._loaded = False
+        self._seen: dict[str, datetime] = {}
+        self._active: frozenset[str] = frozenset()
+        self._layouts: list[tuple[int, tuple[str | None, ...]]] = []
+        """The places of active names; None at those of others."""
+        self._extend_from: datetime | None = None
 
     def lacks(self, fields: Fields) -> bool:
-        """Whether `extend` must run before `read`."""
-        if not self._loaded:
+        """Return whether `extend` must run before `read`."""
+        if self._extend_from is None:
             return True
-        if self._known.issuperset(fields) or len(self._known) >= MAX_FIELDS:
+        if self._active.issuperset(fields) or self._active.issuperset(self._wanted(fields)):
             return False
-        return not self._known.issuperset(self._wanted(fields))
+        return utc_now() >= self._extend_from
 
     async def extend(self, db: Connection, layouts: Layouts, fields: Fields) -> None:
-        """Assign places to the entry's new names, up to `MAX_FIELDS` per source."""
+        """Assign places to the entry's new names, as far as there is room."""
+        now = utc_now()
         # Read again each time: the plant's shard may have been with another process, which assigned places meanwhile. A name
         # with two places would be stored twice for the same time.
-        for layout_id, metrics in reversed(await used_layouts(db, self._source_id)):
-            self._add(layout_id, tuple(metrics))
-        self._loaded = True
-        new = sorted(set(self._wanted(fields)) - self._known)[: max(0, MAX_FIELDS - len(self._known))]
-        for layout in layouts_of([Metric(name, "") for name in new]):
-            self._add(await layouts.id_of(db, layout), tuple(metric.key for metric in layout.metrics))
+        for used in reversed(await used_layouts(db, self._source_id)):
+            self._add(used.id, used.metrics, used.seen)
+        active = {name for name, seen in self._seen.items() if now - seen < NAME_LIFE}
+        missing = sorted(set(self._wanted(fields)) - active)
+        accepted = missing[: max(0, MAX_NAMES - len(active))]
+        self._extend_from = now if accepted == missing else now + _WHEN_FULL
+        for layout in layouts_of([Metric(name, "") for name in accepted if name not in self._known]):
+            names = [metric.key for metric in layout.metrics]
+            self._add(await layouts.id_of(db, layout), names, [now] * len(names))
+        self._seen |= dict.fromkeys(accepted, now)
+        self._active = frozenset(active.union(accepted))
+        self._layouts = [
+            (layout_id, tuple(name if name in self._active else None for name in names))
+            for layout_id, names in self._placed.items()
+            if not self._active.isdisjoint(names)
+        ]
+
+    def without_room(self, fields: Fields) -> list[str]:
+        """Return the entry's names that got no place."""
+        return [] if self._active.issuperset(fields) else sorted(set(self._wanted(fields)) - self._active)
 
     def read(self, fields: Fields) -> tuple[list[Frame], int]:
         """The frames of an entry, and how many of its fields were dropped."""
         frames: list[Frame] = []
         stored = 0
         for layout_id, names in self._layouts:
-            values = [_number(fields.get(name)) for name in names]
+            values = [None if name is None else _number(fields.get(name)) for name in names]
             present = len(values) - values.count(None)
             if present:
                 frames.append((layout_id, values))
@@ -110,23 +144,27 @@ class OwnNamesReader:
         """The values of frames that `read` gave, by metric."""
         return _named(dict(self._layouts), frames)
 
-    def _add(self, layout_id: int, names: tuple[str, ...]) -> None:
-        # A device that had a template used layouts that may share names: the newest keeps a name, so it is written once.
-        if self._known.isdisjoint(names):
-            self._layouts.append((layout_id, names))
+    def _add(self, layout_id: int, names: Sequence[str], seen: Sequence[datetime]) -> None:
+        if layout_id not in self._placed:
+            # A device that had a template used layouts that may share names: the newest keeps a name, so it is written once.
+            if not self._known.isdisjoint(names):
+                return
+            self._placed[layout_id] = tuple(names)
             self._known = self._known.union(names)
+        for name, moment in zip(names, seen, strict=True):
+            self._seen[name] = max(moment, self._seen.get(name, moment))
 
     @staticmethod
     def _wanted(fields: Fields) -> list[str]:
         return [name for name, value in fields.items() if value is not None and _KEY.fullmatch(name)]
 
 
-def _named(names: Mapping[int, Sequence[str]], frames: Sequence[Frame]) -> dict[str, float]:
+def _named(names: Mapping[int, Sequence[str | None]], frames: Sequence[Frame]) -> dict[str, float]:
     return {
         name: value
         for layout_id, values in frames
         for name, value in zip(names[layout_id], values, strict=True)
-        if value is not None
+        if name is not None and value is not None
     }
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "LatestRow",
     "Layout",
     "Source",
+    "UsedLayout",
     "Values",
     "layouts_of",
     "microseconds",
@@ -49,6 +50,14 @@ class Source(NamedTuple):
 
     id: int
     external_id: str | None
+
+
+class UsedLayout(NamedTuple):
+    """A layout of a source. `seen`: when each metric had its newest value, or got its place if that was later."""
+
+    id: int
+    metrics: list[str]
+    seen: list[datetime]
 
 
 class Layout(msgspec.Struct, frozen=True):

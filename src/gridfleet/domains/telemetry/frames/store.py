@@ -5,8 +5,9 @@ from datetime import date, datetime, timedelta
 from uuid import UUID
 
 from psycopg import sql
+from psycopg.rows import class_row
 
-from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, Source, pack_latest_row, pack_row
+from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, Source, UsedLayout, pack_latest_row, pack_row
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
@@ -41,14 +42,16 @@ async def sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
     return found
 
 
-async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> list[tuple[int, list[str]]]:
-    """Every layout a source has used, with its metrics, oldest first."""
-    cursor = await db.execute(
-        "SELECT l.id, l.metrics FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id"
-        " WHERE t.source_id = %s ORDER BY l.id",
+async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> list[UsedLayout]:
+    """Return every layout that a source has used, oldest first."""
+    cursor = db.cursor(row_factory=class_row(UsedLayout))
+    await cursor.execute(
+        "SELECT l.id, l.metrics, ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
+        " FROM unnest(t.vals, t.times) WITH ORDINALITY AS u (value, at, place) ORDER BY place) AS seen"
+        " FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = %s ORDER BY l.id",
         (source_id,),
     )
-    return [(row[0], row[1]) for row in await cursor.fetchall()]
+    return await cursor.fetchall()
 
 
 async def ensure_layout(db: Connection, system: SystemScope, layout: Layout) -> int:

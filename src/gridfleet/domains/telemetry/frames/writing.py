@@ -5,7 +5,7 @@ from datetime import date, timedelta
 from uuid import UUID
 
 from gridfleet.domains.telemetry.frames import store
-from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, Source, to_datetime
+from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, Source, UsedLayout, to_datetime
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
@@ -62,8 +62,8 @@ async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
     return await store.sources(db, _SYSTEM, plant_ids)
 
 
-async def used_layouts(db: Connection, source_id: int) -> list[tuple[int, list[str]]]:
-    """Every (layout id, metrics) the source has used, oldest first."""
+async def used_layouts(db: Connection, source_id: int) -> list[UsedLayout]:
+    """Return every layout that the source has used, oldest first."""
     return await store.used_layouts(db, _SYSTEM, source_id)
 
 
