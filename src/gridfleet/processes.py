@@ -82,6 +82,7 @@ async def _ingest(settings: Settings) -> None:
 async def _gateway(settings: Settings) -> None:
     from gridfleet.amqp.effects import carry_out_effects
     from gridfleet.amqp.partner_gateway import PartnerGateway, steer_sites
+    from gridfleet.amqp.partner_queues import remove_forbidden_queues
     from gridfleet.amqp.partner_vhosts import keep_partner_vhosts
     from gridfleet.amqp.plant_channels import disconnect_broken_plants
     from gridfleet.amqp.plant_commands import expire_commands, send_commands
@@ -96,6 +97,7 @@ async def _gateway(settings: Settings) -> None:
                 "effects": partial(carry_out_effects, settings, database),
                 "partner vhosts": partial(keep_partner_vhosts, settings, database),
                 "plant channels": partial(disconnect_broken_plants, settings),
+                "partner queues": partial(remove_forbidden_queues, settings, database),
                 "plant commands": partial(send_commands, settings, database, keyring),
                 "command expiry": partial(expire_commands, database),
                 "partners": PartnerGateway(settings, database, keyring).run,

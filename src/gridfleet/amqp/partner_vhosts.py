@@ -7,7 +7,7 @@ import structlog
 
 from gridfleet.domains.partners import vhosts
 from gridfleet.kernel.broker.management import Management, open_management
-from gridfleet.kernel.broker.partner_topology import settle_partner_vhost
+from gridfleet.kernel.broker.partner_topology import has_current_policies, remove_partner_vhost, settle_partner_vhost
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut
@@ -37,12 +37,12 @@ def settling(settings: Settings, management: Management) -> CarryOut:
 
 
 async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
-    """Makes again the vhosts that a broker lost, then shuts it to keys as they expire, until broker or database are lost,
-    which raises."""
+    """Recreate vhosts that are missing from the broker or have policies of an older release, then close the broker to keys
+    as they expire, until broker or database are lost, which raises."""
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
-        existing = await management.vhosts()
+        policies = await management.policies()
     async with database.transaction() as db:
-        await vhosts.settle_all_but(db, _SYSTEM, existing)
+        await vhosts.settle_all_but(db, _SYSTEM, {vhost for vhost in policies if has_current_policies(policies[vhost])})
     while True:
         async with database.transaction() as db:
             ended = await vhosts.expire_due(db, _SYSTEM)
@@ -56,4 +56,4 @@ async def _close(management: Management, wanted: vhosts.WantedVhost) -> None:
         # The broker cannot tell an organisation's keys apart there: the others come back by themselves.
         await management.close_connections(wanted.slug)
     else:
-        await management.delete_vhost(wanted.vhost)
+        await remove_partner_vhost(management, wanted.vhost, wanted.slug)

@@ -43,6 +43,7 @@ __all__ = [
     "PARTNER_EVENTS",
     "PARTNER_EVENTS_DROPPED",
     "PARTNER_ORDERS",
+    "PARTNER_QUEUES_REMOVED",
     "PARTNER_VHOSTS",
     "PROCESSES",
     "PROCESS_CPU_SECONDS",
@@ -113,6 +114,9 @@ PARTNER_ORDERS = Counter("gridfleet_partner_orders_total", "Partners' messages b
 PARTNER_EVENTS = Counter("gridfleet_partner_events_total", "Events that the broker has taken for partners.", ["kind"])
 PARTNER_EVENTS_DROPPED = Counter(
     "gridfleet_partner_events_dropped_total", "Events for partners that were given up because no vhost took them for a day."
+)
+PARTNER_QUEUES_REMOVED = Counter(
+    "gridfleet_partner_queues_removed_total", "Partners' own queues that were removed, by the forbidden argument.", ["reason"]
 )
 PARTNER_VHOSTS = Gauge("gridfleet_partner_vhosts", "Partners' vhosts that are served.", multiprocess_mode="livesum")
 AUDIT_EVENTS = Counter("gridfleet_audit_events_total", "Audit events by what happened.", ["event"])

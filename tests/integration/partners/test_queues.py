@@ -1,13 +1,9 @@
 """The organisation's queues, as trading switches them on and off."""
 
-import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 from uuid import UUID, uuid4
 
-import httpx
 import pytest
-from aiormq.exceptions import ChannelPreconditionFailed
 
 from fleet_under_test import wait_for
 from gridfleet.domains.partners.queues import amqp_place, queue_prefix, set_queues
@@ -70,30 +66,3 @@ async def test_they_come_and_go_with_trading(org: Organization, database: Databa
     for vhost in vhosts:
         wait_for(lambda vhost=vhost: org.queues(vhost) == [])
     assert set(vhosts) <= org.vhosts(), "the keys still log in"
-
-
-async def test_nothing_that_a_partner_lets_lie_fills_the_broker(org: Organization, database: Database) -> None:
-    """All plants share its disk: once that is full, none of them can publish."""
-    async with database.transaction() as db:
-        await set_queues(db, scope_in(org), "ours", enabled=True)
-    created = org.key()
-    vhost = created["apiKey"]["vhost"]
-    async with org.connected(created) as connection:
-        channel = await connection.channel()
-        room = 100 - len(org.queues(vhost))
-        for number in range(room):
-            await channel.queue_declare(f"ours.{number}", durable=True, arguments={"x-max-length-bytes": 2**40})
-        with pytest.raises(ChannelPreconditionFailed):
-            await channel.queue_declare("ours.more", durable=True)
-
-    policies = httpx.get(f"{org.management_url}/api/policies/{vhost}").json()
-
-    def bounds(queue: str) -> Any:
-        matching = [policy for policy in policies if policy["apply-to"] == "queues" and re.search(policy["pattern"], queue)]
-        return max(matching, key=lambda policy: policy["priority"])["definition"]
-
-    forgotten = {"message-ttl": 24 * 3600 * 1000, "max-length-bytes": 256 * 2**20, "overflow": "drop-head"}
-    assert bounds("ours.0") == forgotten
-    assert bounds(event_queue(org.slug, EventKind.TELEMETRY)) == forgotten
-    assert bounds("ours.inbound.mine") == forgotten
-    assert bounds("ours.inbound") == {"max-length-bytes": 64 * 2**20, "overflow": "reject-publish"}

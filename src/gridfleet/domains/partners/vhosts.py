@@ -98,8 +98,8 @@ async def expire_due(db: Connection, system: SystemScope) -> int:
     return len(ended)
 
 
-async def settle_all_but(db: Connection, system: SystemScope, existing: set[str]) -> None:
-    """Has the vhosts made again that keys need and a broker, that lost them, has not."""
+async def settle_all_but(db: Connection, system: SystemScope, settled: set[str]) -> None:
+    """Queue the settlement of the vhosts that keys need and that are not `settled` at the broker."""
     for key in await store.list_amqp(db, system):
-        if key.vhost not in existing or key.vhost == LEGACY_VHOST:
+        if key.vhost not in settled or key.vhost == LEGACY_VHOST:
             await queue_settling(db, key)

@@ -2,16 +2,28 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import httpx
 
 from gridfleet.kernel.security.server_trust import CA_PARAMETER, client_tls
 
-__all__ = ["Management", "open_management"]
+__all__ = ["Management", "QueueFacts", "open_management"]
 
 _WITHOUT_CHANNELS: Final = (3, 12)
+_CALL_SECONDS: Final = 10.0
+_REMOVAL_SECONDS: Final = 25.0
+"""A queue in the middle of a dead-letter storm handles its backlog before it handles its removal."""
+
+
+class QueueFacts(NamedTuple):
+    """A queue as its owner declared it."""
+
+    vhost: str
+    name: str
+    arguments: dict[str, Any]
+    exclusive: bool
 
 
 class Management:
@@ -35,6 +47,35 @@ class Management:
         """Lets no more queues than that be declared in the vhost."""
         await self._call("PUT", f"/api/vhost-limits/{quote(vhost, safe='')}/max-queues", {"value": most})
 
+    async def policies(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Return the definitions of all policies by vhost and policy name."""
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for policy in (await self._call("GET", "/api/policies")).json():
+            found.setdefault(policy["vhost"], {})[policy["name"]] = policy["definition"]
+        return found
+
+    async def queues(self, vhost: str | None = None) -> list[QueueFacts]:
+        """Return the queues of a vhost, or of all vhosts; a missing vhost has none."""
+        place = "" if vhost is None else f"/{quote(vhost, safe='')}"
+        columns = ",".join(QueueFacts._fields)
+        try:
+            found = (await self._call("GET", f"/api/queues{place}?disable_stats=true&columns={columns}")).json()
+        except httpx.HTTPStatusError as error:
+            if vhost is None or error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+            return []
+        return [
+            QueueFacts(one["vhost"], one["name"], dict(one.get("arguments") or {}), bool(one.get("exclusive"))) for one in found
+        ]
+
+    async def delete_queue(self, vhost: str, name: str) -> None:
+        """Delete a queue with its messages; a missing queue is fine."""
+        await self._remove(f"/api/queues/{quote(vhost, safe='')}/{quote(name, safe='')}")
+
+    async def delete_exchange(self, vhost: str, name: str) -> None:
+        """Delete an exchange with its bindings; a missing exchange is fine."""
+        await self._remove(f"/api/exchanges/{quote(vhost, safe='')}/{quote(name, safe='')}")
+
     async def ensure_vhost(self, vhost: str) -> None:
         """Creates the vhost unless it exists."""
         await self._call("PUT", f"/api/vhosts/{quote(vhost, safe='')}", {})
@@ -50,11 +91,7 @@ class Management:
 
     async def delete_vhost(self, vhost: str) -> None:
         """Removes the vhost with everything in it, which closes its connections; none there is fine too."""
-        try:
-            await self._call("DELETE", f"/api/vhosts/{quote(vhost, safe='')}")
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code != httpx.codes.NOT_FOUND:
-                raise
+        await self._remove(f"/api/vhosts/{quote(vhost, safe='')}")
 
     async def vhosts(self) -> set[str]:
         """The names of all vhosts."""
@@ -95,8 +132,21 @@ class Management:
         """Closes every connection of a broker user."""
         await self._call("DELETE", f"/api/connections/username/{quote(username, safe='')}")
 
-    async def _call(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        response = await self._client.request(method, path, json=body)
+    async def close_connections_in(self, vhost: str, username: str) -> None:
+        """Close the connections of a broker user to one vhost; those to other vhosts stay open."""
+        for connection in (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json():
+            if connection["vhost"] == vhost:
+                await self._remove(f"/api/connections/{quote(connection['name'], safe='')}")
+
+    async def _remove(self, path: str) -> None:
+        try:
+            await self._call("DELETE", path, timeout=_REMOVAL_SECONDS)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+
+    async def _call(self, method: str, path: str, body: Any = None, timeout: float = _CALL_SECONDS) -> httpx.Response:
+        response = await self._client.request(method, path, json=body, timeout=timeout)
         response.raise_for_status()
         return response
 
@@ -111,7 +161,6 @@ async def open_management(url: str) -> AsyncIterator[Management]:
         base_url=f"{parts.scheme}://{parts.hostname}:{parts.port or (15671 if encrypted else 15672)}",
         auth=(unquote(parts.username or ""), unquote(parts.password or "")),
         verify=client_tls(authority) if encrypted else False,
-        timeout=10,
         trust_env=False,
     ) as client:
         yield Management(client, unquote(parts.username or ""))

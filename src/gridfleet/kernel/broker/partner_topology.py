@@ -1,13 +1,14 @@
-"""What stands in a partner's vhost:
+"""Exchange, queues, policies and limits of a partner's vhost:
 
     vcp (topic) ──{slug}.event.telemetry|status|command-ack|alert──▶ vcp.{slug}.event.…, which the partner consumes
         └── {slug}.command.… | schedule.* | config.* ──▶ {prefix}.inbound, which the gateway consumes
 
-The exchange is there from the key's first day, the queues while the organisation trades. What nobody fetches is kept for a
-day, and 256 MiB of it at most, in the partner's own queues too; orders beyond 64 MiB are refused. A partner that forgets a
-queue, or floods us, would else fill the disk that all plants' messages need.
+The exchange exists as long as the key, the queues while the organisation trades. All vhosts share the broker's disk and
+memory, so policies bound every queue, also the partner's own ones: a day and 256 MiB, and 64 MiB of waiting orders. A policy
+applies to a queue only if the queue's type supports every setting in it, so streams have a policy of their own.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -18,17 +19,36 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
 
-__all__ = ["PartnerQueues", "inbound_queue", "settle_partner_vhost"]
+__all__ = [
+    "MAX_OWN_QUEUES",
+    "MAX_PRIORITY",
+    "PartnerQueues",
+    "forbidden_argument",
+    "has_current_policies",
+    "inbound_queue",
+    "remove_partner_vhost",
+    "settle_partner_vhost",
+]
 
+MAX_OWN_QUEUES: Final = 3
+"""Queues a key may declare beside the service's. A message that n dead-letter queues pass on to each other becomes up to
+e × n! messages: 16 with three queues, a million with nine."""
+
+MAX_PRIORITY: Final = 10
+"""Each priority of a queue costs the broker a queue of its own."""
+
+_MIB: Final = 1024 * 1024
 _OUTBOUND: Final[dict[str, Any]] = {
     "x-message-ttl": 24 * 3600 * 1000,
-    "x-max-length-bytes": 256 * 1024 * 1024,
+    "x-max-length-bytes": 256 * _MIB,
     "x-overflow": "drop-head",
 }
-_KEPT: Final = {name.removeprefix("x-"): value for name, value in _OUTBOUND.items()}
-"""The same for queues of the partner's own: he may ask for less, not for more."""
-_ORDERS: Final = {"max-length-bytes": 64 * 1024 * 1024, "overflow": "reject-publish"}
-_MOST_QUEUES: Final = 100
+# Bodies alone count as bytes, so messages without a body are bounded by their number.
+_KEPT: Final = {name.removeprefix("x-"): value for name, value in _OUTBOUND.items()} | {"max-length": 1_000_000}
+_ORDERS: Final = {"max-length-bytes": 64 * _MIB, "max-length": 50_000, "overflow": "reject-publish"}
+# A stream removes whole segments, never the one that it writes to: both together stay below 256 MiB.
+_STREAMS: Final = {"max-length-bytes": 240 * _MIB, "max-age": "1D", "stream-max-segment-size-bytes": 16 * _MIB}
+_POLICIES: Final[dict[str, dict[str, Any]]] = {"kept": _KEPT, "kept-streams": _STREAMS}
 _SHARED_VHOST: Final = "/"
 _INBOUND_KEYS: Final = (
     "command.site-setpoint",
@@ -41,7 +61,7 @@ _INBOUND_KEYS: Final = (
 
 
 class PartnerQueues(NamedTuple):
-    """Whose queues, and what the names of the own ones begin with."""
+    """The organisation whose queues they are, and the beginning of the names of its own queues."""
 
     slug: str
     prefix: str
@@ -53,30 +73,79 @@ class PartnerQueues(NamedTuple):
 
 
 def inbound_queue(prefix: str) -> str:
-    """The queue that a partner's orders go to."""
+    """Return the name of the queue that a partner's orders go to."""
     return f"{prefix}.inbound"
+
+
+def forbidden_argument(arguments: dict[str, Any]) -> str | None:
+    """Return the first argument that a partner's own queue must not have.
+
+    The broker's authorization does not see arguments, and no policy overrides these three:
+
+    - dead-lettered messages pass no topic check and multiply from queue to queue,
+    - a full queue that rejects makes the broker refuse the service's events, for the organisation's other keys too,
+    - each priority costs a queue.
+    """
+    for name, value in arguments.items():
+        if name == "x-dead-letter-exchange":
+            return name
+        if name == "x-overflow" and value != "drop-head":
+            return name
+        if name == "x-max-priority" and value > MAX_PRIORITY:
+            return name
+    return None
+
+
+def has_current_policies(policies: dict[str, dict[str, Any]]) -> bool:
+    """Return whether a vhost has the policies of this release."""
+    return all(policies.get(name) == definition for name, definition in _POLICIES.items())
 
 
 async def settle_partner_vhost(
     management: Management, broker_url: str, vhost: str, queues: PartnerQueues | None, unwanted: Iterable[str] = ()
 ) -> None:
-    """Makes the vhost what it should be: there, with the exchange, with `queues` if any, without the queues `unwanted`.
+    """Create or change the vhost so that it has the exchange, `queues` if any, and none of the queues `unwanted`.
 
-    What exists already stays, messages included. Raises `httpx.HTTPError` and aiormq's errors when the broker is away.
+    What exists already stays, messages included.
+
+    Raises:
+        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
     """
     await management.enter_vhost(vhost)
+    wanted = queues.names if queues else frozenset[str]()
+    unwanted = frozenset(unwanted) - wanted
     if vhost != _SHARED_VHOST:  # there may be others' queues in it, who are no partners
-        await management.put_policy(vhost, "kept", ".*", "queues", _KEPT)
-        await management.limit_queues(vhost, _MOST_QUEUES)
+        for name, definition in _POLICIES.items():
+            await management.put_policy(vhost, name, ".*", "queues", definition)
+        own = {queue.name for queue in await management.queues(vhost)} - wanted - unwanted
+        # Queues from before this limit stay, and must not keep the service's from being declared.
+        await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)))
     if queues is not None:
         inbound = inbound_queue(queues.prefix)
         await management.put_policy(vhost, inbound, f"^{re.escape(inbound)}$", "queues", _ORDERS, priority=1)
     async with open_channel(broker_url, vhost) as channel:
         await channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
+        for name in sorted(unwanted):
+            await channel.queue_delete(name)
         if queues is not None:
             await _declare(channel, queues)
-        for name in sorted(set(unwanted) - (queues.names if queues else frozenset())):
-            await channel.queue_delete(name)
+
+
+async def remove_partner_vhost(management: Management, vhost: str, username: str) -> None:
+    """Close the user's connections to the vhost, then remove the vhost; a missing vhost is fine.
+
+    Removing a vhost removes its queues one by one before it closes connections, which takes minutes while dead letters
+    multiply there. Without the exchange no message is routed any more, so the storm ends and the queues can be removed.
+
+    Raises:
+        httpx.HTTPError: The broker is away, or a removal took longer than its time-out. What was removed stays removed.
+    """
+    await management.close_connections_in(vhost, username)
+    await management.delete_exchange(vhost, EXCHANGE)
+    queues = await management.queues(vhost)
+    # Exclusive queues went with their connections.
+    await asyncio.gather(*(management.delete_queue(vhost, queue.name) for queue in queues if not queue.exclusive))
+    await management.delete_vhost(vhost)
 
 
 async def _declare(channel: AbstractChannel, queues: PartnerQueues) -> None:

@@ -16,7 +16,7 @@ from gridfleet.domains.partners.amqp_access import store
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.queues import queue_prefix
 from gridfleet.domains.partners.rest_access import NOTED_EVERY
-from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST, Scope
+from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST, WRITE_SCOPES, Scope
 from gridfleet.kernel.addresses import is_within
 from gridfleet.kernel.broker.partner_topology import inbound_queue
 from gridfleet.kernel.caller import Actor, ActorType, SystemScope
@@ -127,13 +127,17 @@ async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
 
 
 def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str, permission: str) -> bool:
-    """Read the organisation's four outbound queues; do everything with queues of its own; publish and bind to `vcp`."""
+    """Read the organisation's four outbound queues; do everything with queues of its own; publish and bind to `vcp`.
+
+    Write on `vcp` needs a scope that publishes: the broker asks for nothing else when a queue names its dead-letter exchange.
+    """
     if rights is None or rights.key.vhost != vhost:
         return False
     connects = Scope.VCP_CONNECT in rights.key.scopes
     if resource == "exchange":
         # Topics decide further. Binding reads the exchange, publishing writes to it.
-        return name == EXCHANGE and (permission == "write" or (permission == "read" and connects))
+        writes = bool(WRITE_SCOPES & rights.key.scopes)
+        return name == EXCHANGE and ((permission == "write" and writes) or (permission == "read" and connects))
     if resource != "queue" or not connects:
         return False
     if name in {event_queue(rights.key.slug, kind) for kind in EventKind}:

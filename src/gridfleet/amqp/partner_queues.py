@@ -1,0 +1,70 @@
+"""Removal of partners' own queues whose arguments would harm others.
+
+The broker's authorization does not see a queue's arguments, so such a queue exists until it is found here.
+"""
+
+import asyncio
+import time
+from typing import Final
+
+import structlog
+
+from gridfleet.domains.partners.own_queues import VhostOwner, find_owner, record_removal
+from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.management import Management, QueueFacts, open_management
+from gridfleet.kernel.broker.partner_topology import forbidden_argument
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.leases import open_leases
+from gridfleet.kernel.settings import Settings
+
+__all__ = ["remove_forbidden_queues"]
+
+log = structlog.get_logger(__name__)
+
+_SYSTEM: Final = SystemScope("the gateway examines the queues of all partners")
+_LEASE_KIND: Final = 0x6F19
+_LOOK_SECONDS: Final = 1.0
+_SHARE_OF_TIME: Final = 0.05
+"""Listing the queues of a thousand vhosts takes the broker a while; this share of its time at most."""
+
+
+async def remove_forbidden_queues(settings: Settings, database: Database) -> None:
+    """Look for forbidden queues in one of the gateway processes, until broker or database are lost, which raises."""
+    management_url = settings.secret("broker_management_url").get_secret_value()
+    async with open_management(management_url) as management, open_leases(database.url, _LEASE_KIND, 1) as leases:
+        while True:
+            await leases.take(1 - len(leases.held))
+            started = time.monotonic()
+            if leases.held:
+                await _examine(management, database)
+            await asyncio.sleep(max(_LOOK_SECONDS, (time.monotonic() - started) / _SHARE_OF_TIME))
+
+
+async def _examine(management: Management, database: Database) -> None:
+    found = [(queue, argument) for queue in await management.queues() if (argument := forbidden_argument(queue.arguments))]
+    owners: dict[str, VhostOwner | None] = {}
+    async with database.transaction() as db:
+        for vhost in {queue.vhost for queue, _ in found}:
+            owners[vhost] = await find_owner(db, _SYSTEM, vhost)
+    removals = [
+        _remove(management, database, owner, queue, argument)
+        for queue, argument in found
+        if (owner := owners[queue.vhost]) is not None and queue.name not in owner.service_queues
+    ]
+    outcomes = await asyncio.gather(*removals, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _remove(management: Management, database: Database, owner: VhostOwner, queue: QueueFacts, argument: str) -> None:
+    if queue.exclusive:
+        # Only the connection that declared an exclusive queue may delete it; the queue goes with the connection.
+        await management.close_connections_in(queue.vhost, owner.key.slug)
+    else:
+        await management.delete_queue(queue.vhost, queue.name)
+    async with database.transaction() as db:
+        await record_removal(db, owner.key, queue.name, argument)
+    metrics.PARTNER_QUEUES_REMOVED.labels(argument).inc()
+    log.warning("partner's queue removed", vhost=queue.vhost, queue=queue.name, argument=argument)

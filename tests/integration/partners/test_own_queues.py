@@ -1,0 +1,249 @@
+"""Bounds of the queues that partners declare themselves, and what a key can do to others with them."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from aiormq.abc import AbstractChannel, AbstractConnection
+from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditionFailed, ConnectionClosed
+
+from fleet_under_test import JsonObject, wait_for
+from gridfleet.protocol.partner_keys import EventKind, event_queue
+from partner_organization import Organization
+
+DAY = 24 * 3600 * 1000
+MIB = 2**20
+STORM: dict[str, Any] = {"x-dead-letter-exchange": "vcp", "x-message-ttl": 0}
+
+
+@pytest.fixture
+async def created(acme: Organization) -> AsyncIterator[JsonObject]:
+    found = acme.key()
+    yield found
+    acme.revoke(found)
+
+
+def management(org: Organization, method: str, path: str, body: Any = None) -> Any:
+    answer = httpx.request(method, f"{org.management_url}/api/{path}", json=body, timeout=60)
+    answer.raise_for_status()
+    return answer.json() if answer.content else None
+
+
+def policy_of(org: Organization, vhost: str, queue: str) -> JsonObject:
+    """The definition of the policy that the broker applies to a queue."""
+    [name] = [one["policy"] for one in management(org, "GET", f"queues/{vhost}?disable_stats=true") if one["name"] == queue]
+    definition: JsonObject = management(org, "GET", f"policies/{vhost}/{quote(name)}")["definition"]
+    return definition
+
+
+def p99(seconds: list[float]) -> float:
+    return sorted(seconds)[len(seconds) * 99 // 100]
+
+
+async def declare_storm(
+    connection: AbstractConnection, org: Organization, count: int, arguments: dict[str, Any] = STORM
+) -> int:
+    """Declare up to `count` queues that catch the same events; return how many the broker allowed."""
+    for number in range(count):
+        channel = await connection.channel()
+        name = f"{org.slug}.storm.{number}"
+        try:
+            await channel.queue_declare(name, durable=True, arguments=arguments)
+            await channel.queue_bind(name, "vcp", routing_key=f"{org.slug}.event.alert")
+        except ChannelPreconditionFailed:
+            return number
+    return count
+
+
+async def confirm_times(channel: AbstractChannel, key: str, count: int) -> list[float]:
+    """Publish so many messages, 10 ms apart, and return the seconds until each was confirmed."""
+    times = []
+    for _ in range(count):
+        started = time.perf_counter()
+        await channel.basic_publish(b"{}", exchange="vcp", routing_key=key)
+        times.append(time.perf_counter() - started)
+        await asyncio.sleep(0.01)
+    return times
+
+
+async def test_a_vhost_has_three_own_queues(acme: Organization, created: JsonObject) -> None:
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        for number in range(3):
+            await channel.queue_declare(f"{acme.slug}.{number}", durable=True)
+        with pytest.raises(ChannelPreconditionFailed):
+            await channel.queue_declare(f"{acme.slug}.3", durable=True)
+
+
+async def test_every_type_of_queue_has_its_bounds(acme: Organization, created: JsonObject) -> None:
+    vhost = created["apiKey"]["vhost"]
+    forgotten = {"message-ttl": DAY, "max-length-bytes": 256 * MIB, "max-length": 1_000_000, "overflow": "drop-head"}
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        for kind in ("classic", "quorum", "stream"):
+            arguments = {"x-queue-type": kind, "x-max-length-bytes": 2**40}
+            await channel.queue_declare(f"{acme.slug}.{kind}", durable=True, arguments=arguments)
+    for kind in ("classic", "quorum"):
+        assert policy_of(acme, vhost, f"{acme.slug}.{kind}") == forgotten
+    assert policy_of(acme, vhost, event_queue(acme.slug, EventKind.TELEMETRY)) == forgotten
+    assert policy_of(acme, vhost, f"{acme.slug}.stream") == {
+        "max-length-bytes": 240 * MIB,
+        "max-age": "1D",
+        "stream-max-segment-size-bytes": 16 * MIB,
+    }
+    assert policy_of(acme, vhost, f"{acme.slug}.inbound") == {
+        "max-length-bytes": 64 * MIB,
+        "max-length": 50_000,
+        "overflow": "reject-publish",
+    }
+
+
+async def test_a_vhost_of_an_older_release_gets_the_new_bounds(acme: Organization, created: JsonObject) -> None:
+    vhost = created["apiKey"]["vhost"]
+    management(acme, "DELETE", f"policies/{vhost}/kept-streams")
+    management(acme, "PUT", f"vhost-limits/{vhost}/max-queues", {"value": 100})
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        for number in range(5):
+            await channel.queue_declare(f"{acme.slug}.{number}", durable=True)
+        acme.stack.wait_for_restart("gateway", acme.stack.kill("gateway"))
+        wait_for(lambda: "kept-streams" in {policy["name"] for policy in management(acme, "GET", f"policies/{vhost}")})
+        wait_for(lambda: management(acme, "GET", f"vhost-limits/{vhost}")[0]["value"]["max-queues"] < 100)
+        assert {f"{acme.slug}.{number}" for number in range(5)} < set(acme.queues(vhost)), "existing queues stay"
+        with pytest.raises(ChannelPreconditionFailed):
+            await channel.queue_declare(f"{acme.slug}.5", durable=True)
+
+
+@pytest.mark.parametrize("scopes", [["vcp:connect"], ["trading:connect"]])
+async def test_a_key_that_publishes_nothing_has_no_dead_letters(acme: Organization, scopes: list[str]) -> None:
+    async with acme.connected(acme.key(scopes)) as connection:
+        with pytest.raises(ChannelAccessRefused):
+            await (await connection.channel()).queue_declare(f"{acme.slug}.x", arguments=STORM)
+        await (await connection.channel()).queue_declare(f"{acme.slug}.x", arguments={"x-message-ttl": 0})
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "exclusive"),
+    [
+        ("x-dead-letter-exchange", "vcp", False),
+        ("x-dead-letter-exchange", "vcp", True),
+        ("x-overflow", "reject-publish", False),
+        ("x-overflow", "reject-publish-dlx", False),
+        ("x-max-priority", 11, False),
+        ("x-max-priority", 255, True),
+    ],
+)
+async def test_a_queue_that_harms_others_is_removed(
+    acme: Organization, created: JsonObject, argument: str, value: Any, exclusive: bool
+) -> None:
+    name, vhost = f"{acme.slug}.harmful", created["apiKey"]["vhost"]
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        await channel.queue_declare(name, exclusive=exclusive, arguments={argument: value})
+        await asyncio.to_thread(wait_for, lambda: name not in acme.queues(vhost))
+        removed = await asyncio.to_thread(wait_for, lambda: removals(acme, created) or None)
+        assert removed == [{"queue": name, "argument": argument}]
+        with contextlib.suppress(ConnectionClosed):
+            await channel.close()  # closed by the service when the queue was exclusive
+
+
+async def test_harmless_arguments_stay(acme: Organization, created: JsonObject) -> None:
+    vhost = created["apiKey"]["vhost"]
+    allowed: list[dict[str, Any]] = [
+        {"x-max-priority": 10, "x-overflow": "drop-head", "x-queue-mode": "lazy", "x-expires": 60_000},
+        {"x-queue-type": "quorum", "x-max-in-memory-length": 2**40, "x-single-active-consumer": True},
+        {"x-queue-type": "stream", "x-max-age": "1000D", "x-queue-leader-locator": "client-local"},
+    ]
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        for number, arguments in enumerate(allowed):
+            await channel.queue_declare(f"{acme.slug}.{number}", durable=True, arguments=arguments)
+        await asyncio.sleep(5)
+    assert {f"{acme.slug}.{number}" for number in range(3)} < set(acme.queues(vhost))
+    assert removals(acme, created) == []
+
+
+def removals(org: Organization, created: JsonObject) -> list[JsonObject]:
+    key_id = created["apiKey"]["id"]
+    return [event["details"] for event in org.events("partner.queue_removed") if event["subjectId"] == key_id]
+
+
+async def test_a_full_queue_of_one_key_does_not_stop_the_events_of_all(acme: Organization, created: JsonObject) -> None:
+    """A queue that rejects makes the broker refuse the event for every queue of the vhost."""
+    vhost, alerts = created["apiKey"]["vhost"], f"{acme.slug}.event.alert"
+    async with acme.connected(created) as connection, acme.service_channel(vhost) as service:
+        channel = await connection.channel()
+        name = f"{acme.slug}.full"
+        await channel.queue_declare(name, arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+        await channel.queue_bind(name, "vcp", routing_key=alerts)
+        await asyncio.to_thread(wait_for, lambda: name not in acme.queues(vhost))
+        await service.basic_publish(b"{}", exchange="vcp", routing_key=alerts)
+
+
+async def test_a_storm_stays_small_and_ends_with_its_key(acme: Organization, acme_energy: Organization) -> None:
+    """The key declares its queues again as often as they are removed, and events come all the time.
+
+    What it costs another tenant is compared with as many events in queues that pass nothing on.
+    """
+    busy, storming, other = acme.key(), acme.key(), acme_energy.key()
+
+    @asynccontextmanager
+    async def under_load(created: JsonObject, arguments: dict[str, Any]) -> AsyncIterator[AbstractConnection]:
+        async with acme.connected(created) as connection, acme.service_channel(created["apiKey"]["vhost"]) as service:
+
+            async def load() -> None:
+                with contextlib.suppress(AMQPError, ConnectionError):  # until the key is revoked
+                    while True:
+                        await declare_storm(connection, acme, 9, arguments)
+                        for _ in range(50):
+                            await service.basic_publish(b"{}", exchange="vcp", routing_key=f"{acme.slug}.event.alert")
+
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(load())
+                yield connection
+                task.cancel()
+
+    async with acme_energy.connected(other) as calm:
+        publishing, key = await calm.channel(), f"{acme_energy.slug}.command.site-setpoint"
+        async with under_load(busy, {"x-message-ttl": 0}):
+            before = p99(await confirm_times(publishing, key, 200))
+        async with under_load(storming, STORM) as connection:
+            closed = asyncio.ensure_future(connection.closing)
+            during = p99(await confirm_times(publishing, key, 200))
+            vhost = storming["apiKey"]["vhost"]
+            own = [name for name in await asyncio.to_thread(acme.queues, vhost) if name.startswith(f"{acme.slug}.storm")]
+            await asyncio.to_thread(acme.revoke, storming)
+            revoked = time.perf_counter()
+            await asyncio.wait([closed], timeout=30)
+            ended = time.perf_counter() - revoked
+    print(f"p99 {before * 1000:.1f} -> {during * 1000:.1f} ms, closed after {ended * 1000:.0f} ms")
+    assert len(own) <= 3
+    assert ended < 0.5
+    assert during < 2 * before + 0.1
+    await asyncio.to_thread(wait_for, lambda: vhost not in acme.vhosts())
+
+
+async def test_revoking_ends_a_storm_in_a_vhost_with_many_queues(acme: Organization) -> None:
+    """Vhosts of older releases may have so many; one message becomes a million there."""
+    created = acme.key()
+    vhost = created["apiKey"]["vhost"]
+    management(acme, "PUT", f"vhost-limits/{vhost}/max-queues", {"value": 100})
+    async with acme.connected(created) as connection, acme.service_channel(vhost) as service:
+        closed = asyncio.ensure_future(connection.closing)
+        with acme.stack.hung("gateway"):  # it would remove the queues
+            assert await declare_storm(connection, acme, 9) == 9
+            await service.basic_publish(b"{}", exchange="vcp", routing_key=f"{acme.slug}.event.alert")
+            await asyncio.sleep(3)
+            await asyncio.to_thread(acme.revoke, created)
+        started = time.perf_counter()
+        await asyncio.wait([closed], timeout=30)
+        ended = time.perf_counter() - started
+        assert closed.done()
+        await asyncio.to_thread(wait_for, lambda: vhost not in acme.vhosts())
+        print(f"closed after {ended:.2f} s, removed after {time.perf_counter() - started:.2f} s")
