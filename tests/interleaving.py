@@ -18,3 +18,18 @@ async def until_blocked(database: Database, count: int = 1) -> None:
             if row is not None and row[0] >= count:
                 return
             await asyncio.sleep(0.01)
+
+
+async def pause_reads_of_intervals(database: Database) -> None:
+    """Let a transaction with `test.pause` set wait, while it reads intervals, until nobody holds the advisory lock 1.
+
+    A statement's snapshot is older than that wait, so what another transaction commits meanwhile is not in it.
+    """
+    async with database.transaction() as db:
+        await db.execute(
+            "CREATE FUNCTION pause() RETURNS boolean LANGUAGE plpgsql VOLATILE COST 0.0001 AS $$ BEGIN"
+            " IF current_setting('test.pause', true) = 'on' THEN PERFORM pg_advisory_lock(1); PERFORM pg_advisory_unlock(1);"
+            " END IF; RETURN true; END $$"
+        )
+        await db.execute("ALTER TABLE vcp_interval RENAME TO vcp_interval_row")
+        await db.execute("CREATE VIEW vcp_interval AS SELECT * FROM vcp_interval_row WHERE pause()")
