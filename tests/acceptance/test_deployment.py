@@ -20,6 +20,8 @@ from typer.main import get_command
 from deployed_stack import DEPLOY, UNITS, DeployedStack, example, fill, unit_commands
 from fleet_under_test import Fleet, wait_for
 from gridfleet.cli import application
+from gridfleet.kernel.broker.auth_plugin import needs_auth_plugin
+from gridfleet.kernel.broker.installation import find_installation
 from gridfleet.kernel.broker.private_node import _ADVANCED, ACCOUNT, TLS_CIPHERS, PrivateBroker
 from gridfleet.kernel.settings import Settings
 
@@ -115,7 +117,10 @@ class TestFiles:
         settings = Settings(home=tmp_path, internal_secret="secret")
         same = ("auth", "mqtt.", "ssl_", "channel_max", "heartbeat", "max_message_size", "management_agent")
         lines = {line for line in PrivateBroker(settings)._configuration() if line.startswith(same)}
-        differ = lines - set((filled / "rabbitmq.conf").read_text().splitlines())
+        files = ["rabbitmq.conf"]
+        if needs_auth_plugin(find_installation().version):
+            files.append("rabbitmq-4.0.conf")
+        differ = lines - {line for file in files for line in (filled / file).read_text().splitlines()}
         own = ("ssl_options.cacertfile", "ssl_options.certfile", "ssl_options.keyfile", "mqtt.listeners")
         assert {line for line in differ if not line.startswith(own)} == set()
         advanced = [line for line in (filled / "advanced.config").read_text().splitlines() if not line.startswith("%%")]

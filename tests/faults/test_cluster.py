@@ -15,7 +15,7 @@ import aiormq
 import pytest
 from aiormq.abc import DeliveredMessage
 
-from deployed_stack import fill
+from deployed_stack import fill, install_auth_plugin
 from fleet_under_test import wait_for
 from free_ports import free_ports, settings_at
 from gridfleet.kernel.broker.connection import open_channel
@@ -141,6 +141,7 @@ def _programs(settings: Settings, name: str, cookie: str, password: str, tls: Pa
     filled = fill(answers, settings.home) / "rabbitmq"
     (folder / "conf.d").mkdir()
     shutil.copy(filled / "cluster.conf", folder / "conf.d")
+    install_auth_plugin(filled, folder)
     mapper, program = PrivateBroker(settings).programs()
     environment = {
         **program.environment,

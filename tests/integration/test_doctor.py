@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import json
+import re
 import shutil
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from aiosmtpd.controller import Controller
@@ -21,7 +23,7 @@ from command_line import gridfleet
 from free_ports import free_ports, settings_at
 from gridfleet.cli.doctor import broker as brokers
 from gridfleet.cli.doctor import database as databases
-from gridfleet.cli.doctor import examination, surroundings
+from gridfleet.cli.doctor import examination, logins, surroundings
 from gridfleet.cli.doctor.findings import Examination, Finding
 from gridfleet.kernel.broker.private_node import PrivateBroker
 from gridfleet.kernel.broker.server_certificate import write_server_certificate
@@ -70,6 +72,10 @@ def test_a_service_that_is_well(stack: RunningStack) -> None:
         found["broker login over MQTT"]
         == found["broker login over AMQP"]
         == ("ok", "a wrong password is refused by this service")
+    )
+    assert found["broker login with a certificate"] == (
+        "ok",
+        "reaches this service as one, and is refused for a plant that does not exist",
     )
     assert found["migrations"] == ("ok", f"schema at revision {head_revision()}")
     assert {"clock against the database", "clock against the broker", "keyring", "disk", "file permissions"} <= found.keys()
@@ -209,12 +215,62 @@ async def test_clocks_that_differ(well: Examination) -> None:
 
 async def test_a_broker_that_asks_somebody_else(well: Examination, stack: RunningStack, database_url: str) -> None:
     # Another service answers its questions than the one whose database this is.
-    for finding in await brokers.check_logins(replace(well, database_url=database_url)):
+    for finding in await logins.check_logins(replace(well, database_url=database_url)):
         assert_bad(finding, "without a question to this service", "auth_http")
     closed = replace(well, settings=settings_of(stack, mqtt_port=free_ports(1)[0]))
-    amqp, mqtt = await brokers.check_logins(closed)
-    assert amqp.status == "ok"
+    amqp, mqtt, certificate = await logins.check_logins(closed)
+    assert amqp.status == certificate.status == "ok"
     assert_bad(mqtt, "cannot connect", "rabbitmq_mqtt")
+
+
+async def test_a_broker_that_takes_no_certificates_or_adds_a_password(
+    well: Examination, stack: RunningStack, home: Path
+) -> None:
+    settings = settings_at(home, internal_secret="inside", broker_metrics_port=free_ports(1)[0])
+    ensure_local_secrets(home)
+    shutil.copytree(stack.home / "ca", home / "ca")
+    secret = (stack.home / "secrets" / "internal_secret").read_text().strip()
+    node = PrivateBroker(settings)
+
+    async def certificate() -> Finding:
+        ports = {name: getattr(settings, name) for name in ("mqtt_port", "mqtts_port", "amqp_port")}
+        there = replace(well, broker_url=node.url, settings=settings_of(stack, **ports))
+        return by_name(await logins.check_logins(there))["broker login with a certificate"]
+
+    async with password_adder(settings.internal_port, f"http://127.0.0.1:{stack.ports['internal_port']}/{secret}"):
+        try:
+            await asyncio.to_thread(node.start)
+            assert_bad(await certificate(), "as RabbitMQ 4.0 does", "gridfleet_auth_http", "docs/deployment.md")
+            await asyncio.to_thread(node.stop)
+            (home / "broker" / "conf.d").mkdir()
+            (home / "broker" / "conf.d" / "none.conf").write_text("mqtt.ssl_cert_login = false\n")
+            await asyncio.to_thread(node.start)
+            assert_bad(await certificate(), "refused without a question", "mqtt.ssl_cert_login = true")
+        finally:
+            await asyncio.to_thread(node.stop)
+    assert_bad(await certificate(), "cannot connect", "listener for TLS")
+
+
+@contextlib.asynccontextmanager
+async def password_adder(port: int, target: str) -> AsyncIterator[None]:
+    """Passes the broker's requests on to the service, with the password `none` where there is none: as RabbitMQ 4.0 does."""
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = int(re.search(r"(?i)content-length: (\d+)", head)[1])  # type: ignore[index]
+        form = (await reader.readexactly(length)).decode()
+        question = head.split()[1].rpartition("/")[2]
+        if question == "user" and "password=" not in form:
+            form += "&password=none"
+        kind = {"content-type": "application/x-www-form-urlencoded"}
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(f"{target}/broker/{question}", content=form, headers=kind)
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(answer.content))
+        writer.write(answer.content)
+        writer.close()
+
+    async with await asyncio.start_server(relay, "127.0.0.1", port):
+        yield
 
 
 async def test_a_listener_that_does_not_answer_as_it_should(well: Examination, stack: RunningStack, home: Path) -> None:

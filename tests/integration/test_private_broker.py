@@ -25,6 +25,7 @@ from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.settings import Settings
+from lean_mqtt import Login, Refused, connect
 from tls_files import tls_files
 
 PLANT = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
@@ -105,6 +106,20 @@ async def test_a_certificate_login_brings_the_subject_and_no_password(node: Node
     asked = answers.asked[0][1]
     assert asked["username"] == f"SERIALNUMBER={issued.serial_number},CN={PLANT}"
     assert "password" not in asked
+
+
+@pytest.mark.parametrize("password", ["none", "undefined", ""])
+async def test_a_password_is_never_taken_for_a_certificate(node: Node, password: str) -> None:
+    """RabbitMQ 4.0 forwards the atom `none` in the password's place: the text must stay a password."""
+    settings, _, answers, authority = node
+    name = f"SERIALNUMBER=1,CN={PLANT}"
+    context = ssl.create_default_context(cadata=authority.certificate_pem)
+    answers.asked.clear()
+    for port, tls in ((settings.mqtt_port, None), (settings.mqtts_port, context)):
+        with pytest.raises(Refused):
+            await connect(port, Login(PLANT, name, password), tls)
+    assert all(fields["password"] == password for question, fields in answers.asked if question == "user")
+    assert password == "" or len(answers.asked) == 2, "the broker itself refuses an empty password from 3.12 on"
 
 
 async def test_a_certificate_of_another_authority_is_refused(node: Node, tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gridfleet.kernel.broker.private_node import PrivateBrokerError, find_server
+from gridfleet.kernel.broker.installation import PrivateBrokerError, find_installation
 
 
 def test_the_server_that_the_environment_names_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "rabbitmq-server"
     monkeypatch.setenv("RABBITMQ_SERVER", str(script))
     with pytest.raises(PrivateBrokerError, match=f"RABBITMQ_SERVER: there is no file {script}"):
-        find_server()
+        find_installation()
     script.touch()
-    assert find_server() == script
+    assert find_installation().server == script

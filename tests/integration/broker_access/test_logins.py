@@ -5,8 +5,10 @@ import ssl
 from base64 import urlsafe_b64encode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 from uuid import UUID, uuid4
 
+import aiormq
 import joserfc.jwk
 import joserfc.jwt
 import pytest
@@ -336,14 +338,38 @@ async def test_the_plain_listener_takes_passwords(plants: dict[str, Plant]) -> N
             pass
 
 
-async def test_the_plain_listener_takes_no_names_of_certificates(fleet: Fleet, plants: dict[str, Plant]) -> None:
-    port = fleet.stack.ports["mqtt_port"]
-    mtls = plants["MTLS"]
-    [[serial]] = fleet.sql("SELECT certificate_serial_number FROM plant WHERE id = %s", [mtls.id])
-    subject = f"SERIALNUMBER={serial},CN={mtls.id}"
-    for login in (Login(mtls.id), Login(mtls.id, mtls.id), Login(mtls.id, subject), Login(mtls.id, subject, "")):
+@pytest.mark.parametrize("password", [None, "", "none", "undefined", "null", "x"])
+@pytest.mark.parametrize("listener", ["plain", "tls", "tls with another plant's certificate"])
+async def test_the_name_of_a_certificate_opens_nothing_without_the_certificate(
+    fleet: Fleet, plants: dict[str, Plant], others: dict[str, Plant], listener: str, password: str | None
+) -> None:
+    """A certificate's login reaches the service without a password, or from RabbitMQ 4.0 as the atom `none`."""
+    plant, intruder = plants["MTLS"], others["MTLS"]
+    [[serial]] = fleet.sql("SELECT certificate_serial_number FROM plant WHERE id = %s", [plant.id])
+    login = Login(plant.id, f"SERIALNUMBER={serial},CN={plant.id}", password)
+    port = fleet.stack.ports["mqtt_port" if listener == "plain" else "mqtts_port"]
+    context = None if listener == "plain" else intruder.tls(certificate=listener != "tls")
+    with pytest.raises(Refused) as refused:
+        async with await connect(port, login, context):
+            pass
+    assert refused.value.code in (*REFUSED, None)
+
+
+@pytest.mark.parametrize("password", ["", "none"])
+async def test_the_name_of_a_certificate_opens_nothing_over_amqp(fleet: Fleet, plants: dict[str, Plant], password: str) -> None:
+    plant = plants["MTLS"]
+    [[serial]] = fleet.sql("SELECT certificate_serial_number FROM plant WHERE id = %s", [plant.id])
+    name = quote(f"SERIALNUMBER={serial},CN={plant.id}", safe="")
+    authority = fleet.stack.home / "ca" / "ca.pem"
+    with pytest.raises(aiormq.exceptions.AMQPError):
+        await aiormq.connect(f"amqps://{name}:{password}@localhost:{fleet.stack.ports['amqps_port']}/plants?cafile={authority}")
+
+
+async def test_the_plain_listener_takes_no_login_without_a_password(fleet: Fleet, plants: dict[str, Plant]) -> None:
+    plant = plants["MTLS"]
+    for login in (Login(plant.id), Login(plant.id, plant.id)):
         with pytest.raises(Refused):
-            async with await connect(port, login):
+            async with await connect(fleet.stack.ports["mqtt_port"], login):
                 pass
 
 

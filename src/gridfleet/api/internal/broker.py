@@ -15,7 +15,7 @@ from gridfleet.domains.partners.amqp_access import decisions as partners
 from gridfleet.domains.plants.mqtt_access import decisions as plants
 from gridfleet.domains.plants.mqtt_access.decisions import PlantName
 from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.probe import ASKED_CHANNEL, NOBODY
+from gridfleet.kernel.broker.probe import ASKED_CHANNEL, asked, probe_user
 from gridfleet.kernel.db.notifications import notify
 
 log = structlog.get_logger(__name__)
@@ -29,9 +29,9 @@ _NOBODY = "nobody we know"
 async def user(call: Call, form: Mapping[str, str]) -> str:
     """A login. No `password` at all means a client certificate; an empty one is an empty password."""
     text, password = form.get("username", ""), form.get("password")
-    if text.startswith(NOBODY):
+    if (probed := probe_user(text)) is not None:
         async with call.state.aside.transaction() as db:
-            await notify(db, ASKED_CHANNEL, text[:100])
+            await notify(db, ASKED_CHANNEL, asked(probed, password))
         return DENY
     name = plants.parse_plant_name(text)
     if name is None or partners.is_key(password):

@@ -82,13 +82,13 @@ def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination
 
 async def examine(examined: "Examination") -> "list[Finding]":
     """Every finding, in the order in which parts stand on each other."""
-    from gridfleet.cli.doctor import broker, database, surroundings
+    from gridfleet.cli.doctor import broker, database, logins, surroundings
 
     checks: dict[str, tuple[str, Callable[[Examination], Awaitable[Finding | list[Finding]]]]] = {
         "database": ("GRIDFLEET_DATABASE_URL", database.check_database),
         "broker": ("GRIDFLEET_BROKER_URL and GRIDFLEET_BROKER_MANAGEMENT_URL", broker.check_broker),
         "broker's questions": ("GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET", broker.check_auth_listener),
-        "broker logins": ("GRIDFLEET_BROKER_URL, GRIDFLEET_MQTT_HOST and GRIDFLEET_MQTT_PORT", broker.check_logins),
+        "broker logins": ("GRIDFLEET_BROKER_URL, GRIDFLEET_MQTT_HOST and GRIDFLEET_MQTT_PORT", logins.check_logins),
         "certificates": ("GRIDFLEET_MQTT_HOST, GRIDFLEET_MQTTS_PORT and GRIDFLEET_AMQPS_PORT", surroundings.check_certificates),
         "mail": ("GRIDFLEET_SMTP_URL", surroundings.check_mail),
         "redis": ("GRIDFLEET_REDIS_URL", surroundings.check_redis),

@@ -1,28 +1,22 @@
-"""The broker: reachable as AMQP, as MQTT and by its management; its plugins; and whether it really asks this service who may
-log in."""
+"""The broker: reachable over AMQP and by its management; its plugins; and the listener that it sends its requests to."""
 
 import asyncio
-import secrets
-import ssl
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 import httpx
-import psycopg
 from aiormq.exceptions import AMQPError
 
 from gridfleet.cli.doctor.database import check_clock
-from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok
+from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, reason
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.private_node import reachable_host
-from gridfleet.kernel.broker.probe import ASKED_CHANNEL, NOBODY, probe
+from gridfleet.kernel.broker.probe import NOBODY
 from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
-from gridfleet.kernel.db.notifications import heard_during
-from gridfleet.kernel.security.server_trust import anybody_tls
 
-__all__ = ["check_auth_listener", "check_broker", "check_logins"]
+__all__ = ["check_auth_listener", "check_broker"]
 
 _SECONDS: Final = 10
 _OLDEST: Final = (3, 10)
@@ -52,7 +46,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         async with asyncio.timeout(_SECONDS), open_channel(examined.broker_url, PLANTS_VHOST):
             found = [ok("broker", "speaks AMQP, and our account may enter its vhost")]
     except (AMQPError, OSError, TimeoutError) as error:
-        return [fail("broker", f"AMQP fails: {_told(error)}", _START)]
+        return [fail("broker", f"AMQP fails: {reason(error)}", _START)]
     try:
         async with open_management(examined.management_url) as management:
             overview, date = await management.overview_at()
@@ -60,7 +54,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
             has_plant_channels = await management.has_plant_channels()
     except httpx.HTTPError as error:
         remedy = "enable the plugin rabbitmq_management, and check GRIDFLEET_BROKER_MANAGEMENT_URL and the account's tag"
-        return [*found, fail("broker management", f"does not answer: {_told(error)}", remedy)]
+        return [*found, fail("broker management", f"does not answer: {reason(error)}", remedy)]
     text = str(overview.get("rabbitmq_version"))
     numbers = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
     found.append(
@@ -107,7 +101,7 @@ async def _check_error_log(broker_url: str) -> Finding:
             await channel.exchange_declare(LOG_EXCHANGE, passive=True)
     except (AMQPError, OSError, TimeoutError) as error:
         remedy = "set `log.exchange = true` in rabbitmq.conf and restart the broker, or upgrade it to 3.12 or newer"
-        return fail("broker error log", f"plants with too large a message will hang: {_told(error)}", remedy)
+        return fail("broker error log", f"plants with too large a message will hang: {reason(error)}", remedy)
     return ok("broker error log", f"there: {LOG_EXCHANGE}")
 
 
@@ -132,85 +126,3 @@ async def check_auth_listener(examined: Examination) -> Finding:
     if wrong:
         return fail("broker's questions", f"{base} answers wrongly ({', '.join(wrong)})", remedy)
     return ok("broker's questions", f"{base} answers all four")
-
-
-async def check_logins(examined: Examination) -> list[Finding]:
-    """Logins of nobody, over AMQP and MQTT: the broker must refuse them, and must have asked this service first.
-
-    The service tells of the question over the database, whichever of its processes was asked.
-    """
-    if examined.broker_url is None or examined.database_url is None:
-        return []
-    users = {way: f"{NOBODY}{way}_{secrets.token_hex(8)}" for way in ("amqp", "mqtt")}
-    outcomes: dict[str, str | None] = {}
-    broker_url = examined.broker_url
-
-    async def log_in() -> None:
-        outcomes["amqp"] = (await probe(broker_url, PLANTS_VHOST, users["amqp"], "wrong", "amq.topic")).error
-        outcomes["mqtt"] = await _mqtt_login(examined, users["mqtt"])
-
-    try:
-        heard = await heard_during(examined.database_url, ASKED_CHANNEL, log_in, set(users.values()), 2)
-    except psycopg.Error as error:
-        return [fail("broker logins", f"cannot be followed: {type(error).__name__}", "see the finding about the database")]
-    return [_login_finding(way, outcomes[way], asked=users[way] in heard) for way in users]
-
-
-def _login_finding(way: str, refusal: str | None, *, asked: bool) -> Finding:
-    check = f"broker login over {way.upper()}"
-    if refusal is None:
-        return fail(check, "a wrong password was accepted", "remove other backends from auth_backends: docs/operations.md")
-    if asked:
-        return ok(check, "a wrong password is refused by this service")
-    if "connect" in refusal.lower() or "answer" in refusal.lower():
-        return fail(
-            check,
-            refusal,
-            f"start the broker; it needs the plugin rabbitmq_{way} and its listener" if way == "mqtt" else _START,
-        )
-    remedy = (
-        "the broker did not ask this service: enable rabbitmq_auth_backend_http, put it into auth_backends, and let the four"
-        " auth_http paths lead to the internal listener (docs/operations.md)"
-    )
-    return fail(check, f"refused without a question to this service ({refusal})", remedy)
-
-
-async def _mqtt_login(examined: Examination, user: str) -> str | None:
-    """What came of an MQTT 3.1.1 login with a wrong password: None when it was accepted."""
-    settings = examined.settings
-    host = reachable_host(settings.mqtt_bind) if examined.embedded_broker else settings.mqtt_host
-    port, tls = settings.mqtt_port, None
-    if not port:
-        # What its certificate is worth is a question of its own.
-        port, tls = settings.mqtts_port, anybody_tls()
-    try:
-        async with asyncio.timeout(_SECONDS):
-            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
-            try:
-                writer.write(_mqtt_connect(user, "wrong"))
-                answer = await reader.readexactly(4)
-            finally:
-                writer.close()
-    except TimeoutError:
-        return f"{host}:{port} does not answer"
-    except asyncio.IncompleteReadError:
-        return "the broker closed the connection"
-    except (OSError, ssl.SSLError) as error:
-        return f"cannot connect to {host}:{port}: {_told(error)}"
-    return None if answer == b"\x20\x02\x00\x00" else f"CONNACK code {answer[3]}"
-
-
-def _mqtt_connect(user: str, password: str) -> bytes:
-    """The packet (MQTT 3.1.1, section 3.1): clean session, user name and password."""
-
-    def text(value: str) -> bytes:
-        return len(value).to_bytes(2, "big") + value.encode()
-
-    body = text("MQTT") + b"\x04\xc2\x00\x0a" + text(user) + text(user) + text(password)
-    if len(body) > 127:  # two digits of the length
-        return b"\x10" + bytes([len(body) % 128 | 0x80, len(body) // 128]) + body
-    return b"\x10" + bytes([len(body)]) + body
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

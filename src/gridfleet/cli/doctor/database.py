@@ -7,9 +7,9 @@ import psycopg
 
 from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
 from gridfleet.domains.maintenance.rewrapping import key_versions
-from gridfleet.domains.plants.certificates.authority import AUTHORITY_KEY, ensure_authority
+from gridfleet.domains.plants.certificates.authority import find_authority
 from gridfleet.domains.telemetry.rollups.recomputing import set_aside_hours
-from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
 from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
 from gridfleet.kernel.security.certificates import Authority
@@ -110,12 +110,13 @@ async def _keys(examined: Examination, url: str) -> list[Finding]:
         if missing:
             text = f"rows need version {', '.join(map(str, missing))}, the ring has {', '.join(map(str, keyring.versions))}"
             return [fail("keyring", text, remedy)]
-        if not needed[AUTHORITY_KEY.kind]:
-            return [warn("certificate authority", "there is none yet", "start `gridfleet serve`, which makes one")]
         try:
-            authority = await _authority(database, keyring)
+            async with database.transaction() as db:
+                authority = await find_authority(db, keyring)
         except (DecryptionFailed, UnknownKeyVersion) as error:
             return [fail("keyring", f"does not fit the database: {error}", "use the ring that belongs to this database")]
+    if authority is None:
+        return [warn("certificate authority", "there is none yet", "start `gridfleet serve`, which makes one")]
     versions = ", ".join(map(str, keyring.versions))
     return [ok("keyring", f"versions {versions}; {keyring.current_version} encrypts"), _expiry(examined, authority)]
 
@@ -138,11 +139,6 @@ async def _roll_ups(url: str) -> Finding:
         f"hours set aside: {count} ({shown}{more})",
         "see GridfleetRollUpsSetAside in docs/metrics.md",
     )
-
-
-async def _authority(database: Database, keyring: Keyring) -> Authority:
-    async with database.transaction() as db:
-        return await ensure_authority(db, keyring)
 
 
 def _expiry(examined: Examination, authority: Authority) -> Finding:

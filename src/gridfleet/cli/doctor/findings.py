@@ -12,7 +12,7 @@ import msgspec
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["Examination", "Finding", "Status", "fail", "ok", "warn"]
+__all__ = ["Examination", "Finding", "Status", "fail", "ok", "reason", "warn"]
 
 GIB: Final = 1 << 30
 
@@ -47,6 +47,11 @@ def warn(check: str, found: str, remedy: str) -> Finding:
 def fail(check: str, found: str, remedy: str) -> Finding:
     """It does not work."""
     return Finding(check, Status.FAIL, found, remedy)
+
+
+def reason(error: BaseException) -> str:
+    """Return an error's type, and its text if it has one."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 @dataclass(frozen=True)

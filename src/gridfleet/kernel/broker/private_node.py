@@ -16,17 +16,18 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 import psutil
 
+from gridfleet.kernel.broker.auth_plugin import AUTH_PLUGIN, build_auth_plugin, needs_auth_plugin
+from gridfleet.kernel.broker.installation import PrivateBrokerError, find_installation
 from gridfleet.kernel.security.local_secrets import ensure_private_folder, local_secret, write_private
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
 
-__all__ = ["ACCOUNT", "TLS_CIPHERS", "PrivateBroker", "PrivateBrokerError", "find_server", "reachable_host"]
+__all__ = ["ACCOUNT", "TLS_CIPHERS", "PrivateBroker", "PrivateBrokerError", "reachable_host"]
 
 ACCOUNT: Final = "_gridfleet"
 """The service's own account; no organisation's slug can begin with an underscore."""
@@ -54,38 +55,6 @@ _PLUGINS: Final = (
     "rabbitmq_mqtt",
     "rabbitmq_prometheus",
 )
-_SERVERS: Final = (
-    # The scripts behind the wrappers in /usr/sbin: those switch to the system's `rabbitmq` user and home.
-    "/usr/lib/rabbitmq/bin/rabbitmq-server",
-    "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server",
-    "/opt/rabbitmq*/sbin/rabbitmq-server",
-    "/opt/homebrew/opt/rabbitmq/sbin/rabbitmq-server",
-    "/usr/local/opt/rabbitmq/sbin/rabbitmq-server",
-    "/usr/local/lib/rabbitmq*/sbin/rabbitmq-server",
-)
-
-
-class PrivateBrokerError(RuntimeError):
-    """The node cannot be prepared or does not start."""
-
-
-def find_server() -> Path:
-    """Return the `rabbitmq-server` script: the one that RABBITMQ_SERVER names, else one in the usual places.
-
-    Raises:
-        PrivateBrokerError: There is none; the text says what to install.
-    """
-    if named := os.environ.get("RABBITMQ_SERVER"):
-        if not Path(named).is_file():
-            raise PrivateBrokerError(f"RABBITMQ_SERVER: there is no file {named}")
-        return Path(named)
-    for pattern in _SERVERS:
-        for found in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True):
-            return found
-    raise PrivateBrokerError(
-        "RabbitMQ is not installed: install the package rabbitmq-server (apt-get, dnf) or rabbitmq (brew), "
-        "or point GRIDFLEET_BROKER_URL and GRIDFLEET_BROKER_MANAGEMENT_URL to a running one"
-    )
 
 
 class PrivateBroker:
@@ -113,12 +82,15 @@ class PrivateBroker:
 
     def prepare(self) -> None:
         """Writes the node's configuration; its data is left as it is."""
-        find_server()
         ensure_private_folder(self._folder)
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
             write_private(cookie, secrets.token_hex(20), mode=0o400)
-        write_private(self._folder / "enabled_plugins", f"[{','.join(_PLUGINS)}].\n")
+        plugins: tuple[str, ...] = _PLUGINS
+        if self._with_auth_plugin:
+            plugins = (*plugins, AUTH_PLUGIN)
+            build_auth_plugin(self._folder / "plugins")
+        write_private(self._folder / "enabled_plugins", f"[{','.join(plugins)}].\n")
         write_private(self._folder / "rabbitmq.conf", "\n".join(self._configuration()) + "\n")
         write_private(self._folder / "advanced.config", _ADVANCED)
         write_private(self._folder / "definitions.json", json.dumps(self._definitions()))
@@ -137,7 +109,7 @@ class PrivateBroker:
         )
         node = Program(
             name="broker",
-            argv=(str(find_server()),),
+            argv=(str(find_installation().server),),
             environment=self._environment(),
             folder=self._folder,
             # Takes six seconds: stopping, the management agent waits five for an application controller that waits for it.
@@ -180,13 +152,19 @@ class PrivateBroker:
         while self._running:
             stop_process(*self._running.pop())
 
+    @property
+    def _with_auth_plugin(self) -> bool:
+        return needs_auth_plugin(find_installation().version)
+
     def _credentials(self) -> str:
         return f"{ACCOUNT}:{quote(local_secret(self._home, 'broker_password'), safe='')}"
 
     def _environment(self) -> dict[str, str]:
         settings, folder = self._settings, self._folder
         schedulers = min(os.cpu_count() or 1, 4)
+        plugins = f"{find_installation().plugins}:{folder / 'plugins'}" if self._with_auth_plugin else None
         return {
+            **({"RABBITMQ_PLUGINS_DIR": plugins} if plugins else {}),
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(folder),
             "LANG": "C.UTF-8",
@@ -242,9 +220,10 @@ class PrivateBroker:
         yield "auth_mechanisms.1 = PLAIN"
         yield "auth_backends.1 = internal"
         # Logins are asked every time, so that revocation is immediate; what a connection may do is remembered for a minute.
-        yield "auth_backends.2.authn = http"
+        http = AUTH_PLUGIN if self._with_auth_plugin else "http"
+        yield f"auth_backends.2.authn = {http}"
         yield "auth_backends.2.authz = cache"
-        yield "auth_cache.cached_backend = http"
+        yield f"auth_cache.cached_backend = {http}"
         yield "auth_cache.cache_ttl = 60000"
         # The default would send passwords in URLs.
         yield "auth_http.http_method = post"

@@ -1,6 +1,7 @@
 """Trying credentials at the broker, the way their owner would."""
 
 import asyncio
+import re
 import time
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -8,13 +9,15 @@ from urllib.parse import quote, urlsplit
 import aiormq
 from aiormq.exceptions import AMQPError
 
-__all__ = ["ASKED_CHANNEL", "NOBODY", "Probe", "probe"]
+__all__ = ["ASKED_CHANNEL", "NOBODY", "Probe", "asked", "probe", "probe_user"]
 
 NOBODY: Final = "_gridfleet_nobody_"
 """What the user name begins with of a login that only asks whether the broker asks us. No organisation's slug can begin so."""
 
 ASKED_CHANNEL: Final = "broker_asked_for_nobody"
-"""Where the database tells of such a question, with the user name."""
+"""Where the service publishes such a request, with the text of `asked`."""
+
+_CERTIFICATE_NAME: Final = re.compile(r"SERIALNUMBER=[0-9a-f]{1,40},CN=(.*)")
 
 _PROBE_SECONDS: Final = 10.0
 
@@ -24,6 +27,18 @@ class Probe(NamedTuple):
 
     duration_ms: int
     error: str | None
+
+
+def probe_user(user: str) -> str | None:
+    """Return the name of a user that only probes log in as, also out of a certificate's subject; None for other users."""
+    subject = _CERTIFICATE_NAME.fullmatch(user)
+    name = subject[1] if subject else user
+    return name[:100] if name.startswith(NOBODY) else None
+
+
+def asked(name: str, password: str | None) -> str:
+    """Return what is published about the broker's request for the login of such a user; its password is None for absent."""
+    return f"{name} {'without' if password is None else 'with'} a password"
 
 
 async def probe(broker_url: str, vhost: str, user: str, password: str, exchange: str) -> Probe:

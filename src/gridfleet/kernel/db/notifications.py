@@ -61,13 +61,16 @@ async def count_listeners(db: Connection, name: str) -> int:
 async def heard_during(
     url: str, channel: str, work: Callable[[], Awaitable[None]], wanted: set[str], seconds: float
 ) -> set[str]:
-    """Which of the wanted payloads came on the channel while the work was done, or within some seconds afterwards."""
+    """Return the payloads that came on the channel while the work was done, or within some seconds afterwards.
+
+    Returns early once all wanted ones have come.
+    """
     heard: set[str] = set()
     async with await TidyConnection.connect(url, autocommit=True, connect_timeout=5) as connection:
         await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         await work()
         async for notice in connection.notifies(timeout=seconds):
-            heard |= {notice.payload} & wanted
-            if heard == wanted:
+            heard.add(notice.payload)
+            if wanted <= heard:
                 break
     return heard

@@ -9,7 +9,7 @@ from gridfleet.kernel.db.sealed import SealedTable
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["AUTHORITY_KEY", "AuthorityInUse", "ensure_authority", "replace_authority"]
+__all__ = ["AUTHORITY_KEY", "AuthorityInUse", "ensure_authority", "find_authority", "replace_authority"]
 
 _PLACE: Final[dict[str, Any]] = {"table": "certificate_authority", "column": "private_key", "row_id": "1"}
 
@@ -25,19 +25,31 @@ class AuthorityInUse(Exception):
         self.plants = plants
 
 
-async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
-    """The authority; made when there is none. Safe against several processes that start at once."""
+async def find_authority(db: Connection, keyring: Keyring) -> Authority | None:
+    """Return the authority; None while there is none.
+
+    Raises:
+        DecryptionFailed, UnknownKeyVersion: The keyring does not belong to this database.
+    """
     row = await store.find(db)
     if row is None:
+        return None
+    certificate, private_key, key_version = row
+    return Authority(certificate, keyring.decrypt(private_key, key_version, **_PLACE).decode())
+
+
+async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
+    """The authority; made when there is none. Safe against several processes that start at once."""
+    authority = await find_authority(db, keyring)
+    if authority is None:
         fresh = Authority.create()
         await store.insert(
             db, fresh.certificate_pem, keyring.encrypt(fresh.key_pem.encode(), **_PLACE), keyring.current_version
         )
-        row = await store.find(db)
-    if row is None:
+        authority = await find_authority(db, keyring)
+    if authority is None:
         raise LookupError("the certificate authority was removed while it was being read")
-    certificate, private_key, key_version = row
-    return Authority(certificate, keyring.decrypt(private_key, key_version, **_PLACE).decode())
+    return authority
 
 
 async def replace_authority(

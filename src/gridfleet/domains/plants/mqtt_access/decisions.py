@@ -118,7 +118,10 @@ def _refusal(
     if credentials.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED):
         return LoginRefusal(f"plant is {credentials.lifecycle_status}")
     if name.certificate_serial is not None:
-        if password is not None or credentials.auth_method != AuthMethod.MTLS:
+        if password is not None:
+            # A forgery, or a RabbitMQ 4.0 without its plugin: both look the same here, so neither may pass.
+            return LoginRefusal("a certificate's name with a password")
+        if credentials.auth_method != AuthMethod.MTLS:
             return LoginRefusal("a certificate is not this plant's method")
         return _certificate_refusal(credentials, name.certificate_serial, now)
     if not password:
