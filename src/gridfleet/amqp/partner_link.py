@@ -26,7 +26,7 @@ from gridfleet.kernel.db import UNSTORABLE, Connection, Database
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import end_if_cancelled
-from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_routing_key
+from gridfleet.protocol.partner_keys import EventKind, event_routing_key
 from gridfleet.protocol.partner_messages import PartnerAck
 
 __all__ = ["PartnerLink", "PartnerWork", "cause_of"]
@@ -112,7 +112,7 @@ class PartnerLink:
             raise ConnectionError("the vhost is not connected")
         await self._events.basic_publish(
             event.body,
-            exchange=EXCHANGE,
+            exchange=self.served.events_exchange,
             routing_key=event_routing_key(self.served.key.slug, EventKind(event.kind)),
             timeout=_CONFIRM_SECONDS,
             properties=aiormq.spec.Basic.Properties(

@@ -6,6 +6,7 @@ from typing import Any, Final
 import structlog
 
 from gridfleet.domains.partners import vhosts
+from gridfleet.kernel.broker.legacy_topology import settle_legacy_vhost
 from gridfleet.kernel.broker.management import Management, open_management
 from gridfleet.kernel.broker.partner_topology import has_current_policies, remove_partner_vhost, settle_partner_vhost
 from gridfleet.kernel.caller import SystemScope
@@ -28,7 +29,9 @@ def settling(settings: Settings, management: Management) -> CarryOut:
 
     async def settle(db: Connection, payload: dict[str, Any]) -> None:
         wanted = await vhosts.wanted_vhost(db, _SYSTEM, payload)
-        if wanted.stands or wanted.is_shared:
+        if wanted.is_shared:
+            await settle_legacy_vhost(management, broker_url, wanted.queues, wanted.unwanted)
+        elif wanted.stands:
             await settle_partner_vhost(management, broker_url, wanted.vhost, wanted.queues, wanted.unwanted)
         if not wanted.stands:
             await _close(management, wanted)
@@ -53,7 +56,6 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
 
 async def _close(management: Management, wanted: vhosts.WantedVhost) -> None:
     if wanted.is_shared:
-        # The broker cannot tell an organisation's keys apart there: the others come back by themselves.
-        await management.close_connections(wanted.slug)
+        await management.close_connections_in(wanted.vhost, wanted.slug)
     else:
         await remove_partner_vhost(management, wanted.vhost, wanted.slug)

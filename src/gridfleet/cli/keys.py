@@ -1,18 +1,20 @@
-"""`gridfleet keys`: the keyring that credentials are encrypted with, and which rows need which version of it."""
+"""`gridfleet keys`: the keyring that credentials are encrypted with, and the import of partners' legacy API keys."""
 
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from gridfleet.cli.settings import database_url, load_settings
 
 if TYPE_CHECKING:
+    from gridfleet.domains.partners.legacy.importing import Imported
     from gridfleet.kernel.security.keyring import Keyring
     from gridfleet.kernel.settings import Settings
 
 __all__ = ["commands"]
 
-commands = typer.Typer(help="The keyring that credentials are encrypted with.", no_args_is_help=True)
+commands = typer.Typer(help="The keyring that credentials are encrypted with, and legacy API keys.", no_args_is_help=True)
 
 
 @commands.command()
@@ -78,6 +80,44 @@ def use_newest() -> None:
     text = settings.secret("keys").get_secret_value()
     write_private(settings.home / "secrets" / "keys", text.replace(":current", "") + "\n")
     typer.echo(f"version {max(keyring.versions)} encrypts from the next start on. Restart the service.")
+
+
+@commands.command("import")
+def import_(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV with a header; columns in docs/partners.md, section Legacy keys.")
+    ],
+) -> None:
+    """Import API keys of an older integration, which work in the vhost `/`.
+
+    All rows are imported or none. Rows that were imported before are left as they are.
+    """
+    import asyncio
+
+    from gridfleet.domains.partners.legacy.importing import ImportRefused
+
+    settings = load_settings()
+    keyring = _keyring(settings)
+    try:
+        imported = asyncio.run(_import(database_url(settings), keyring, file.read_text("utf-8-sig")))
+    except (OSError, UnicodeDecodeError, LookupError) as error:
+        _fail(str(error))
+    except ImportRefused as error:
+        _fail("\n".join(error.complaints))
+    typer.echo(f"{imported.new} keys imported, {imported.known} were known")
+
+
+async def _import(url: str, keyring: "Keyring", text: str) -> "Imported":
+    from gridfleet.domains.identity.accounts.admins import list_super_admins
+    from gridfleet.domains.partners.legacy.importing import import_keys, read_keys
+    from gridfleet.kernel.db import open_database
+
+    keys = read_keys(text)
+    async with open_database(url, name="gridfleet-keys", size=1) as database, database.transaction() as db:
+        admins = await list_super_admins(db)
+        if not admins:
+            raise LookupError("there is no SuperAdmin to record as the keys' creator; `gridfleet admin create` makes one")
+        return await import_keys(db, keyring, admins[0].id, keys)
 
 
 async def _counts(url: str) -> dict[str, dict[int, int]]:

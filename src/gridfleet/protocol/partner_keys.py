@@ -14,6 +14,7 @@ from gridfleet.protocol.envelope import CommandType
 
 __all__ = [
     "EXCHANGE",
+    "LEGACY_VHOST",
     "SIGNATURE_HEADER",
     "TIMESTAMP_HEADER",
     "EventKind",
@@ -25,6 +26,9 @@ __all__ = [
 ]
 
 EXCHANGE: Final = "vcp"
+LEGACY_VHOST: Final = "/"
+"""The vhost that imported keys share; new keys have a vhost of their own."""
+
 SIGNATURE_HEADER: Final = "x-vcp-signature"
 TIMESTAMP_HEADER: Final = "x-vcp-timestamp"
 

@@ -122,7 +122,11 @@ async def test_who_is_served_and_listened_to(site: PartnerSite) -> None:
     async with site.database.transaction() as db:
         served = await served_vhosts(db, SYSTEM)
         listened = await listened_plants(db, SYSTEM, [site.plant.id, new_id()])
-    assert [(one.key, one.inbound_queue) for one in served] == [(site.sender.key, f"{site.sender.key.slug}.inbound")]
+    inbound = f"{site.sender.key.slug}.inbound"
+    assert {(one.key.id, one.key.vhost, one.inbound_queue, one.events_exchange) for one in served} == {
+        (site.sender.key.id, site.sender.key.vhost, inbound, "vcp"),
+        (blind.key.id, "/", inbound, "vcp.legacy.events"),
+    }
     assert listened == {site.plant.id: organization}
 
 

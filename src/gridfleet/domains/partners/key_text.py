@@ -11,7 +11,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, NamedTuple
 
-__all__ = ["MARK", "KeyText", "digest_of", "make_key"]
+__all__ = ["MARK", "SHOWN_CHARACTERS", "KeyText", "broker_digest_of", "digest_of", "make_key"]
 
 MARK: Final = "gf_live_"
 """What every key begins with."""
@@ -19,7 +19,10 @@ MARK: Final = "gf_live_"
 _ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM: Final = 32
 _CHECK: Final = 6
-_SHOWN: Final = 16
+SHOWN_CHARACTERS: Final = 16
+"""The beginning of a key that identifies it."""
+
+_LEGACY_LENGTHS: Final = range(20, 201)
 
 
 class KeyText(NamedTuple):
@@ -34,7 +37,7 @@ def make_key() -> KeyText:
     """A new key."""
     random = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
     text = MARK + random + _check(random)
-    return KeyText(text, text[:_SHOWN], sha256(text.encode()).digest())
+    return KeyText(text, text[:SHOWN_CHARACTERS], sha256(text.encode()).digest())
 
 
 def digest_of(text: str) -> bytes | None:
@@ -43,6 +46,14 @@ def digest_of(text: str) -> bytes | None:
     if not text.startswith(MARK) or len(random) != _RANDOM or not text.isascii():
         return None
     return sha256(text.encode()).digest() if compare_digest(check, _check(random)) else None
+
+
+def broker_digest_of(text: str) -> bytes | None:
+    """Return what a key is looked up by at the broker, where imported keys may have any form; None for what cannot be one."""
+    if text.startswith(MARK):
+        return digest_of(text)
+    printable = text.isascii() and text.isprintable()
+    return sha256(text.encode()).digest() if printable and len(text) in _LEGACY_LENGTHS else None
 
 
 def _check(random: str) -> str:

@@ -11,7 +11,7 @@ from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller
 
-__all__ = ["AmqpKey", "AmqpPlace", "ApiKey", "CreatedKey", "LiveKey", "NewKey", "SendingKey", "vhost_of"]
+__all__ = ["AmqpKey", "AmqpPlace", "ApiKey", "CreatedKey", "LegacyKey", "LiveKey", "NewKey", "SendingKey", "vhost_of"]
 
 
 class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,6 +45,21 @@ class NewKey(NamedTuple):
     plant_ids: tuple[UUID, ...] | None
     networks: tuple[IPNetwork, ...]
     expires_at: datetime | None
+
+
+class LegacyKey(NamedTuple):
+    """A key to import. `digest` is the SHA-256 of the key's text, `shown` the beginning that identifies it, `organization` a
+    slug or an id, `line` its place in the file."""
+
+    line: int
+    id: UUID
+    organization: str
+    digest: bytes
+    shown: str
+    scopes: tuple[Scope, ...]
+    expires_at: datetime | None
+    name: str
+    signing_key: bytes | None
 
 
 class CreatedKey(msgspec.Struct, frozen=True, rename="camel"):

@@ -11,7 +11,7 @@ from gridfleet.domains.identity.models import User
 from gridfleet.domains.organizations import registry as organizations
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.errors import ApiKeyNotFound
-from gridfleet.domains.partners.key_text import digest_of
+from gridfleet.domains.partners.key_text import broker_digest_of
 from gridfleet.domains.partners.models import ApiKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
 from gridfleet.kernel.caller import OrgScope
@@ -71,7 +71,7 @@ async def acknowledge_bundle(db: Connection, org: OrgScope, key_id: UUID) -> Non
 async def trial_of(db: Connection, org: OrgScope, key_id: UUID, text: str) -> Trial:
     """What it takes to try the key whose text somebody has. Raises ApiKeyNotFound."""
     key = await get_key(db, org, key_id)
-    digest = digest_of(text)
+    digest = broker_digest_of(text)
     complaint = None
     if digest is None or not await store.is_key(db, org, key_id, digest):
         complaint = "this is not the text of the key"

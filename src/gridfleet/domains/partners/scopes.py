@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
+from gridfleet.protocol.partner_keys import LEGACY_VHOST
+
 __all__ = ["AMQP_SCOPES", "LEGACY_VHOST", "WRITE_SCOPES", "Scope", "expand_amqp"]
 
 
@@ -35,9 +37,6 @@ WRITE_SCOPES: Final = frozenset(scope for scope in Scope if scope.startswith("vc
 
 AMQP_SCOPES: Final = frozenset({Scope.VCP_CONNECT, Scope.TRADING_CONNECT}) | WRITE_SCOPES
 """Any of these opens the broker, and gives the key a vhost there."""
-
-LEGACY_VHOST: Final = "/"
-"""Where keys of older integrations work; new ones never get it."""
 
 
 def expand_amqp(scopes: Iterable[Scope], vhost: str) -> frozenset[Scope]:

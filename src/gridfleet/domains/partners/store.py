@@ -7,7 +7,7 @@ from uuid import UUID
 from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.partners.models import AmqpKey, AmqpPlace, LiveKey, NewKey
-from gridfleet.domains.partners.scopes import Scope, expand_amqp
+from gridfleet.domains.partners.scopes import LEGACY_VHOST, Scope, expand_amqp
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
@@ -285,6 +285,15 @@ async def has_amqp_in(db: Connection, system: SystemScope, organization_id: UUID
     cursor = await db.execute(
         "SELECT EXISTS (SELECT FROM partner_key WHERE organization_id = %s AND vhost = %s AND amqp_slug IS NOT NULL)",
         (organization_id, vhost),
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def has_legacy_keys(db: Connection, system: SystemScope) -> bool:
+    """Return whether a live key may use the shared vhost."""
+    cursor = await db.execute(
+        f"SELECT EXISTS (SELECT FROM partner_key WHERE vhost = %s AND amqp_slug IS NOT NULL AND {_LIVES})", (LEGACY_VHOST,)
     )
     row = await cursor.fetchone()
     return row is not None and bool(row[0])

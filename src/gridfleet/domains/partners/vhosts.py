@@ -19,7 +19,16 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.outbox import enqueue
 from gridfleet.protocol.partner_keys import EventKind, event_queue
 
-__all__ = ["SETTLE", "WantedVhost", "expire_due", "queue_settling", "settle_all_but", "wanted_queues", "wanted_vhost"]
+__all__ = [
+    "SETTLE",
+    "WantedVhost",
+    "expire_due",
+    "has_legacy_keys",
+    "queue_settling",
+    "settle_all_but",
+    "wanted_queues",
+    "wanted_vhost",
+]
 
 SETTLE: Final = "partners.settle_vhost"
 """The kind of effect; its payload is for `wanted_vhost`."""
@@ -86,6 +95,11 @@ async def _queues(db: Connection, system: SystemScope, organization_id: UUID, sl
         return None
     # In the vhost that all legacy keys share only the slug keeps organisations apart.
     return PartnerQueues(slug, slug if vhost == LEGACY_VHOST else found.prefix)
+
+
+async def has_legacy_keys(db: Connection, system: SystemScope) -> bool:
+    """Return whether any organisation has a live key in the vhost that legacy keys share."""
+    return await store.has_legacy_keys(db, system)
 
 
 async def expire_due(db: Connection, system: SystemScope) -> int:

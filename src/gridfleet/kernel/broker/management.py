@@ -76,6 +76,15 @@ class Management:
         """Delete an exchange with its bindings; a missing exchange is fine."""
         await self._remove(f"/api/exchanges/{quote(vhost, safe='')}/{quote(name, safe='')}")
 
+    async def keep_only_binding(self, vhost: str, source: str, destination: str) -> None:
+        """Delete the bindings that lead from an exchange to anything but the queue `destination`."""
+        place = quote(vhost, safe="")
+        for one in (await self._call("GET", f"/api/exchanges/{place}/{quote(source, safe='')}/bindings/source")).json():
+            if (one["destination_type"], one["destination"]) != ("queue", destination):
+                end = f"{one['destination_type'][0]}/{quote(one['destination'], safe='')}"
+                key = quote(one["properties_key"], safe="~")
+                await self._remove(f"/api/bindings/{place}/e/{quote(source, safe='')}/{end}/{key}")
+
     async def ensure_vhost(self, vhost: str) -> None:
         """Creates the vhost unless it exists."""
         await self._call("PUT", f"/api/vhosts/{quote(vhost, safe='')}", {})

@@ -20,9 +20,12 @@ from gridfleet.kernel.broker.management import Management
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
 
 __all__ = [
+    "KEPT",
     "MAX_OWN_QUEUES",
     "MAX_PRIORITY",
+    "ORDERS",
     "PartnerQueues",
+    "declare_partner_queues",
     "forbidden_argument",
     "has_current_policies",
     "inbound_queue",
@@ -44,12 +47,11 @@ _OUTBOUND: Final[dict[str, Any]] = {
     "x-overflow": "drop-head",
 }
 # Bodies alone count as bytes, so messages without a body are bounded by their number.
-_KEPT: Final = {name.removeprefix("x-"): value for name, value in _OUTBOUND.items()} | {"max-length": 1_000_000}
-_ORDERS: Final = {"max-length-bytes": 64 * _MIB, "max-length": 50_000, "overflow": "reject-publish"}
+KEPT: Final = {name.removeprefix("x-"): value for name, value in _OUTBOUND.items()} | {"max-length": 1_000_000}
+ORDERS: Final = {"max-length-bytes": 64 * _MIB, "max-length": 50_000, "overflow": "reject-publish"}
 # A stream removes whole segments, never the one that it writes to: both together stay below 256 MiB.
 _STREAMS: Final = {"max-length-bytes": 240 * _MIB, "max-age": "1D", "stream-max-segment-size-bytes": 16 * _MIB}
-_POLICIES: Final[dict[str, dict[str, Any]]] = {"kept": _KEPT, "kept-streams": _STREAMS}
-_SHARED_VHOST: Final = "/"
+_POLICIES: Final[dict[str, dict[str, Any]]] = {"kept": KEPT, "kept-streams": _STREAMS}
 _INBOUND_KEYS: Final = (
     "command.site-setpoint",
     "command.device",
@@ -114,21 +116,20 @@ async def settle_partner_vhost(
     await management.enter_vhost(vhost)
     wanted = queues.names if queues else frozenset[str]()
     unwanted = frozenset(unwanted) - wanted
-    if vhost != _SHARED_VHOST:  # there may be others' queues in it, who are no partners
-        for name, definition in _POLICIES.items():
-            await management.put_policy(vhost, name, ".*", "queues", definition)
-        own = {queue.name for queue in await management.queues(vhost)} - wanted - unwanted
-        # Queues from before this limit stay, and must not keep the service's from being declared.
-        await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)))
+    for name, definition in _POLICIES.items():
+        await management.put_policy(vhost, name, ".*", "queues", definition)
+    own = {queue.name for queue in await management.queues(vhost)} - wanted - unwanted
+    # Queues from before this limit stay, and must not keep the service's from being declared.
+    await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)))
     if queues is not None:
         inbound = inbound_queue(queues.prefix)
-        await management.put_policy(vhost, inbound, f"^{re.escape(inbound)}$", "queues", _ORDERS, priority=1)
+        await management.put_policy(vhost, inbound, f"^{re.escape(inbound)}$", "queues", ORDERS, priority=1)
     async with open_channel(broker_url, vhost) as channel:
         await channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
         for name in sorted(unwanted):
             await channel.queue_delete(name)
         if queues is not None:
-            await _declare(channel, queues)
+            await declare_partner_queues(channel, queues)
 
 
 async def remove_partner_vhost(management: Management, vhost: str, username: str) -> None:
@@ -148,12 +149,15 @@ async def remove_partner_vhost(management: Management, vhost: str, username: str
     await management.delete_vhost(vhost)
 
 
-async def _declare(channel: AbstractChannel, queues: PartnerQueues) -> None:
+async def declare_partner_queues(
+    channel: AbstractChannel, queues: PartnerQueues, *, events: str = EXCHANGE, orders: str = EXCHANGE
+) -> None:
+    """Declare the queues and bind them to the exchanges of events and orders."""
     for kind in EventKind:
         name = event_queue(queues.slug, kind)
         await channel.queue_declare(name, durable=True, arguments=_OUTBOUND)
-        await channel.queue_bind(name, EXCHANGE, routing_key=event_routing_key(queues.slug, kind))
+        await channel.queue_bind(name, events, routing_key=event_routing_key(queues.slug, kind))
     inbound = inbound_queue(queues.prefix)
     await channel.queue_declare(inbound, durable=True)
     for key in _INBOUND_KEYS:
-        await channel.queue_bind(inbound, EXCHANGE, routing_key=f"{queues.slug}.{key}")
+        await channel.queue_bind(inbound, orders, routing_key=f"{queues.slug}.{key}")

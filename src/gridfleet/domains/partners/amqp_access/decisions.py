@@ -79,7 +79,7 @@ class Admitted(NamedTuple):
 
 async def log_in(db: Connection, user_name: str, password: str | None) -> Admitted | str:
     """The key that logs in, or why it may not: every refusal becomes an audit event."""
-    digest = None if password is None else key_text.digest_of(password)
+    digest = None if password is None else key_text.broker_digest_of(password)
     key = None if digest is None else await store.find_asked(db, _SYSTEM, digest)
     reason = "bad key" if key is None else _refusal(key, user_name)
     if key is not None and reason is None:
@@ -122,27 +122,28 @@ async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
     key = await keys.find_amqp(db, _SYSTEM, key_id)
     if key is None:
         return None
-    prefix = key.slug if key.vhost == LEGACY_VHOST else await queue_prefix(db, _SYSTEM, key.organization_id)
-    return Rights(key, prefix)
+    return Rights(key, await queue_prefix(db, _SYSTEM, key.organization_id))
 
 
 def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str, permission: str) -> bool:
     """Read the organisation's four outbound queues; do everything with queues of its own; publish and bind to `vcp`.
 
+    In the vhost that legacy keys share: read the outbound queues and publish, nothing else.
     Write on `vcp` needs a scope that publishes: the broker asks for nothing else when a queue names its dead-letter exchange.
     """
     if rights is None or rights.key.vhost != vhost:
         return False
     connects = Scope.VCP_CONNECT in rights.key.scopes
+    shared = vhost == LEGACY_VHOST
     if resource == "exchange":
         # Topics decide further. Binding reads the exchange, publishing writes to it.
         writes = bool(WRITE_SCOPES & rights.key.scopes)
-        return name == EXCHANGE and ((permission == "write" and writes) or (permission == "read" and connects))
+        return name == EXCHANGE and ((permission == "write" and writes) or (permission == "read" and connects and not shared))
     if resource != "queue" or not connects:
         return False
     if name in {event_queue(rights.key.slug, kind) for kind in EventKind}:
         return permission == "read"
-    return is_own_queue(name, rights.prefix)
+    return not shared and is_own_queue(name, rights.prefix)
 
 
 def may_use_topic(rights: Rights | None, vhost: str, exchange: str, permission: str, routing_key: str) -> bool:
@@ -151,7 +152,7 @@ def may_use_topic(rights: Rights | None, vhost: str, exchange: str, permission: 
         return False
     if permission == "write":
         return may_publish(rights.key, routing_key)
-    return permission == "read" and may_bind(rights.key, routing_key)
+    return permission == "read" and vhost != LEGACY_VHOST and may_bind(rights.key, routing_key)
 
 
 def may_publish(key: AmqpKey, routing_key: str) -> bool:

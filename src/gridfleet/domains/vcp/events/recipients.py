@@ -7,27 +7,35 @@ from uuid import UUID
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.domains.partners.signing import list_amqp_keys
 from gridfleet.domains.vcp.events import store
+from gridfleet.kernel.broker.legacy_topology import LEGACY_EVENTS
+from gridfleet.kernel.broker.partner_topology import inbound_queue
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
+from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST
 
 __all__ = ["ServedVhost", "listened_plants", "served_vhosts"]
 
 
 class ServedVhost(NamedTuple):
-    """A key's own vhost, with the queue in which its orders arrive."""
+    """A key's vhost, with the queue in which its orders arrive. Legacy keys share a vhost, where each organisation has one key
+    and queues of its own."""
 
     key: AmqpKey
     inbound_queue: str
 
+    @property
+    def events_exchange(self) -> str:
+        """The exchange to which the key's events are published."""
+        return LEGACY_EVENTS if self.key.vhost == LEGACY_VHOST else EXCHANGE
+
 
 async def served_vhosts(db: Connection, system: SystemScope) -> list[ServedVhost]:
-    """The vhosts of all live keys whose organisations' queues stand. Legacy keys share a vhost, in which nobody could tell
-    who sent what: they are not served."""
+    """Return the vhosts of all live keys whose organisations trade."""
     prefixes = await store.queues(db, system)
     return [
-        ServedVhost(key, f"{prefixes[key.organization_id]}.inbound")
+        ServedVhost(key, inbound_queue(key.slug if key.vhost == LEGACY_VHOST else prefixes[key.organization_id]))
         for key in await list_amqp_keys(db, system)
-        if key.organization_id in prefixes and key.vhost == vhost_of(key.id)
+        if key.organization_id in prefixes and key.vhost in (vhost_of(key.id), LEGACY_VHOST)
     ]
 
 

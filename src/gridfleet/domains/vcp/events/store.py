@@ -53,7 +53,7 @@ async def listeners(db: Connection, system: SystemScope, plant_ids: Collection[U
         "SELECT p.id, p.organization_id FROM plant p"
         " JOIN partner_queues q ON q.organization_id = p.organization_id AND q.enabled"
         " WHERE p.id = ANY(%s) AND EXISTS (SELECT FROM partner_key k WHERE k.organization_id = p.organization_id"
-        " AND k.amqp_slug IS NOT NULL AND k.activated_at IS NOT NULL AND k.vhost <> '/'"
+        " AND k.amqp_slug IS NOT NULL AND k.activated_at IS NOT NULL"
         " AND (k.allowed_plant_ids IS NULL OR p.id = ANY(k.allowed_plant_ids)))",
         (list(plant_ids),),
     )

@@ -1,0 +1,97 @@
+"""Orders of legacy keys: from the queue that all of them share to the queue of the organisation that sent them."""
+
+import asyncio
+from typing import Final
+
+import aiormq
+import structlog
+from aiormq.abc import AbstractChannel, DeliveredMessage
+from aiormq.exceptions import DeliveryError
+
+from gridfleet.domains.partners.vhosts import has_legacy_keys
+from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.legacy_topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.leases import Leases, open_leases
+from gridfleet.kernel.settings import Settings
+from gridfleet.protocol.partner_keys import LEGACY_VHOST
+
+__all__ = ["forward_legacy_orders"]
+
+log = structlog.get_logger(__name__)
+
+_SYSTEM: Final = SystemScope("the gateway passes on orders of legacy keys")
+_LEASE_KIND: Final = 0x6F1A
+_LOOK_SECONDS: Final = 2.0
+_PREFETCH: Final = 200
+_CONFIRM_SECONDS: Final = 30.0
+_PERSISTENT: Final = 2
+_COPIES: Final = {"CC": "cc", "BCC": "bcc"}
+
+
+async def forward_legacy_orders(settings: Settings, database: Database) -> None:
+    """Forward orders in one of the gateway processes while there are legacy keys, until broker or database are lost, which
+    raises. What was not acknowledged by then is forwarded again; its `messageId` makes the repetition harmless."""
+    broker_url = settings.secret("broker_url").get_secret_value()
+    async with open_leases(database.url, _LEASE_KIND, 1) as leases:
+        while True:
+            await leases.take(1 - len(leases.held))
+            async with database.transaction() as db:
+                needed = bool(leases.held) and await has_legacy_keys(db, _SYSTEM)
+            if needed:
+                async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
+                    await settle_legacy_vhost(management, broker_url)
+                async with open_channel(broker_url, LEGACY_VHOST) as channel:
+                    await _forward(channel, leases)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _forward(channel: AbstractChannel, leases: Leases) -> None:
+    waiting = asyncio.Queue[DeliveredMessage]()
+    await channel.basic_qos(prefetch_count=_PREFETCH)
+    await channel.basic_consume(LEGACY_INTAKE, waiting.put, exclusive=True)
+    publishing = await channel.connection.channel()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_watch(publishing, leases))
+        while True:
+            batch = [await waiting.get()]
+            while not waiting.empty():
+                batch.append(waiting.get_nowait())
+            # Published in this order, confirmed together: one organisation's flood must not hold up the others for long.
+            await asyncio.gather(*(_pass_on(publishing, delivered) for delivered in batch))
+            await channel.basic_ack(batch[-1].delivery_tag or 0, multiple=True)
+
+
+async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage) -> None:
+    sent = delivered.header.properties
+    # The broker would deliver copies to CC and BCC with the service's rights. Under these names the order is refused.
+    headers = {_COPIES.get(name, name): value for name, value in (sent.headers or {}).items()}
+    properties = aiormq.spec.Basic.Properties(
+        content_type=sent.content_type,
+        headers=headers,
+        delivery_mode=_PERSISTENT,
+        correlation_id=sent.correlation_id,
+        expiration=sent.expiration,
+        message_id=sent.message_id,
+    )
+    routing_key = delivered.routing_key or ""
+    try:
+        await channel.basic_publish(
+            delivered.body, exchange=LEGACY_ORDERS, routing_key=routing_key, properties=properties, timeout=_CONFIRM_SECONDS
+        )
+    except DeliveryError:
+        # The organisation's own queue is full; waiting for it would hold up the orders of all others.
+        metrics.PARTNER_ORDERS.labels("DROPPED").inc()
+        log.warning("order of a legacy key dropped; the organisation's queue is full", slug=routing_key.partition(".")[0])
+
+
+async def _watch(channel: AbstractChannel, leases: Leases) -> None:
+    """Raise when the lease is lost, a channel closes, or the intake was deleted and has no consumer any more."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        await leases.fair_share()
+        if not (await channel.queue_declare(LEGACY_INTAKE, passive=True)).consumer_count:
+            raise ConnectionError("the queue lost its consumer")

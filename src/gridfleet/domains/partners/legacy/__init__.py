@@ -1,0 +1,1 @@
+"""Keys of older integrations, which share the vhost `/`."""

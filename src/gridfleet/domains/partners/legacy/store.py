@@ -1,0 +1,55 @@
+"""SQL of the import of legacy keys."""
+
+from uuid import UUID
+
+from gridfleet.domains.partners.models import LegacyKey
+from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+
+async def is_known(db: Connection, system: SystemScope, key_id: UUID, digest: bytes) -> bool:
+    """Return whether this key was imported before."""
+    cursor = await db.execute(
+        "SELECT EXISTS (SELECT FROM partner_key WHERE id = %s AND key_hash = %s AND vhost = %s)", (key_id, digest, LEGACY_VHOST)
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def insert(
+    db: Connection, system: SystemScope, key: LegacyKey, signing_key: bytes | None, key_version: int | None, creator_id: UUID
+) -> UUID:
+    """Store an imported key, which counts at once; return its organisation. `signing_key` is encrypted.
+
+    Raises:
+        LookupError: There is no such organisation.
+        psycopg.errors.UniqueViolation: The id, the key, or the organisation's place in the vhost is taken.
+    """
+    async with db.transaction():
+        cursor = await db.execute(
+            "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, vhost, amqp_slug,"
+            " signing_key, key_version, created_by, expires_at, activated_at)"
+            " SELECT %(id)s, o.id, %(name)s, 'legacy', %(prefix)s, %(hash)s, %(scopes)s, %(vhost)s,"
+            " CASE WHEN %(amqp)s THEN o.slug END, %(signing_key)s, %(key_version)s, %(by)s, %(expires_at)s, now()"
+            " FROM organization o WHERE o.slug = %(org)s OR o.id::text = %(org)s RETURNING organization_id",
+            {
+                "id": key.id,
+                "org": key.organization,
+                "name": key.name,
+                "prefix": key.shown,
+                "hash": key.digest,
+                "scopes": list(key.scopes),
+                "vhost": LEGACY_VHOST,
+                "amqp": bool(AMQP_SCOPES & set(key.scopes)),
+                "signing_key": signing_key,
+                "key_version": key_version,
+                "by": creator_id,
+                "expires_at": key.expires_at,
+            },
+        )
+        row = await cursor.fetchone()
+    if row is None:
+        raise LookupError(key.organization)
+    organization_id: UUID = row[0]
+    return organization_id

@@ -1,0 +1,305 @@
+"""Imported keys in the vhost `/`, which they share: they are served, and no organisation reaches another's queues."""
+
+import asyncio
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import aiormq
+import httpx
+import pytest
+from aiormq.abc import AbstractChannel
+from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditionFailed
+
+from fleet_under_test import JsonObject, wait_for
+from gridfleet.domains.partners.key_text import make_key
+from gridfleet.protocol.partner_keys import EventKind, event_queue
+from partner_orders import order
+from partner_organization import Organization
+from running_stack import RunningStack
+
+SIGNING_KEY = bytes(range(32))
+Act = Callable[[AbstractChannel], Awaitable[object]]
+
+
+class Legacy(NamedTuple):
+    """An organisation with a key in the shared vhost."""
+
+    org: Organization
+    key: JsonObject
+
+    def queue(self, kind: EventKind) -> str:
+        return event_queue(self.org.slug, kind)
+
+    @property
+    def queues(self) -> list[str]:
+        return [f"{self.org.slug}.inbound", *(self.queue(kind) for kind in EventKind)]
+
+
+def import_keys(stack: RunningStack, folder: Path, rows: list[dict[str, str]]) -> "subprocess.CompletedProcess[str]":
+    """`gridfleet keys import`."""
+    file = folder / "keys.csv"
+    with file.open("w", newline="") as output:
+        writer = csv.DictWriter(output, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    argv = (sys.executable, "-m", "gridfleet", "keys", "import", str(file))
+    return subprocess.run(argv, env=stack.environment, text=True, capture_output=True, timeout=120, check=False)
+
+
+def created(text: str, key_id: str) -> JsonObject:
+    return {"key": text, "apiKey": {"id": key_id, "vhost": "/"}}
+
+
+@pytest.fixture(scope="module")
+def legacy(
+    stack: RunningStack, acme: Organization, acme_energy: Organization, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Legacy, Legacy]]:
+    """Two organisations; one key has the form of today's, of the other one the service gets the hash alone."""
+    ours, older = make_key().text, f"legacy-{uuid4().hex}"
+    ids = [str(uuid4()), str(uuid4())]
+    rows = [
+        {"id": ids[0], "organisation": acme.slug, "key": ours, "hash": "", "scopes": "vcp:connect", "expiry": "",
+         "signing_key": SIGNING_KEY.hex()},
+        {"id": ids[1], "organisation": acme_energy.organization_id, "key": "", "hash": sha256(older.encode()).hexdigest(),
+         "scopes": "trading:connect", "expiry": "2099-01-01T00:00:00Z", "signing_key": ""},
+    ]  # fmt: skip
+    folder = tmp_path_factory.mktemp("keys")
+    done = import_keys(stack, folder, rows)
+    assert (done.returncode, done.stdout) == (0, "2 keys imported, 0 were known\n"), done.stderr
+    again = import_keys(stack, folder, rows)
+    assert (again.returncode, again.stdout) == (0, "0 keys imported, 2 were known\n"), again.stderr
+    found = Legacy(acme, created(ours, ids[0])), Legacy(acme_energy, created(older, ids[1]))
+    for one in found:
+        wait_for(lambda one=one: set(one.queues) <= set(acme.queues("%2F")))
+    yield found
+    for one in found:
+        one.org.revoke(one.key)
+
+
+async def events(legacy: Legacy, kind: EventKind, count: int) -> list[JsonObject]:
+    """The next events in an outbound queue."""
+    found: list[JsonObject] = []
+    async with legacy.org.connected(legacy.key) as connection, asyncio.timeout(30):
+        channel = await connection.channel()
+        while len(found) < count:
+            got = await channel.basic_get(legacy.queue(kind), no_ack=True)
+            if isinstance(got.delivery, aiormq.spec.Basic.GetOk):
+                found.append(json.loads(got.body))
+            else:
+                await asyncio.sleep(0.05)
+    return found
+
+
+async def waiting(legacy: Legacy) -> dict[str, int]:
+    """How many messages wait in each queue of an organisation."""
+    async with legacy.org.service_channel("/") as channel:
+        return {name: (await channel.queue_declare(name, passive=True)).message_count or 0 for name in legacy.queues}
+
+
+async def send(legacy: Legacy, kind: str, **changes: Any) -> str:
+    """Publish an order for a site that does not exist; return its messageId."""
+    headers = changes.pop("headers", {})
+    message = order(kind, uuid4(), slug=legacy.org.slug, **changes)
+    async with legacy.org.connected(legacy.key) as connection:
+        channel = await connection.channel()
+        properties = aiormq.spec.Basic.Properties(headers={**message.headers, **headers})
+        await channel.basic_publish(message.body, exchange="vcp", routing_key=message.routing_key, properties=properties)
+    return str(json.loads(message.body)["messageId"])
+
+
+async def test_orders_are_taken_and_answered(legacy: tuple[Legacy, Legacy]) -> None:
+    for one in legacy:
+        sent = await send(one, "command.site-setpoint", powerKw=1)
+        [ack] = await events(one, EventKind.COMMAND_ACK, 1)
+        assert (ack["messageId"], ack["rejectionReason"]) == (sent, "SITE_UNKNOWN")
+
+
+async def test_signed_orders_need_the_imported_signing_key(legacy: tuple[Legacy, Legacy]) -> None:
+    reasons = []
+    for one in legacy:
+        await send(one, "command.mode", mode="AUTO")
+        reasons += [ack["rejectionReason"] for ack in await events(one, EventKind.COMMAND_ACK, 1)]
+    assert reasons == ["SITE_UNKNOWN", "SIGNATURE_INVALID"]
+
+
+async def test_events_reach_their_organisation_alone(legacy: tuple[Legacy, Legacy]) -> None:
+    mine, other = legacy
+    body = json.dumps({"alertId": str(uuid4())}).encode()
+    mine.org.sql(
+        "INSERT INTO partner_event (event_id, organization_id, kind, body) VALUES (%s, %s, 'alert', %s)",
+        [str(uuid4()), mine.org.organization_id, body],
+    )
+    mine.org.sql("NOTIFY partner_event")
+    assert await events(mine, EventKind.ALERT, 1) == [json.loads(body)]
+    assert sum((await waiting(other)).values()) == 0
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC", "cc"])
+async def test_copies_reach_no_other_organisation(legacy: tuple[Legacy, Legacy], header: str) -> None:
+    mine, other = legacy
+    slug = other.org.slug
+    keys = [f"{slug}.command.mode", f"{slug}.event.alert", f"{slug}.inbound", other.queue(EventKind.ALERT), "#"]
+    count = f"SELECT count(*) FROM vcp_command WHERE organization_id = '{other.org.organization_id}'"
+    before = other.org.sql(count)
+    refused = False
+    try:
+        await send(mine, "command.site-setpoint", powerKw=1, headers={header: keys})
+    except AMQPError:  # RabbitMQ from 4.0 on checks them
+        refused = True
+    if not refused:
+        await events(mine, EventKind.COMMAND_ACK, 1)
+    assert sum((await waiting(other)).values()) == 0
+    assert sum((await waiting(mine)).values()) == 0
+    assert other.org.sql(count) == before
+
+
+def publish(exchange: str, key: str) -> Act:
+    return lambda channel: channel.basic_publish(b"{}", exchange=exchange, routing_key=key)
+
+
+def declare(name: str, **members: Any) -> Act:
+    return lambda channel: channel.queue_declare(name, **members)
+
+
+def read(name: str) -> Act:
+    return lambda channel: channel.basic_get(name, no_ack=True)
+
+
+def consume(name: str) -> Act:
+    return lambda channel: channel.basic_consume(name, lambda _: asyncio.sleep(0), arguments={"x-priority": 1000})
+
+
+def attacks(mine: Legacy, other: Legacy) -> Iterator[tuple[str, Act]]:
+    """Everything that could change or read something of the other organisation, or of the service."""
+    slug, foreign = mine.org.slug, other.org.slug
+    service = ["vcp.legacy.inbound", f"{slug}.inbound", *other.queues]
+    dead: dict[str, Any] = {"x-dead-letter-exchange": "vcp", "x-dead-letter-routing-key": f"{foreign}.command.mode"}
+    for name in (f"{slug}.mine", f"{slug}", "vcp.x", "x", ""):
+        for members in ({"durable": True}, {"exclusive": True}, {"arguments": {"x-expires": 1000}}, {"arguments": dead}):
+            yield f"declare {name} {members}", declare(name, **members)
+    for name in (*service, mine.queue(EventKind.ALERT)):
+        yield f"redeclare {name}", declare(name, durable=True, arguments=dead)
+        yield f"delete {name}", lambda channel, name=name: channel.queue_delete(name)
+        for exchange in ("vcp", "vcp.legacy.orders", "vcp.legacy.events", "amq.topic"):
+            yield (
+                f"bind {name} to {exchange}",
+                lambda channel, name=name, exchange=exchange: channel.queue_bind(
+                    name, exchange, routing_key=f"{slug}.event.alert"
+                ),
+            )
+            yield (
+                f"unbind {name} from {exchange}",
+                lambda channel, name=name, exchange=exchange: channel.queue_unbind(
+                    name, exchange, routing_key=f"{slug}.event.alert"
+                ),
+            )
+    for name in service:
+        yield f"get {name}", read(name)
+        yield f"consume {name}", consume(name)
+        yield f"purge {name}", lambda channel, name=name: channel.queue_purge(name)
+    for exchange in ("", "amq.topic", "amq.direct", "amq.fanout", "amq.headers", "vcp.legacy.orders", "vcp.legacy.events"):
+        for key in (f"{slug}.command.mode", f"{foreign}.inbound", f"{slug}.event.alert"):
+            yield f"publish to {exchange} {key}", publish(exchange, key)
+    for key in (f"{foreign}.command.mode", f"{slug}.event.alert", "#", "", f"{slug}.#"):
+        yield f"publish to vcp {key}", publish("vcp", key)
+    for name in (f"{slug}.x", "vcp", "vcp.legacy.orders"):
+        for arguments in ({}, {"alternate-exchange": "vcp.legacy.events"}):
+            yield (
+                f"declare exchange {name} {arguments}",
+                lambda channel, name=name, arguments=arguments: channel.exchange_declare(
+                    name, exchange_type="topic", durable=True, arguments=arguments
+                ),
+            )
+    for name in ("vcp", "vcp.legacy.orders", "vcp.legacy.events"):
+        yield f"delete exchange {name}", lambda channel, name=name: channel.exchange_delete(name)
+        for source in ("vcp", "vcp.legacy.orders", "vcp.legacy.events", "amq.topic"):
+            yield (
+                f"bind exchange {name} to {source}",
+                lambda channel, name=name, source=source: channel.exchange_bind(
+                    name, source, routing_key=f"{slug}.command.mode"
+                ),
+            )
+
+
+async def test_no_attack_works(legacy: tuple[Legacy, Legacy]) -> None:
+    mine, other = legacy
+    worked = []
+    async with mine.org.connected(mine.key) as connection:
+        for name, act in attacks(mine, other):
+            try:
+                await act(await connection.channel())
+            except ChannelAccessRefused:
+                continue
+            worked.append(name)
+    assert worked == []
+    assert sum((await waiting(other)).values()) == 0
+
+
+async def test_nobody_publishes_under_another_name(legacy: tuple[Legacy, Legacy]) -> None:
+    mine, other = legacy
+    properties = aiormq.spec.Basic.Properties(user_id=other.org.slug)
+    async with mine.org.connected(mine.key) as connection:
+        with pytest.raises(ChannelPreconditionFailed):
+            await (await connection.channel()).basic_publish(
+                b"{}", exchange="vcp", routing_key=f"{mine.org.slug}.command.mode", properties=properties
+            )
+
+
+async def test_the_management_interface_is_closed(legacy: tuple[Legacy, Legacy]) -> None:
+    mine, _ = legacy
+    url = f"http://127.0.0.1:{mine.org.stack.ports['management_port']}/api/policies/%2F/x"
+    answer = httpx.put(url, auth=(mine.org.slug, mine.key["key"]), json={"pattern": ".*", "definition": {"max-length": 1}})
+    assert answer.status_code == 401
+
+
+async def test_a_passive_declaration_shows_counts_and_changes_nothing(legacy: tuple[Legacy, Legacy]) -> None:
+    """RabbitMQ checks no permission for it, on any version; docs/partners.md says so."""
+    mine, other = legacy
+    async with mine.org.connected(mine.key) as connection:
+        shown = await (await connection.channel()).queue_declare(other.queue(EventKind.ALERT), passive=True)
+        with pytest.raises(ChannelAccessRefused):
+            await (await connection.channel()).basic_get(shown.queue, no_ack=True)
+
+
+async def test_an_organisation_has_one_such_key(legacy: tuple[Legacy, Legacy], stack: RunningStack, tmp_path: Path) -> None:
+    mine, _ = legacy
+    row = {"id": str(uuid4()), "organisation": mine.org.slug, "key": make_key().text, "scopes": "vcp:connect"}
+    wrong = {**row, "id": "x", "scopes": "vcp:fly"}
+    refused = import_keys(stack, tmp_path, [row])
+    assert refused.returncode == 1
+    assert "line 2: organisation: has a key in the vhost /" in refused.stderr
+    assert "line 2: id: must be a UUID" in import_keys(stack, tmp_path, [wrong]).stderr
+    unknown = import_keys(stack, tmp_path, [{**row, "organisation": "nowhere"}])
+    assert "line 2: organisation: there is no nowhere" in unknown.stderr
+    assert row["key"] not in refused.stderr
+
+
+async def test_revoking_one_leaves_the_others(legacy: tuple[Legacy, Legacy]) -> None:
+    mine, other = legacy
+    elsewhere = other.org.key()
+    async with (
+        mine.org.connected(mine.key) as stays,
+        other.org.connected(elsewhere) as own,
+        other.org.connected(other.key) as connection,
+    ):
+        closed = asyncio.ensure_future(connection.closing)
+        await asyncio.to_thread(other.org.revoke, other.key)
+        await asyncio.wait([closed], timeout=15)
+        assert closed.done()
+        with pytest.raises((AMQPError, ConnectionError)):
+            async with other.org.connected(other.key):
+                pass
+        assert not stays.is_closed
+        assert not own.is_closed
+    await asyncio.to_thread(wait_for, lambda: not set(other.queues) & set(mine.org.queues("%2F")))
+    assert set(mine.queues) <= set(mine.org.queues("%2F"))
+    sent = await send(mine, "command.site-setpoint", powerKw=1)
+    [ack] = await events(mine, EventKind.COMMAND_ACK, 1)
+    assert ack["messageId"] == sent
