@@ -264,13 +264,17 @@ def _commands(words: str, command: Any) -> Iterator[str]:
             ("", "meaning", "default"),
             (
                 (
-                    " ".join(f"`{name}`" for name in (each.opts if each in options else [each.name.upper()])),
+                    " ".join(f"`{name}`" for name in _names(each)),
                     each.help or "",
                     _shown(each.default),
                 )
                 for each in [*arguments, *options]
             ),
         )
+
+
+def _names(parameter: Any) -> list[str]:
+    return [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else [parameter.name.upper()]
 
 
 def _paragraphs(text: str) -> str:

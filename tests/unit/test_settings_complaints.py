@@ -25,7 +25,9 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("GRIDFLEET_HTTP_PORT", "99999", "GRIDFLEET_HTTP_PORT: Input should be less than or equal to 65535"),
+        ("GRIDFLEET_HTTP_PORT", "99999", "GRIDFLEET_HTTP_PORT: must be at most 65535"),
+        ("GRIDFLEET_HTTP_PORT", "abc", "GRIDFLEET_HTTP_PORT: must be a whole number"),
+        ("GRIDFLEET_LOG_FORMAT", "xml", "GRIDFLEET_LOG_FORMAT: must be 'console' or 'json'"),
         ("GRIDFLEET_HTTP_CERTIFICATE", "/x", "GRIDFLEET_HTTP_CERTIFICATE and GRIDFLEET_HTTP_KEY go together"),
         (
             "GRIDFLEET_TRUSTED_PROXIES",

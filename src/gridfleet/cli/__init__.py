@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from gridfleet.cli import admin, backup, ca, db, doctor, keys, processes, routes, setup, simulate, up
+from gridfleet.cli.wording import use_plain_help
+from gridfleet.kernel import colours
 from gridfleet.kernel.surroundings import trouble_outside
 
 __all__ = ["application", "main"]
@@ -32,6 +34,7 @@ application.add_typer(ca.commands, name="ca")
 application.add_typer(db.commands, name="db")
 application.add_typer(keys.commands, name="keys")
 application.add_typer(setup.commands, name="setup")
+use_plain_help(application)
 
 
 def _tell_version(wanted: bool) -> None:
@@ -44,11 +47,14 @@ def _tell_version(wanted: bool) -> None:
 
 @application.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Say which release this is, and end.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
     """Open fleet energy management: storage and solar plants over MQTT, people over REST, partners over AMQP."""
+    if colours.are_unwanted():
+        context.color = False
 
 
 def main() -> None:

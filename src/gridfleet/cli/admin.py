@@ -17,7 +17,9 @@ commands = typer.Typer(help="SuperAdmins: make one, list them, give somebody a n
 
 T = TypeVar("T")
 Email = Annotated[str, typer.Argument(help="The e-mail address to log in with.")]
-FromInput = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input, not generate one.")]
+FromInput = Annotated[
+    bool, typer.Option("--password-stdin/--no-password-stdin", help="Read the password from standard input, not generate one.")
+]
 
 
 @commands.command()
@@ -25,7 +27,9 @@ def create(
     email: Email,
     name: Annotated[str, typer.Option(help="The name that others see.")] = "Administrator",
     password_stdin: FromInput = False,
-    promote: Annotated[bool, typer.Option("--promote", help="Raise the account that has this address already.")] = False,
+    promote: Annotated[
+        bool, typer.Option("--promote/--no-promote", help="Raise the account that has this address already.")
+    ] = False,
 ) -> None:
     """Make a SuperAdmin. A generated password is shown once."""
     from gridfleet.domains.identity.accounts import admins

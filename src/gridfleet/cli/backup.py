@@ -62,7 +62,9 @@ def backup(
 
 def restore(
     file: Annotated[Path, typer.Argument(help="A file of `gridfleet backup`.", exists=True, dir_okay=False, readable=True)],
-    force: Annotated[bool, typer.Option("--force", help="Also into a home that is in use: its state is put aside.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force/--no-force", help="Also into a home that is in use: its state is put aside.")
+    ] = False,
 ) -> None:
     """Make the home folder (GRIDFLEET_HOME) of a backup; `gridfleet up` then goes on from it.
 

@@ -26,7 +26,9 @@ _FILE: Final[dict[str, Any]] = {"exists": True, "dir_okay": False, "readable": T
 
 @commands.command()
 def export(
-    key: Annotated[bool, typer.Option("--key", help="Print its private key as well: keep that where nobody looks.")] = False,
+    key: Annotated[
+        bool, typer.Option("--key/--no-key", help="Print its private key as well: keep that where nobody looks.")
+    ] = False,
 ) -> None:
     """Print the authority's certificate (PEM), which everything that talks to the broker has to trust."""
     from gridfleet.domains.plants.certificates.authority import ensure_authority
@@ -40,7 +42,7 @@ def import_(
     certificate: Annotated[Path, typer.Argument(**_FILE, help="PEM file: its certificate, and those above it up to the root.")],
     key: Annotated[Path, typer.Argument(**_FILE, help="PEM file: its private key.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Also when plants trust the present authority: they are cut off.")
+        bool, typer.Option("--force/--no-force", help="Also when plants trust the present authority: they are cut off.")
     ] = False,
 ) -> None:
     """Issue certificates by an authority of your own from now on.

@@ -49,7 +49,7 @@ def check() -> None:
 @commands.command()
 def scale_out(
     extension: Annotated[Extension, typer.Argument(help="What to scale out with.")],
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without it the plan is only printed.")] = False,
+    apply: Annotated[bool, typer.Option("--apply/--no-apply", help="Do it; without it the plan is only printed.")] = False,
 ) -> None:
     """Store telemetry with TimescaleDB: print the plan, and carry it out with --apply. Citus is not supported and refused."""
     from gridfleet.kernel.db import scale_out as scaling

@@ -28,7 +28,7 @@ def routes() -> None:
 
 
 def openapi(
-    output: Annotated[Path | None, typer.Option(help="File to write instead of standard output.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write instead of standard output.")] = None,
 ) -> None:
     """Print the OpenAPI 3.1 document of the REST API as JSON, byte for byte what the service serves; nothing has to run."""
     from gridfleet.api._http.registry import import_handlers

@@ -7,6 +7,7 @@ from typing import Final
 
 import typer
 
+from gridfleet.cli.wording import what_is_wrong
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["database_url", "load_settings", "unknown_variables"]
@@ -37,7 +38,7 @@ def load_settings() -> Settings:
         for complaint in error.errors(include_url=False, include_input=False):
             # The first part is the setting; what follows is the way through its type.
             name = f"GRIDFLEET_{str(complaint['loc'][0]).upper()}: " if complaint["loc"] else ""
-            complaints.setdefault(name, complaint["msg"].removeprefix("Value error, "))
+            complaints.setdefault(name, what_is_wrong(complaint))
         for name, text in complaints.items():
             print(f"{name}{text}", file=sys.stderr)  # noqa: T201
         raise typer.Exit(2) from None

@@ -37,11 +37,14 @@ def simulate(
     faults: Annotated[
         str, typer.Option(help="Faults to make, comma separated: bad-signature, clock-skew, counter-reset, gap; or all.")
     ] = "",
-    ledger: Annotated[Path | None, typer.Option(help="File for a JSON line about everything that was sent.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File for a JSON line about everything that was sent.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed, other plants and weather.")] = 1,
     organization: Annotated[str, typer.Option(help="Slug of the organisation to use or make.")] = "demo",
     state: Annotated[
-        Path | None, typer.Option(help="Folder for credentials and queues. [default: GRIDFLEET_HOME/simulator]")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder for credentials and queues. [default: GRIDFLEET_HOME/simulator]"),
     ] = None,
     api: Annotated[
         str | None, typer.Option(envvar="GRIDFLEET_API", help="Address of the service. [default: the one on this machine]")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from gridfleet.kernel.colours import is_coloured
 from gridfleet.kernel.logging import printable
 
 __all__ = ["Terminal"]
@@ -40,7 +41,7 @@ class Terminal:
     """Standard output, coloured when it is a terminal. Survives its reader's end."""
 
     def __init__(self, *, as_json: bool = False) -> None:
-        self._colours = sys.stdout.isatty()
+        self._colours = is_coloured(sys.stdout)
         self._as_json = as_json
 
     def step(self, text: str) -> None:

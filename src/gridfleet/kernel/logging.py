@@ -10,6 +10,7 @@ from typing import Final, TextIO
 import structlog
 
 from gridfleet.kernel import tracing
+from gridfleet.kernel.colours import is_coloured
 from gridfleet.kernel.surroundings import trouble_outside
 
 __all__ = ["configure_logging", "printable"]
@@ -29,7 +30,7 @@ def configure_logging(level: str, *, json: bool) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_tell_traceback)
+        else structlog.dev.ConsoleRenderer(colors=is_coloured(sys.stderr), exception_formatter=_tell_traceback)
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
+from gridfleet.kernel.colours import is_coloured
+
 __all__ = ["AccessLog", "open_access_log"]
 
 AccessLog = Callable[[str, str, int, float, str, str | None], None]
@@ -23,7 +25,7 @@ def open_access_log(level: str, *, json: bool) -> AccessLog:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(serializer=_to_json)
         if json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(colors=is_coloured(sys.stderr))
     )
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
 

@@ -24,7 +24,7 @@ def register(application: typer.Typer) -> None:
 
 
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="Print the findings as a JSON array.")] = False,
+    json: Annotated[bool, typer.Option("--json/--no-json", help="Print the findings as a JSON array.")] = False,
     min_free_gib: Annotated[float, typer.Option(min=0, help="Warn below this much free disk, fail below a quarter.")] = 2.0,
 ) -> None:
     """Examine a running service: database, migrations, broker, logins, clocks, certificates, mail, disk, secrets.
