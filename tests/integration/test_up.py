@@ -1,12 +1,14 @@
 """`gridfleet up`: starts, resumes, survives the death of any part, says clearly why it does not start."""
 
 import contextlib
+import http.server
 import json
 import os
 import shutil
 import signal
 import socket
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -103,6 +105,32 @@ def test_an_occupied_port_is_named_with_its_setting_and_process(home: Path) -> N
     assert f"port {port} of 127.0.0.1 is in use by {psutil.Process().name()} (process {os.getpid()})" in text
     assert "GRIDFLEET_MQTT_PORT" in text
     assert "Traceback" not in text
+
+
+class _Stranger(http.server.BaseHTTPRequestHandler):
+    """Answers every question as a healthy service would."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+
+def test_another_program_on_the_port_is_not_mistaken_for_the_service(home: Path) -> None:
+    starting = RunningStack(home)
+    process = starting.launch()
+    try:
+        while "PostgreSQL is running" not in starting.log.read_text():  # the ports have been checked
+            assert process.poll() is None, starting.log.read_text()
+            time.sleep(0.05)
+        with http.server.ThreadingHTTPServer(("127.0.0.1", starting.ports["http_port"]), _Stranger) as stranger:
+            threading.Thread(target=stranger.serve_forever, daemon=True).start()
+            assert process.wait(150) == 1
+            stranger.shutdown()
+        log = starting.log.read_text()
+        assert "Gridfleet is ready" not in log
+        assert f"port {starting.ports['http_port']} of 127.0.0.1 is in use by" in log
+    finally:
+        starting.destroy()
 
 
 @pytest.mark.parametrize("until", ["PostgreSQL is running", "the database is up to date"])

@@ -92,7 +92,7 @@ class PartnerLink:
                     # The broker lost it, or somebody removed it; nobody else would notice before the partner does.
                     async with work.database.transaction() as db:
                         await queue_settling(db, self.served.key)
-                    raise
+                    raise ConnectionError("the inbound queue does not exist") from None
                 events = await channel.connection.channel()
             self._events = events
             try:
@@ -187,7 +187,11 @@ async def _end_without_queue(channel: AbstractChannel, queue: str) -> None:
     """A queue that is removed, and made again, takes its consumer along without a word."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        if not (await channel.queue_declare(queue, passive=True)).consumer_count:
+        try:
+            declared = await channel.queue_declare(queue, passive=True)
+        except aiormq.exceptions.ChannelNotFoundEntity:
+            raise ConnectionError("the inbound queue was deleted") from None
+        if not declared.consumer_count:
             raise ConnectionError("the queue lost its consumer")
 
 

@@ -188,10 +188,21 @@ class Machine:
 
     async def _wait_for_answer(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
-        while not await asyncio.to_thread(_answers, self._settings):
+        while not (answered := await asyncio.to_thread(_answers, self._settings)) or not self._listens():
+            problems = check_ports(self._settings, with_broker=False) if answered else []
+            if taken := [str(problem) for problem in problems if problem.setting == "http_port"]:
+                raise CannotStart(*taken)
             if time.monotonic() > deadline:
                 raise CannotStart(f"the API did not answer within {_READY_SECONDS} s (see above)")
             await asyncio.sleep(0.1)
+
+    def _listens(self) -> bool:
+        """Return whether it is our API that listens on its port, and not another program."""
+        try:
+            sockets = psutil.Process(self._supervisor.pids["serve"]).net_connections("tcp")
+        except (KeyError, psutil.Error):
+            return False
+        return any(one.status == psutil.CONN_LISTEN and one.laddr[1:2] == (self._settings.http_port,) for one in sockets)
 
     def _clear_leftovers(self) -> None:
         """Ends what a killed `gridfleet up` left, in our home alone, so that its ports and files are free again."""

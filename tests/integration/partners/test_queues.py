@@ -1,9 +1,12 @@
 """The organisation's queues, as trading switches them on and off."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from uuid import UUID, uuid4
 
 import pytest
+from aiormq.exceptions import ChannelNotFoundEntity
 
 from fleet_under_test import wait_for
 from gridfleet.domains.partners.queues import amqp_place, queue_prefix, set_queues
@@ -40,6 +43,17 @@ def all_queues(org: Organization, prefix: str) -> set[str]:
     return {f"{prefix}.inbound", *(event_queue(org.slug, kind) for kind in EventKind)}
 
 
+async def consumed(org: Organization, vhost: str, queue: str, seconds: float = 60) -> None:
+    """Return once the gateway consumes the queue."""
+    async with asyncio.timeout(seconds):
+        while True:
+            with contextlib.suppress(ChannelNotFoundEntity):
+                async with org.service_channel(vhost) as channel:
+                    if (await channel.queue_declare(queue, passive=True)).consumer_count:
+                        return
+            await asyncio.sleep(0.2)
+
+
 async def test_they_come_and_go_with_trading(org: Organization, database: Database) -> None:
     scope = scope_in(org)
     async with database.transaction() as db:
@@ -66,3 +80,18 @@ async def test_they_come_and_go_with_trading(org: Organization, database: Databa
     for vhost in vhosts:
         wait_for(lambda vhost=vhost: org.queues(vhost) == [])
     assert set(vhosts) <= org.vhosts(), "the keys still log in"
+
+
+async def test_trading_that_is_toggled_quickly_leaves_no_traceback(org: Organization, database: Database) -> None:
+    vhosts = [org.key()["apiKey"]["vhost"] for _ in range(3)]
+    earlier = len(org.stack.log.read_text())
+    for number in range(30):
+        async with database.transaction() as db:
+            await set_queues(db, scope_in(org), "toggled", enabled=number % 2 == 0)
+        await asyncio.sleep(number % 5 * 0.1)
+    async with database.transaction() as db:
+        await set_queues(db, scope_in(org), "toggled", enabled=True)
+    for vhost in vhosts:
+        await consumed(org, vhost, "toggled.inbound")
+    logged = org.stack.log.read_text()[earlier:]
+    assert "Traceback" not in logged, logged
