@@ -84,6 +84,9 @@ async def expire_commands(database: Database) -> None:
 async def _send(channel: AbstractChannel, sealed: SealedCommand) -> bool:
     command = sealed.command
     with at_work("command", command.cause, kind="producer", command_id=str(command.id), plant_id=str(command.plant_id)):
+        if sealed.is_late:
+            log.warning("command was claimed too long ago; claiming it again")
+            return False
         taken = await _publish(channel, sealed)
         if taken:
             log.info("command sent", attempts=command.attempts)

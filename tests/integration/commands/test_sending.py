@@ -124,6 +124,16 @@ async def is_state(line: Line, command_id: UUID, state: str) -> bool:
     return (await row(line.bench.database, command_id, "status"))[0] == state
 
 
+async def test_a_command_claimed_too_long_ago_is_claimed_anew(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridfleet.domains.plants.commands.delivery.START_SECONDS", -1)
+    plant = await line.plant()
+    async with line.connected(plant) as inbox, line.sender():
+        command = await issue(plant)
+        assert await inbox.quiet(1)
+        monkeypatch.undo()
+        assert await inbox.ids(1) == [command]
+
+
 async def test_a_connected_plant_gets_its_command_at_once_and_once(line: Line) -> None:
     plant = await line.plant()
     async with line.connected(plant) as inbox, line.sender():

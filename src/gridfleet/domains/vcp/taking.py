@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, Requester
-from gridfleet.domains.plants.commands.relaying import drop_waiting, relay
+from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledging import acknowledgement
 from gridfleet.domains.vcp.events.queueing import queue_events
@@ -154,8 +154,6 @@ async def _accept(
     now: datetime,
 ) -> PartnerAck:
     order, key = verified.order, entry.sender.key
-    if verified.type is CommandType.EMERGENCY:
-        await drop_waiting(db, system, site.plant_id, now)
     device, command_id = instruction.device, new_id()
     command = NewCommand(
         id=command_id,
@@ -168,7 +166,8 @@ async def _accept(
         issued_at=now,
         expires_at=instruction.expires_at,
     )
-    if not await relay(db, system, command):
+    issue = relay_stop if command.type is CommandType.EMERGENCY else relay
+    if not await issue(db, system, command):
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
     await change_site(db, system, order, site, command_id, str(key.id), now)
     ack = PartnerAck.ACCEPTED

@@ -5,6 +5,7 @@ minutes until the plant has acknowledged: a copy in the broker must not grow old
 same commandId, and plants obey an id once. Commands to one plant leave in the order in which they were issued.
 """
 
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -21,10 +22,13 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.topics import Channel, topic
 
-__all__ = ["CLAIM_SECONDS", "SealedCommand", "claim_due", "retry_wait", "settle"]
+__all__ = ["CLAIM_SECONDS", "START_SECONDS", "SealedCommand", "claim_due", "retry_wait", "settle"]
 
 CLAIM_SECONDS: Final = 5
 """How long a claimed command is nobody else's. A sender that dies holds it up for as long."""
+
+START_SECONDS: Final = 1
+"""How long after its claim a command may be published. Later it may have been withdrawn, and is claimed anew."""
 
 _REPEAT: Final = timedelta(minutes=2)
 _COPY_LIFE: Final = timedelta(minutes=5)
@@ -33,20 +37,28 @@ _LONGEST_WAIT: Final = timedelta(seconds=15)
 
 
 class SealedCommand(NamedTuple):
-    """A command ready to publish on its plant's `topic`, worthless after `life`."""
+    """A command ready to publish on its plant's `topic`, worthless after `life`; not to be published after `deadline`, a
+    moment of the process's monotonic clock."""
 
     command: DueCommand
     topic: str
     message: bytes
     life: timedelta
+    deadline: float
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the command was claimed too long ago to be published."""
+        return time.monotonic() > self.deadline
 
 
 async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: datetime, limit: int) -> list[SealedCommand]:
     """Up to `limit` commands to send now, signed with their plants' newest keys. Commit before sending."""
+    deadline = time.monotonic() + START_SECONDS
     due = await store.claim(db, system, now, timedelta(seconds=CLAIM_SECONDS), limit)
     # A plant whose secret cannot be decrypted must not hold up the others.
     keys = await load_signing_keys(db, system, keyring, {command.plant_id for command in due}) if due else {}
-    return [_seal(key.current, command, now) for command in due if (key := keys.get(command.plant_id)) is not None]
+    return [_seal(key.current, command, now, deadline) for command in due if (key := keys.get(command.plant_id)) is not None]
 
 
 async def settle(
@@ -65,10 +77,10 @@ def retry_wait(attempts: int) -> timedelta:
     return min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(attempts - 1, 10)))
 
 
-def _seal(key: bytes, command: DueCommand, now: datetime) -> SealedCommand:
+def _seal(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SealedCommand:
     address = topic(str(command.plant_id), Channel.COMMANDS)
     message = wire.seal(key, address, str(new_id()), int(now.timestamp() * 1000), _payload(command))
-    return SealedCommand(command, address, message, min(_COPY_LIFE, command.expires_at - now))
+    return SealedCommand(command, address, message, min(_COPY_LIFE, command.expires_at - now), deadline)
 
 
 def _payload(command: DueCommand) -> bytes:

@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.ending import store as ending
 from gridfleet.domains.plants.commands.models import (
     OPEN,
     CommandLife,
@@ -49,13 +50,14 @@ def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
 
 
 async def expire_due(db: Connection, system: SystemScope, now: datetime) -> list[Transition]:
-    """Ends up to a thousand commands whose time has passed; answers their steps."""
-    return await store.expire(db, system, now, EXPIRY_REASONS)
+    """End withdrawn commands and up to a thousand whose time has passed. Returns their steps."""
+    await ending.settle_withdrawn(db, system)
+    return await ending.expire(db, system, now, EXPIRY_REASONS)
 
 
 async def end_open_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
     """Let every open command of a locked plant expire now. No further copy is sent; the gateway records the end."""
-    await store.end_open(db, org, plant_id, now)
+    await ending.withdraw_open(db, org, plant_id, now)
 
 
 async def forget_ended(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:

@@ -60,7 +60,8 @@ class Requester(msgspec.Struct, frozen=True):
 
 
 class NewCommand(NamedTuple):
-    """A command to store. `instruction` holds the members of the plant's Command beyond ids and times, as they travel."""
+    """A command to store. `instruction` holds the members of the plant's Command beyond ids and times, as they travel. It is
+    sent from `due_at` on, at once by default."""
 
     id: UUID
     plant_id: UUID
@@ -71,6 +72,7 @@ class NewCommand(NamedTuple):
     requester: Requester
     issued_at: datetime
     expires_at: datetime
+    due_at: datetime | None = None
 
 
 class PlantCommand(msgspec.Struct, frozen=True, rename="camel"):

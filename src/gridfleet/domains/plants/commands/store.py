@@ -1,6 +1,6 @@
 """SQL of commands and their transitions. Rows are locked in the order of their ids, or skipped when somebody holds them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -32,7 +32,11 @@ def _reason(value: Any) -> CommandReason | None:
     return None if value is None else msgspec.convert(value, CommandReason)
 
 
-def _json(reason: CommandReason | None) -> Jsonb | None:
+_NOT_WITHDRAWN = "NOT EXISTS (SELECT FROM plant_command_withdrawn w WHERE w.command_id = {}.id)"
+
+
+def json_of(reason: CommandReason | None) -> Jsonb | None:
+    """Return a reason as it is stored."""
     return None if reason is None else Jsonb(msgspec.to_builtins(reason))
 
 
@@ -53,7 +57,8 @@ def _life(**row: Any) -> CommandLife:
     return CommandLife(**row)
 
 
-def _transition(**row: Any) -> Transition:
+def step_of(**row: Any) -> Transition:
+    """Return the transition in a row."""
     row["status"] = CommandStatus(row["status"])
     row["reason"] = _reason(row["reason"])
     return Transition(**row)
@@ -65,7 +70,7 @@ _INSERT = (
     "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
     " requester_type, requester_id, issued_at, expires_at, due_at, cause)"
     " SELECT %(id)s, id, %(device)s, %(type)s, %(target)s, %(instruction)s, %(requester_type)s, %(requester_id)s,"
-    " %(issued)s, %(expires)s, %(issued)s, %(cause)s FROM plant WHERE id = %(plant)s AND {condition} FOR KEY SHARE"
+    " %(issued)s, %(expires)s, %(due)s, %(cause)s FROM plant WHERE id = %(plant)s AND {condition} FOR KEY SHARE"
     " RETURNING id)"
     " INSERT INTO plant_command_transition (command_id, status, at) SELECT id, 'PENDING', %(issued)s FROM issued"
 )
@@ -85,6 +90,7 @@ def _new(command: NewCommand) -> dict[str, Any]:
         "requester_id": command.requester.id,
         "issued": command.issued_at,
         "expires": command.expires_at,
+        "due": command.due_at or command.issued_at,
     }
 
 
@@ -97,34 +103,13 @@ async def insert(db: Connection, org: OrgScope, command: NewCommand) -> bool:
 
 
 async def insert_relayed(db: Connection, system: SystemScope, command: NewCommand, most_waiting: int) -> bool:
-    """A PENDING command, due at once, unless so many of the plant's are not acknowledged; whether it was taken."""
+    """A PENDING command, unless so many of the plant's are not acknowledged; whether it was taken."""
     condition = (
         "(SELECT count(*) FROM (SELECT FROM plant_command w WHERE w.plant_id = plant.id AND w.due_at IS NOT NULL"
         " LIMIT %(most)s) AS waiting) < %(most)s"
     )
     cursor = await db.execute(_INSERT.format(condition=condition).encode(), {**_new(command), "most": most_waiting})
     return cursor.rowcount > 0
-
-
-async def end_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
-    """What the plant has not acknowledged expires now; what somebody is settling at this moment is passed over."""
-    await db.execute(
-        "WITH waiting AS (SELECT id FROM plant_command WHERE plant_id = %s AND due_at IS NOT NULL AND type <> 'EMERGENCY'"
-        " AND expires_at > %s ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)"
-        " UPDATE plant_command c SET expires_at = %s FROM waiting WHERE c.id = waiting.id",
-        (plant_id, now, now),
-    )
-
-
-async def end_open(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
-    """Let every open command of the organisation's locked plant expire now."""
-    await db.execute(
-        "WITH open AS (SELECT c.id FROM plant_command c JOIN plant p ON p.id = c.plant_id"
-        " WHERE c.plant_id = %s AND p.organization_id = %s AND c.finished_at IS NULL AND c.expires_at > %s"
-        " ORDER BY c.id FOR NO KEY UPDATE OF c)"
-        " UPDATE plant_command c SET expires_at = %s FROM open WHERE c.id = open.id",
-        (plant_id, org.organization_id, now, now),
-    )
 
 
 async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Paging) -> list[PlantCommand]:
@@ -162,15 +147,16 @@ async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: in
 async def claim(db: Connection, system: SystemScope, now: datetime, hold: timedelta, limit: int) -> list[DueCommand]:
     """Due commands of ACTIVE plants that nobody works on, due again after `hold`, in the order of their issue.
 
-    One that was never sent waits for the plant's earlier ones, unless it is an EMERGENCY.
+    One that was never sent waits for the plant's earlier ones, unless it is an EMERGENCY. Withdrawn ones are left out.
     """
     cursor = db.cursor(row_factory=class_row(DueCommand))
     await cursor.execute(
         "WITH due AS (SELECT c.id FROM plant_command c JOIN plant p ON p.id = c.plant_id"
         " WHERE c.due_at <= %(now)s AND c.expires_at > %(now)s AND p.lifecycle_status = 'ACTIVE'"
+        f" AND {_NOT_WITHDRAWN.format('c')}"
         " AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY' OR NOT EXISTS (SELECT FROM plant_command e"
         " WHERE e.plant_id = c.plant_id AND e.due_at IS NOT NULL AND e.status = 'PENDING' AND e.expires_at > %(now)s"
-        " AND (e.issued_at, e.id) < (c.issued_at, c.id)))"
+        f" AND (e.issued_at, e.id) < (c.issued_at, c.id) AND {_NOT_WITHDRAWN.format('e')}))"
         " ORDER BY c.due_at LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
         " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
         " FROM due WHERE c.id = due.id RETURNING c.*)"
@@ -185,7 +171,7 @@ async def mark_sent(
     db: Connection, system: SystemScope, now: datetime, commands: Sequence[tuple[DueCommand, datetime]]
 ) -> list[Transition]:
     """(command, when it is to be sent again). PENDING ones become SENT; those that went on meanwhile stay as they are."""
-    cursor = db.cursor(row_factory=kwargs_row(_transition))
+    cursor = db.cursor(row_factory=kwargs_row(step_of))
     await cursor.execute(
         "WITH ours AS (SELECT c.id, c.status, u.claim, u.next FROM plant_command c"
         " JOIN unnest(%(ids)s::uuid[], %(claims)s::timestamptz[], %(nexts)s::timestamptz[]) AS u (id, claim, next)"
@@ -262,7 +248,7 @@ async def save_lives(db: Connection, system: SystemScope, lives: Sequence[Comman
             [life.sent_at for life in lives],
             [life.received_at for life in lives],
             [life.finished_at for life in lives],
-            [_json(life.reason) for life in lives],
+            [json_of(life.reason) for life in lives],
         ),
     )
 
@@ -279,7 +265,7 @@ async def record(db: Connection, system: SystemScope, steps: Sequence[Transition
             [step.at for step in steps],
             [step.late for step in steps],
             [step.reported_at for step in steps],
-            [_json(step.reason) for step in steps],
+            [json_of(step.reason) for step in steps],
         ),
     )
     new = {(command_id, status) for command_id, status in await cursor.fetchall()}
@@ -287,30 +273,6 @@ async def record(db: Connection, system: SystemScope, steps: Sequence[Transition
     for step in steps:
         first.setdefault((step.command_id, step.status.value), step)
     return [step for key, step in first.items() if key in new]
-
-
-async def expire(
-    db: Connection, system: SystemScope, now: datetime, reasons: Mapping[CommandStatus, CommandReason], limit: int = 1_000
-) -> list[Transition]:
-    """Open commands whose time has passed become EXPIRED at that time, with the reason for the state they had."""
-    cursor = db.cursor(row_factory=kwargs_row(_transition))
-    await cursor.execute(
-        "WITH passed AS (SELECT id, status FROM plant_command WHERE finished_at IS NULL AND expires_at <= %(now)s"
-        " ORDER BY expires_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED),"
-        " expired AS (UPDATE plant_command c SET status = 'EXPIRED', finished_at = c.expires_at, due_at = NULL,"
-        " reason = r.reason FROM passed JOIN unnest(%(statuses)s::text[], %(reasons)s::jsonb[]) AS r (status, reason)"
-        " ON r.status = passed.status WHERE c.id = passed.id RETURNING c.id, c.plant_id, c.expires_at, c.reason),"
-        " steps AS (INSERT INTO plant_command_transition (command_id, status, at, reason)"
-        " SELECT id, 'EXPIRED', expires_at, reason FROM expired)"
-        " SELECT id AS command_id, plant_id, 'EXPIRED' AS status, expires_at AS at, reason FROM expired",
-        {
-            "now": now,
-            "limit": limit,
-            "statuses": list(reasons),
-            "reasons": [_json(reason) for reason in reasons.values()],
-        },
-    )
-    return await cursor.fetchall()
 
 
 async def delete_finished(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:

@@ -1,0 +1,1 @@
+"""Commands that end before their plant has acknowledged them: withdrawn, or expired."""

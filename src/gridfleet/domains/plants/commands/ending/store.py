@@ -1,0 +1,86 @@
+"""SQL of withdrawn and expired commands.
+
+A withdrawn command is recorded in a table of its own, because its row may be locked: a claim leaves it out from then on,
+whatever the clocks of other processes say, and the sweep for expired commands ends it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from psycopg.rows import kwargs_row
+
+from gridfleet.domains.plants.commands.models import CommandReason, CommandStatus, Transition
+from gridfleet.domains.plants.commands.store import json_of, step_of
+from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.db import Connection
+
+
+async def withdraw_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: datetime, hold: timedelta) -> bool:
+    """Withdraw what a plant has not acknowledged, but for emergencies. Waits for no lock.
+
+    Returns:
+        Whether another process may be sending one of the commands: its row is locked, or it was claimed within `hold`.
+    """
+    cursor = await db.execute(
+        "WITH waiting AS (SELECT id, due_at FROM plant_command WHERE plant_id = %(plant)s AND due_at IS NOT NULL"
+        " AND type <> 'EMERGENCY'),"
+        " withdrawn AS (INSERT INTO plant_command_withdrawn (command_id, at) SELECT id, %(now)s FROM waiting"
+        " ON CONFLICT DO NOTHING),"
+        " free AS (SELECT id FROM plant_command WHERE plant_id = %(plant)s AND due_at IS NOT NULL AND type <> 'EMERGENCY'"
+        " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),"
+        " ended AS (UPDATE plant_command c SET expires_at = least(c.expires_at, %(now)s) FROM free WHERE c.id = free.id)"
+        " SELECT EXISTS (SELECT FROM waiting WHERE (due_at > %(now)s AND due_at <= %(now)s + %(hold)s)"
+        " OR id NOT IN (SELECT id FROM free))",
+        {"plant": plant_id, "now": now, "hold": hold},
+    )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def withdraw_open(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
+    """Withdraw every open command of the organisation's locked plant, and let it expire now."""
+    await db.execute(
+        "WITH open AS (SELECT c.id, c.due_at FROM plant_command c JOIN plant p ON p.id = c.plant_id"
+        " WHERE c.plant_id = %(plant)s AND p.organization_id = %(org)s AND c.finished_at IS NULL"
+        " ORDER BY c.id FOR NO KEY UPDATE OF c),"
+        " withdrawn AS (INSERT INTO plant_command_withdrawn (command_id, at) SELECT id, %(now)s FROM open"
+        " WHERE due_at IS NOT NULL ON CONFLICT DO NOTHING)"
+        " UPDATE plant_command c SET expires_at = least(c.expires_at, %(now)s) FROM open WHERE c.id = open.id",
+        {"plant": plant_id, "org": org.organization_id, "now": now},
+    )
+
+
+async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
+    """Let withdrawn commands expire whose rows were locked, and forget those that ended or were acknowledged."""
+    await db.execute(
+        "WITH held AS (SELECT c.id, c.due_at, w.at FROM plant_command_withdrawn w JOIN plant_command c ON c.id = w.command_id"
+        " FOR NO KEY UPDATE OF c SKIP LOCKED),"
+        " ended AS (UPDATE plant_command c SET expires_at = held.at FROM held"
+        " WHERE c.id = held.id AND held.due_at IS NOT NULL AND c.expires_at > held.at)"
+        " DELETE FROM plant_command_withdrawn w USING held WHERE w.command_id = held.id AND held.due_at IS NULL"
+    )
+
+
+async def expire(
+    db: Connection, system: SystemScope, now: datetime, reasons: Mapping[CommandStatus, CommandReason], limit: int = 1_000
+) -> list[Transition]:
+    """Open commands whose time has passed become EXPIRED at that time, with the reason for the state they had."""
+    cursor = db.cursor(row_factory=kwargs_row(step_of))
+    await cursor.execute(
+        "WITH passed AS (SELECT id, status FROM plant_command WHERE finished_at IS NULL AND expires_at <= %(now)s"
+        " ORDER BY expires_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED),"
+        " expired AS (UPDATE plant_command c SET status = 'EXPIRED', finished_at = c.expires_at, due_at = NULL,"
+        " reason = r.reason FROM passed JOIN unnest(%(statuses)s::text[], %(reasons)s::jsonb[]) AS r (status, reason)"
+        " ON r.status = passed.status WHERE c.id = passed.id RETURNING c.id, c.plant_id, c.expires_at, c.reason),"
+        " steps AS (INSERT INTO plant_command_transition (command_id, status, at, reason)"
+        " SELECT id, 'EXPIRED', expires_at, reason FROM expired)"
+        " SELECT id AS command_id, plant_id, 'EXPIRED' AS status, expires_at AS at, reason FROM expired",
+        {
+            "now": now,
+            "limit": limit,
+            "statuses": list(reasons),
+            "reasons": [json_of(reason) for reason in reasons.values()],
+        },
+    )
+    return await cursor.fetchall()

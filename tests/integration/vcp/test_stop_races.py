@@ -1,0 +1,110 @@
+"""Emergency stops beside processes that hold, or are sending, an earlier command of the plant."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from gridfleet.domains.plants.commands.delivery import START_SECONDS, SealedCommand, claim_due
+from gridfleet.domains.plants.commands.expiry import expire_due
+from gridfleet.domains.vcp.acknowledging import follow_commands
+from partner_orders import soon
+from partner_site import SYSTEM, PartnerSite
+
+
+async def setpoint(site: PartnerSite, *, seconds: float = 0) -> UUID:
+    """Issue a setpoint that is valid for an hour, so many seconds from now."""
+    now = datetime.now(UTC) + timedelta(seconds=seconds)
+    assert await site.send("command.site-setpoint", now=now, powerKw=1, expiresAt=soon(3600)) == "ACCEPTED"
+    return await site.newest()
+
+
+async def stop(site: PartnerSite) -> None:
+    assert await site.send("command.mode", mode="EMERGENCY_STOP") == "ACCEPTED"
+
+
+async def emergencies(site: PartnerSite) -> list[UUID]:
+    rows = await site.rows("SELECT id FROM plant_command WHERE type = 'EMERGENCY' ORDER BY due_at, id")
+    return [row[0] for row in rows]
+
+
+@asynccontextmanager
+async def claiming(site: PartnerSite) -> AsyncIterator[list[SealedCommand]]:
+    """Claim what is due as another gateway, whose transaction commits at the end of the block."""
+    async with site.database.transaction() as db:
+        yield await claim_due(db, SYSTEM, site.plant.bench.keyring, datetime.now(UTC), 100)
+
+
+async def test_a_command_that_is_locked_during_a_stop_never_leaves(site: PartnerSite) -> None:
+    command = await setpoint(site)
+    async with site.database.transaction() as other:
+        await other.execute("SELECT FROM plant_command WHERE id = %s FOR NO KEY UPDATE", (command,))
+        await stop(site)
+    [first, again] = await emergencies(site)
+    assert await site.send_commands() == [first]
+    assert await site.send_commands(seconds=START_SECONDS + 0.1) == [again]
+    for seconds in (5, 60, 180):
+        assert command not in await site.send_commands(seconds)
+
+    async with site.database.transaction() as db:
+        await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, datetime.now(UTC)))
+    assert (await site.log())[0][:2] == ("EXPIRED", "EXPIRED")
+    async with site.database.transaction() as db:
+        await expire_due(db, SYSTEM, datetime.now(UTC))
+    assert await site.rows("SELECT 1 FROM plant_command_withdrawn") == []
+
+
+async def test_a_locked_command_does_not_leave_after_the_stop_has_ended(site: PartnerSite) -> None:
+    command = await setpoint(site)
+    async with site.database.transaction() as other:
+        await other.execute("SELECT FROM plant_command WHERE id = %s FOR NO KEY UPDATE", (command,))
+        await stop(site)
+        assert await site.send("command.mode", mode="AUTO") == "ACCEPTED"
+    for seconds in (0, 2, 5, 180):
+        assert command not in await site.send_commands(seconds)
+
+
+async def test_a_gateway_whose_clock_is_behind_sends_nothing_that_a_stop_ended(site: PartnerSite) -> None:
+    command = await setpoint(site, seconds=-20)
+    await stop(site)
+    assert command not in await site.send_commands(seconds=-10)
+
+
+@pytest.mark.parametrize("commits", ["before the stop", "after the stop"])
+async def test_a_command_in_flight_during_a_stop_is_followed_by_another_stop(site: PartnerSite, commits: str) -> None:
+    """Another gateway publishes the setpoint after the emergency: the plant would go on."""
+    command = await setpoint(site)
+    async with claiming(site) as in_flight:
+        if commits == "after the stop":
+            await stop(site)
+    if commits == "before the stop":
+        await stop(site)
+    assert [sealed.command.id for sealed in in_flight] == [command]
+
+    first, again = await emergencies(site)
+    left = await site.send_commands()
+    left.append(in_flight[0].command.id)  # the other gateway publishes it only now
+    assert await site.send("command.mode", mode="AUTO") == "ACCEPTED"
+    auto = await site.newest()
+    left += await site.send_commands()
+    left += await site.send_commands(seconds=START_SECONDS + 0.1)
+    left += await site.send_commands(seconds=START_SECONDS + 0.2)
+    assert left == [first, command, again, auto], "AUTO waits until the stop has left for the last time"
+
+
+async def test_a_stop_beside_nothing_is_sent_once(site: PartnerSite) -> None:
+    await setpoint(site)
+    await site.send_commands()
+    await setpoint(site)
+    await stop(site)
+    assert len(await emergencies(site)) == 1
+
+
+async def test_what_was_claimed_too_long_ago_is_not_published(site: PartnerSite) -> None:
+    await setpoint(site)
+    async with claiming(site) as in_flight:
+        pass
+    assert not in_flight[0].is_late
+    assert in_flight[0]._replace(deadline=in_flight[0].deadline - START_SECONDS).is_late
