@@ -199,6 +199,20 @@ async def test_a_preview_replays_history(desk: Desk) -> None:
     assert (await desk.call("GET", "/alerts"))[1]["data"] == []
 
 
+@pytest.mark.parametrize("threshold", [0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308])
+async def test_a_preview_takes_every_double(desk: Desk, threshold: float) -> None:
+    start = ago(3600).replace(microsecond=0)
+    values = [5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 0.0, -0.0]
+    await desk.plant.write(None, ["soc"], {start + timedelta(minutes=n): (value,) for n, value in enumerate(values)})
+    span = {"from": format_time(start), "to": format_time(start + timedelta(hours=1))}
+    for condition, holds in (("LT", float.__lt__), ("GT", float.__gt__), ("EQ", float.__eq__)):
+        rule = {**NEW, "condition": condition, "threshold": threshold, "cooldownMinutes": 1}
+        status, found = await desk.call("POST", "/alert-rules/preview", {"rule": rule, **span})
+        assert status == 200
+        expected = [value for value in values if holds(value, float(threshold))]
+        assert [one["value"] for one in found["alerts"]] == expected
+
+
 async def test_a_preview_has_limits(desk: Desk) -> None:
     now, stranger = ago(0), await RecordedPlant.create(desk.service.state.database)
     for since, rule, complaint in [

@@ -127,22 +127,24 @@ def numbers(pieces: Iterable[bytes], text_format: TextFormat) -> list[float]:
 
 @pytest.mark.parametrize("text_format", list(TextFormat))
 @pytest.mark.parametrize("bucket", [None, *Bucket])
+@pytest.mark.parametrize("metric", ["a", None])
 async def test_every_double_is_answered_in_every_format(
-    database: Database, text_format: TextFormat, bucket: Bucket | None
+    database: Database, text_format: TextFormat, bucket: Bucket | None, metric: str | None
 ) -> None:
     plant = await RecordedPlant.create(database)
     day = a_past_day()
-    await plant.write(None, ["a"], {day + number * MINUTE: [value] for number, value in enumerate(EXTREMES)})
+    await plant.write(None, ["a", "b"], {day + number * MINUTE: [value, value] for number, value in enumerate(EXTREMES)})
+    # An edited template: the series has two places.
+    await plant.write(None, ["a", "c"], {day + number * MINUTE: [value, value] for number, value in enumerate(EXTREMES)})
+    query = HistoryQuery(plant.id, day, day + HOUR, metric, bucket)
     async with database.transaction() as db:
-        history = await open_history(
-            db, plant.org, HistoryQuery(plant.id, day, day + HOUR, "a", bucket), capped=text_format is TextFormat.JSON
-        )
+        history = await open_history(db, plant.org, query, capped=text_format is TextFormat.JSON)
     assert history.finished
     writer = PointWriter(plant.id, text_format)
     found = numbers([*writer.pieces(history.first), writer.finish()], text_format)
     assert all(map(isfinite, found))
     if bucket in (None, Bucket.MINUTE):
-        assert found == EXTREMES
+        assert found == [value for value in EXTREMES for _ in ("a" if metric else "abc")]
 
 
 async def test_the_newest_value_may_be_any_double(database: Database) -> None:

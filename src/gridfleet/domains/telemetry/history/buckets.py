@@ -115,8 +115,9 @@ def _average(total: float, low: float, high: float, count: int) -> float:
     if low == high:
         return low
     # The order of the operations keeps the digits of small sums, and the limits keep averages of the largest doubles finite.
-    exact = total / count * _SCALE if abs(total) > 1 else total * _SCALE / count
-    return min(max(float(f"{exact:.12g}"), low), high)
+    exact = total * _SCALE / count if -1 < total < 1 else total / count * _SCALE
+    rounded = float(f"{exact:.12g}")
+    return rounded if low <= rounded <= high else min(max(exact, low), high)
 
 
 def _up(time: datetime, width: timedelta) -> datetime:
