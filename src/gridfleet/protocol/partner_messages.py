@@ -5,6 +5,7 @@ taken from the grid.
 """
 
 import contextlib
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
@@ -254,7 +255,8 @@ def open_order(order: Order, body: bytes) -> Heading:
 def read_heading(body: bytes) -> dict[str, Any]:
     """Return the members of a body that can be read, to name the command in a refusal.
 
-    Empty when the body is not a JSON object. A member that cannot be read, such as a number out of range, is left out.
+    A member that cannot be read, such as a number out of range, is left out. Of a body that is not JSON, only the members
+    that name the command are found.
     """
     text = cut_below(body)
     try:
@@ -268,10 +270,12 @@ def _readable_members(text: bytes) -> Iterator[tuple[str, Any]]:
     try:
         members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return
+        members = {match[1].decode(): msgspec.Raw(match[2]) for match in _NAMES.finditer(text)}
     for name, value in members.items():
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
             yield name, msgspec.json.decode(value)
 
+
+_NAMES: Final = re.compile(rb'"(messageId|correlationId|siteId)"\s*:\s*("(?:[^"\\]|\\.)*+")')
 
 _decoders: Final = {order: msgspec.json.Decoder(kind) for order, kind in MESSAGE_TYPES.items()}

@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gridfleet.domains.vcp.forgetting import forget_commands
-from gridfleet.domains.vcp.reading import list_meter_readings, list_recent_orders, read_configuration
+from gridfleet.domains.vcp.reading import list_log, list_meter_readings, list_recent_orders, read_configuration
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.pagination import Paging
+from partner_orders import order
 from partner_site import SYSTEM, PartnerSite
 
 PERSON = UserCaller(new_id(), new_id(), "viewer@example.com", "Viewer", False, None)
@@ -63,6 +65,15 @@ async def test_open_orders_stay_in_the_list_and_ended_ones_for_a_day(site: Partn
     assert [entry.payload["powerKw"] for entry in today] == [2, 1]
     assert [entry.payload["powerKw"] for entry in later] == [2]
     assert [entry.message_id for entry in config.pending_commands] == [later[0].message_id]
+
+
+async def test_what_was_refused_before_it_was_proved_is_listed_at_its_site(site: PartnerSite) -> None:
+    await site.take(order("command.mode", site.plant.id, slug=site.sender.key.slug, mode="AUTO", headers={}))
+    async with site.database.transaction() as db:
+        log = await list_log(db, scope(site), site.plant.id, None, Paging(1, 20))
+        recent = await list_recent_orders(db, scope(site), site.plant.id, datetime.now(UTC))
+    assert [(entry.rejection_reason, entry.site_id) for entry in log.data] == [("SIGNATURE_MISSING", str(site.plant.id))]
+    assert recent == log.data
 
 
 async def test_meters_are_read_by_quarters_of_an_hour(site: PartnerSite) -> None:

@@ -10,7 +10,8 @@ import pytest
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import CommandReason
 from gridfleet.domains.vcp.acknowledging import follow_commands
-from gridfleet.domains.vcp.taking import take_order
+from gridfleet.domains.vcp.models import Inbound
+from gridfleet.domains.vcp.taking import refuse_unstorable, take_order
 from gridfleet.kernel.ids import new_id
 from partner_orders import body_of, order, sealed, sending_key, soon
 from partner_site import SYSTEM, PartnerSite
@@ -308,6 +309,66 @@ async def test_unreadable_messages_end_in_the_log_too(site: PartnerSite) -> None
     assert {entry[2] for entry in await site.log()} == {"MALFORMED"}
     assert len(await site.log()) == 6
     assert [one["messageId"] is None for one in await site.told()] == [True] * 5 + [False]
+
+
+async def test_every_refused_message_stands_once_in_the_log_of_the_site_that_it_names(site: PartnerSite) -> None:
+    slug, plant = site.sender.key.slug, site.plant.id
+
+    def setpoint(**members: Any) -> Inbound:
+        return order("command.site-setpoint", plant, slug=slug, **({"powerKw": 1} | members))
+
+    def broken(old: bytes, new: bytes) -> Inbound:
+        message = setpoint()
+        return message._replace(body=message.body.replace(old, new))
+
+    content = body_of(plant, mode="AUTO")
+    accepted = setpoint()
+    await site.take(accepted)
+    refused = {
+        "SIGNATURE_MISSING": order("command.mode", plant, slug=slug, mode="AUTO", headers={}),
+        "SIGNATURE_INVALID": sealed(f"{slug}.command.mode", content, key=bytes(32)),
+        "TIMESTAMP_OUT_OF_WINDOW": sealed(f"{slug}.command.mode", content, age=3600),
+        "DUPLICATE": accepted._replace(body=accepted.body.replace(b'"powerKw": 1', b'"powerKw": 2')),
+        "no member": setpoint(powerKw=None),
+        "no message id": setpoint(messageId=None),
+        "out of range": broken(b'"powerKw": 1', b'"powerKw": 1e999'),
+        "NUL": setpoint(note="\0"),
+        "too large": setpoint(note="x" * 900_000),
+        "too deep": broken(b"}", b',"note":' + b"[" * 5_000 + b"]" * 5_000 + b"}"),
+        "cut off": broken(b"1}", b""),
+        "not UTF-8": broken(b"}", b',"\xff":1}'),
+        "CC": setpoint()._replace(headers={"CC": ["a"]}),
+        "routing key": setpoint()._replace(routing_key=f"{slug}.command.fly"),
+    }
+    for name, message in refused.items():
+        for redelivered in (False, True):
+            assert await site.take(message._replace(redelivered=redelivered)) == "REJECTED", name
+    found = await site.rows(
+        "SELECT rejection_reason FROM vcp_command WHERE plant_id = %(plant)s AND status = 'REJECTED' ORDER BY created_at, id"
+    )
+    assert [reason for (reason,) in found] == [*list(refused)[:4], *["MALFORMED"] * (len(refused) - 4)]
+    assert {one["siteId"] for one in await site.told()} == {str(plant)}
+
+
+async def test_an_unprocessable_message_stands_in_the_log_of_its_site(site: PartnerSite) -> None:
+    message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1)
+    async with site.database.transaction() as db:
+        await refuse_unstorable(db, SYSTEM, site.sender, message, datetime.now(UTC))
+    assert await site.rows("SELECT plant_id, payload FROM vcp_command") == [(site.plant.id, {})]
+
+
+async def test_sites_that_the_key_may_not_see_do_not_show_what_was_refused(site: PartnerSite) -> None:
+    slug = site.sender.key.slug
+    limited = sending_key(site.sender.key.organization_id, slug=slug, plant_ids=[new_id()])
+    foreign = await site.plant.bench.plant()
+    await site.take(order("command.mode", site.plant.id, slug=slug, mode="AUTO", headers={}), sender=limited)
+    await site.take(order("command.site-setpoint", site.plant.id, slug=slug, powerKw=1), sender=limited)
+    await site.take(order("command.mode", foreign.id, slug=slug, mode="AUTO", headers={}))
+    assert await site.rows("SELECT plant_id, rejection_reason FROM vcp_command ORDER BY created_at, id") == [
+        (None, "SIGNATURE_MISSING"),
+        (None, "SITE_NOT_ALLOWED"),
+        (None, "SIGNATURE_MISSING"),
+    ]
 
 
 async def test_rolled_back_nothing_was_taken(site: PartnerSite) -> None:

@@ -50,6 +50,14 @@ class Followed(NamedTuple):
     acknowledged_at: datetime
 
 
+async def hold_plant(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID) -> bool:
+    """Return whether the organisation has the plant, which is kept from being deleted or moved."""
+    cursor = await db.execute(
+        "SELECT FROM plant WHERE id = %s AND organization_id = %s FOR KEY SHARE", (plant_id, organization_id)
+    )
+    return cursor.rowcount > 0
+
+
 async def find_device(db: Connection, system: SystemScope, plant_id: UUID, external_id: str) -> Device | None:
     """A sub-device of the plant."""
     cursor = db.cursor(row_factory=class_row(Device))

@@ -4,9 +4,8 @@ Everything happens in one transaction, after which the message may be acknowledg
 nothing: its messageId, or for one that did not use it up its bytes, is in the log.
 """
 
-import hashlib
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, 
 from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledging import acknowledgement
+from gridfleet.domains.vcp.entries import Entry, new_entry, storable
 from gridfleet.domains.vcp.events.queueing import queue_events
 from gridfleet.domains.vcp.models import (
     Inbound,
@@ -29,18 +29,16 @@ from gridfleet.domains.vcp.models import (
 from gridfleet.domains.vcp.rules import check_site, instruct
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.changes import change_site
-from gridfleet.domains.vcp.verification import NUL, command_type, prove, read
+from gridfleet.domains.vcp.verification import command_type, prove, read
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
-from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_inbound
+from gridfleet.protocol.partner_keys import parse_inbound
 from gridfleet.protocol.partner_messages import (
-    MAX_BODY_BYTES,
     DeviceOrder,
     PartnerAck,
     RejectionReason,
-    read_heading,
 )
 
 __all__ = ["refuse_unstorable", "take_order"]
@@ -52,29 +50,6 @@ _UNPROVED: Final = frozenset(
         RejectionReason.TIMESTAMP_OUT_OF_WINDOW,
     }
 )
-_MOST_TEXT: Final = 128
-_MOST_READ: Final = 4 * MAX_BODY_BYTES
-"""A message that is too large is named in its refusal, unless it is far too large."""
-
-
-class _Entry:
-    """What every entry about one message has in common."""
-
-    def __init__(self, message: Inbound, sender: SendingKey) -> None:
-        content = read_heading(message.body) if len(message.body) <= _MOST_READ else {}
-        self.message = message
-        self.sender = sender
-        self.content = content
-        self.keeps_payload = len(message.body) <= MAX_BODY_BYTES and NUL not in message.body
-        self.message_id = _message_id(content.get("messageId"))
-        self.correlation_id = _text(content.get("correlationId"))
-        self.site_id = _text(content.get("siteId"))
-        self.digest = _digest(message.routing_key.encode(), message.body)
-        self.raw_digest = _digest(
-            message.routing_key.encode(),
-            message.body,
-            *(_header(message.headers.get(name)) for name in (SIGNATURE_HEADER, TIMESTAMP_HEADER, "CC", "BCC")),
-        )
 
 
 async def take_order(
@@ -82,7 +57,7 @@ async def take_order(
 ) -> PartnerAck:
     """Takes one message; answers the last word on it. Raises `psycopg.errors.UniqueViolation` when another process takes the
     same messageId at this moment: try again."""
-    entry = _Entry(message, sender)
+    entry = Entry(message, sender)
     try:
         key = prove(message, sender, entry.content.get("messageId"), now, window_seconds)
     except Rejection as rejection:
@@ -111,7 +86,7 @@ async def refuse_unstorable(
     db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, now: datetime
 ) -> PartnerAck:
     """Refuse a message that cannot be processed or stored; its payload is left out of the log entry."""
-    entry = _Entry(message, sender)
+    entry = Entry(message, sender)
     entry.keeps_payload = False
     rejection = Rejection(RejectionReason.MALFORMED, "the message cannot be processed")
     return await _refuse(db, system, entry, rejection, now, claims_id=False)
@@ -147,7 +122,7 @@ async def _weigh(db: Connection, system: SystemScope, verified: Verified, site: 
 async def _accept(
     db: Connection,
     system: SystemScope,
-    entry: _Entry,
+    entry: Entry,
     verified: Verified,
     site: Site,
     instruction: Instruction,
@@ -171,7 +146,7 @@ async def _accept(
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
     await change_site(db, system, order, site, command_id, str(key.id), now)
     ack = PartnerAck.ACCEPTED
-    new = _new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
+    new = new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
     await store.insert_entry(db, system, replace(new, issued_at=order.issued_at, expires_at=instruction.expires_at))
     await _tell(db, system, new)
     return ack
@@ -180,7 +155,7 @@ async def _accept(
 async def _refuse(
     db: Connection,
     system: SystemScope,
-    entry: _Entry,
+    entry: Entry,
     rejection: Rejection,
     now: datetime,
     *,
@@ -193,11 +168,24 @@ async def _refuse(
         if known is not None:
             return PartnerAck(known.ack_status)
     kind = command_type(parse_inbound(entry.sender.key.slug, entry.message.routing_key), dict(entry.content))
-    new = _new_entry(entry, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
-    new = replace(new, rejection_reason=rejection.reason, detail=_storable(rejection.detail)[:500])
+    plant_id = plant_id or await _named_plant(db, system, entry)
+    new = new_entry(entry, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
+    new = replace(new, rejection_reason=rejection.reason, detail=storable(rejection.detail)[:500])
     await store.insert_entry(db, system, new)
     await _tell(db, system, new)
     return PartnerAck.REJECTED
+
+
+async def _named_plant(db: Connection, system: SystemScope, entry: Entry) -> UUID | None:
+    """Return the plant that the message names, if it is the organisation's and the key may see it."""
+    try:
+        plant_id = UUID(entry.site_id)
+    except (TypeError, ValueError):
+        return None
+    key = entry.sender.key
+    if key.plant_ids is not None and plant_id not in key.plant_ids:
+        return None
+    return plant_id if await store.hold_plant(db, system, key.organization_id, plant_id) else None
 
 
 async def _answer_again(db: Connection, system: SystemScope, sender: SendingKey, known: store.EarlierEntry) -> PartnerAck:
@@ -236,59 +224,3 @@ async def _tell(db: Connection, system: SystemScope, entry: NewEntry) -> None:
         time=entry.acknowledged_at,
     )
     await queue_events(db, system, [event])
-
-
-def _new_entry(
-    entry: _Entry,
-    entry_id: UUID,
-    plant_id: UUID | None,
-    kind: str | None,
-    status: CommandStatus,
-    ack: PartnerAck,
-    now: datetime,
-    *,
-    claims_id: bool,
-) -> NewEntry:
-    return NewEntry(
-        id=entry_id,
-        organization_id=entry.sender.key.organization_id,
-        api_key_id=entry.sender.key.id,
-        plant_id=plant_id,
-        site_id=entry.site_id,
-        message_id=entry.message_id,
-        correlation_id=entry.correlation_id,
-        command_type=kind,
-        routing_key=_storable(entry.message.routing_key),
-        payload=dict(entry.content) if entry.keeps_payload else {},
-        digest=entry.digest if claims_id else entry.raw_digest,
-        claims_id=claims_id,
-        status=status.value,
-        ack_status=ack,
-        acknowledged_at=now,
-    )
-
-
-def _digest(*parts: bytes) -> bytes:
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
-
-
-def _header(value: Any) -> bytes:
-    """Return a header's value as bytes to hash; of tables and arrays, which may be nested too deep to write, only the type."""
-    return str(value if isinstance(value, str | bytes | bytearray | int) else type(value)).encode("utf-8", "surrogatepass")
-
-
-def _message_id(value: Any) -> str | None:
-    """A UUID in lower case, so that it is the same however it is written; None for anything else."""
-    try:
-        return str(UUID(value)) if isinstance(value, str) and len(value) == 36 else None
-    except ValueError:
-        return None
-
-
-def _text(value: Any) -> str | None:
-    return _storable(value)[:_MOST_TEXT] if isinstance(value, str) else None
-
-
-def _storable(text: str) -> str:
-    """PostgreSQL's text knows neither NUL nor lone surrogates."""
-    return text.replace("\0", "�").encode("utf-8", "replace").decode()

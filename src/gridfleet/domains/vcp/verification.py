@@ -47,6 +47,8 @@ def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, 
         raise Rejection(RejectionReason.MALFORMED, f"the API key lacks the scope {key.order.scope}")
     if len(message.body) > MAX_BODY_BYTES:
         raise Rejection(RejectionReason.MALFORMED, f"{len(message.body)} bytes; at most {MAX_BODY_BYTES}")
+    if not _is_text(message.body):
+        raise Rejection(RejectionReason.MALFORMED, "the message must be UTF-8")
     if NUL in message.body:
         raise Rejection(RejectionReason.MALFORMED, "the character U+0000 is not allowed")
     if is_too_deep(message.body):
@@ -54,6 +56,14 @@ def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, 
     if key.order.signed:
         _check_signature(message, sender.signing_key, message_id, now, window_seconds)
     return key
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check_signature(message: Inbound, key: bytes | None, message_id: Any, now: datetime, window_seconds: int) -> None:

@@ -1,0 +1,96 @@
+"""Log entries of partners' messages."""
+
+import hashlib
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from gridfleet.domains.partners.models import SendingKey
+from gridfleet.domains.plants.commands.models import CommandStatus
+from gridfleet.domains.vcp.models import Inbound, NewEntry
+from gridfleet.domains.vcp.verification import NUL
+from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER
+from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading
+
+__all__ = ["Entry", "new_entry", "storable"]
+
+_MOST_TEXT: Final = 128
+_MOST_READ: Final = 16 * MAX_BODY_BYTES
+"""A larger message is refused without being read: its log entry names no site."""
+
+
+class Entry:
+    """What every entry about one message has in common."""
+
+    def __init__(self, message: Inbound, sender: SendingKey) -> None:
+        content = read_heading(message.body) if len(message.body) <= _MOST_READ else {}
+        self.message = message
+        self.sender = sender
+        self.content = content
+        self.keeps_payload = len(message.body) <= MAX_BODY_BYTES and NUL not in message.body
+        self.message_id = _message_id(content.get("messageId"))
+        self.correlation_id = _text(content.get("correlationId"))
+        self.site_id = _text(content.get("siteId"))
+        self.digest = _digest(message.routing_key.encode(), message.body)
+        self.raw_digest = _digest(
+            message.routing_key.encode(),
+            message.body,
+            *(_header(message.headers.get(name)) for name in (SIGNATURE_HEADER, TIMESTAMP_HEADER, "CC", "BCC")),
+        )
+
+
+def new_entry(
+    entry: Entry,
+    entry_id: UUID,
+    plant_id: UUID | None,
+    kind: str | None,
+    status: CommandStatus,
+    ack: PartnerAck,
+    now: datetime,
+    *,
+    claims_id: bool,
+) -> NewEntry:
+    """Return the log entry of a message."""
+    return NewEntry(
+        id=entry_id,
+        organization_id=entry.sender.key.organization_id,
+        api_key_id=entry.sender.key.id,
+        plant_id=plant_id,
+        site_id=entry.site_id,
+        message_id=entry.message_id,
+        correlation_id=entry.correlation_id,
+        command_type=kind,
+        routing_key=storable(entry.message.routing_key),
+        payload=dict(entry.content) if entry.keeps_payload else {},
+        digest=entry.digest if claims_id else entry.raw_digest,
+        claims_id=claims_id,
+        status=status.value,
+        ack_status=ack,
+        acknowledged_at=now,
+    )
+
+
+def _digest(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+
+
+def _header(value: Any) -> bytes:
+    """Return a header's value as bytes to hash; of tables and arrays, which may be nested too deep to write, only the type."""
+    return str(value if isinstance(value, str | bytes | bytearray | int) else type(value)).encode("utf-8", "surrogatepass")
+
+
+def _message_id(value: Any) -> str | None:
+    """A UUID in lower case, so that it is the same however it is written; None for anything else."""
+    try:
+        return str(UUID(value)) if isinstance(value, str) and len(value) == 36 else None
+    except ValueError:
+        return None
+
+
+def _text(value: Any) -> str | None:
+    return storable(value)[:_MOST_TEXT] if isinstance(value, str) else None
+
+
+def storable(text: str) -> str:
+    """PostgreSQL's text knows neither NUL nor lone surrogates."""
+    return text.replace("\0", "�").encode("utf-8", "replace").decode()
