@@ -32,6 +32,9 @@ class Inviting:
     async def accept(self, token: str) -> Any:
         return await self.people.call("GET", f"/auth/confirm-accept?token={token}")
 
+    async def check(self, token: str) -> Any:
+        return await self.people.call("POST", "/auth/check-invitation", {"token": token})
+
     async def register(self, with_token: str, **changes: Any) -> Any:
         body = {"name": "New User", "password": PASSWORD, "token": with_token, **changes}
         answer = await self.people.call("POST", "/auth/register/invite", body)
@@ -173,6 +176,47 @@ async def test_a_revoked_invitation_is_gone_for_its_holder(inviter: Inviting) ->
         refused(answer, status, code)
     await inviter.invite()
     assert [one["status"] for one in await inviter.listed()] == ["PENDING", "REVOKED"]
+
+
+async def test_checking_an_invitation_uses_nothing_and_names_a_used_one(inviter: Inviting) -> None:
+    made = await inviter.invite()
+    token = await inviter.token()
+    assert (await inviter.check(token)).status_code == 200
+    assert (await inviter.listed())[0]["status"] == "PENDING"
+    await inviter.accept(token)
+    assert (await inviter.check(token)).status_code == 200, "the registration is still to come"
+    await inviter.register(token)
+    refused(await inviter.check(token), 409, "INVITATION_ALREADY_ACCEPTED")
+    assert [event["event"] for event in await inviter.people.events(of=made["id"])][2:] == []
+
+
+async def test_checking_an_invitation_that_cannot_be_used(inviter: Inviting) -> None:
+    made = await inviter.invite()
+    token = await inviter.token()
+    await inviter.revoke(made)
+    refused(await inviter.check(token), 404, "INVITATION_NOT_FOUND")
+    refused(await inviter.check("a" * 64), 404, "INVITATION_NOT_FOUND")
+    refused(await inviter.check("a"), 400, "VALIDATION_ERROR")
+    await inviter.invite()
+    await inviter.pass_time(inviting.LIFETIME)
+    refused(await inviter.check(await inviter.token()), 403, "INVITATION_EXPIRED")
+
+
+async def test_an_address_is_invited_ten_times_a_day_at_most(inviter: Inviting) -> None:
+    people = inviter.people
+    for _ in range(5):
+        await inviter.revoke(await inviter.invite())
+    others = [await people.organization(ORG_ADMIN=inviter.boss) for _ in range(9)]
+    calls = [people.call("POST", "/invitations", {"email": EMAIL}, who=inviter.boss, org=org.id) for org in others]
+    answers = await asyncio.gather(*calls)
+    assert sorted(answer.status_code for answer in answers) == [201] * 5 + [429] * 4
+    late = next(answer for answer in answers if answer.status_code == 429)
+    assert late.json()["code"] == "TOO_MANY_REQUESTS"
+    assert 86_000 < int(late.headers["retry-after"]) <= 86_400
+    assert len(await mails_to(people.service.state, EMAIL)) == 10
+    await inviter.invite("another@example.com")
+    await people.execute("UPDATE invitation SET created_at = created_at - interval '1 day'")
+    await inviter.invite()
 
 
 async def test_an_accepted_invitation_is_revocable_until_it_is_used(inviter: Inviting) -> None:

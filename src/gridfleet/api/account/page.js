@@ -6,7 +6,7 @@ const registration = {
   button: "Register",
   fields: [name, password],
   call: (token, values) => ask("POST", "/register/invite", { ...values, token }),
-  then: () => "You are registered. Log in with your e-mail address and your password.",
+  then: () => login("You are registered."),
 };
 const steps = {
   "/account/confirm-email": {
@@ -27,12 +27,19 @@ const steps = {
     text: "Join the organisation that invited you.",
     button: "Accept the invitation",
     fields: [],
+    check: (token) => ask("POST", "/check-invitation", { token }),
     call: (token) => ask("GET", `/confirm-accept?token=${encodeURIComponent(token)}`),
-    then: (answer) => (answer.redirectPath === "/login" ? "You are a member now. Log in as usual." : registration),
-    // Whoever accepted and left before he registered comes back by the same link.
+    then: (answer) => (answer.redirectPath === "/login" ? login("You are a member now.") : registration),
+    // An invitation that was accepted without registering is completed by the same link.
     otherwise: (error) => (error.code === "INVITATION_ALREADY_ACCEPTED" ? registration : null),
   },
 };
+
+// The page to log in at: the console's if it is served here.
+async function login(outcome) {
+  const console = await fetch("/login", { method: "HEAD" }).catch(() => ({ ok: false }));
+  return { text: `${outcome} Log in with your e-mail address and password.`, link: console.ok ? "/login" : "/docs" };
+}
 
 const text = document.getElementById("text");
 const form = document.getElementById("form");
@@ -61,8 +68,9 @@ function element(tag, properties, ...children) {
 
 function show(step) {
   outcome.replaceChildren();
-  form.hidden = typeof step === "string";
+  form.hidden = !step.fields;
   text.textContent = step.text ?? step;
+  if (step.link) outcome.replaceChildren(element("a", { href: step.link, textContent: "Log in" }));
   if (form.hidden) return;
   const inputs = step.fields.map(({ label, ...field }) => element("label", {}, label, element("input", { required: true, ...field })));
   const button = element("button", { textContent: step.button });
@@ -71,7 +79,7 @@ function show(step) {
     event.preventDefault();
     button.disabled = true;
     try {
-      show(step.then(await step.call(token, Object.fromEntries(new FormData(form)))));
+      show(await step.then(await step.call(token, Object.fromEntries(new FormData(form)))));
     } catch (error) {
       const next = step.otherwise?.(error);
       if (next) return show(next);
@@ -88,4 +96,16 @@ function complain(error) {
   outcome.replaceChildren(element("div", { className: "wrong" }, ...lines.map((line) => element("p", { textContent: line }))));
 }
 
-show(token ? first : "The link is not complete. Open it from the mail once more.");
+async function start() {
+  if (!token) return show("The link is not complete. Open it from the mail once more.");
+  try {
+    await first.check?.(token);
+    show(first);
+  } catch (error) {
+    if (error.code === "INVITATION_ALREADY_ACCEPTED") return show(await login("This invitation has been used."));
+    text.textContent = "";
+    complain(error);
+  }
+}
+
+start();

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Call, Email, endpoint, public, super_admin
+from gridfleet.api._http import Call, Email, Message, endpoint, public, super_admin
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.login import AuthAnswer, welcome
 from gridfleet.domains.identity.accounts import registry
@@ -35,15 +35,24 @@ class Registration(msgspec.Struct, frozen=True):
         return registration_complaints(self.password)
 
 
+InvitationToken = Annotated[
+    str,
+    msgspec.Meta(max_length=128, pattern="^[0-9a-f]{64}$", extra={"rule": "must be 64 lowercase hex digits"}),
+]
+
+
+class InvitationCheck(msgspec.Struct, frozen=True):
+    """An invitation to look at."""
+
+    token: InvitationToken
+
+
 class InvitedRegistration(msgspec.Struct, frozen=True):
     """Who was invited, as he wants to be called, with the token of the mail."""
 
     name: Name
     password: Password
-    token: Annotated[
-        str,
-        msgspec.Meta(max_length=128, pattern="^[0-9a-f]{64}$", extra={"rule": "must be 64 lowercase hex digits"}),
-    ]
+    token: InvitationToken
 
     def complaints(self) -> Iterator[str]:
         """What the password lacks."""
@@ -122,6 +131,20 @@ async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
         state.database, state.passwords, state.access_tokens, body.token, body.name, body.password, client
     )
     return await welcome(call, opened)
+
+
+@endpoint(
+    "POST",
+    "/api/v1/auth/check-invitation",
+    caller=public(),
+    codes=("VALIDATION_ERROR", "INVITATION_NOT_FOUND", "INVITATION_EXPIRED", "INVITATION_ALREADY_ACCEPTED"),
+    addition=True,
+)
+async def check_invitation(call: Call, db: Connection, body: InvitationCheck) -> Message:
+    """Tell whether an invitation can still be used, without using it."""
+    await limit_account_calls(call)
+    await accepting.check(db, body.token)
+    return Message("The invitation can be accepted.")
 
 
 @endpoint(

@@ -20,10 +20,21 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.security.passwords import Passwords
 from gridfleet.kernel.security.tokens import AccessTokens
 
-__all__ = ["accept", "register_invited"]
+__all__ = ["accept", "check", "register_invited"]
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{64}")
 _SYSTEM: Final = SystemScope("an invitation's token is the right to join the organisation that it names")
+
+
+async def check(db: Connection, token: str) -> None:
+    """Do nothing if the invitation of a token can still make a member.
+
+    Raises:
+        InvitationNotFound: The token is unknown, or its invitation is revoked.
+        InvitationAccepted: It has made a member.
+        InvitationExpired: It is too old.
+    """
+    _open(await store.find_held(db, _SYSTEM, digest(token)))
 
 
 async def accept(db: Connection, token: str, ip: str) -> Acceptance:

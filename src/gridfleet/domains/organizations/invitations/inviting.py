@@ -1,5 +1,6 @@
 """Inviting people to an organisation, and taking it back."""
 
+import math
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -23,17 +24,28 @@ from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import TooManyRequests
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["LIFETIME", "invite", "list_invitations", "revoke", "sweep_expired"]
+__all__ = ["LIFETIME", "MOST_A_DAY", "invite", "list_invitations", "revoke", "sweep_expired"]
 
 LIFETIME: Final = timedelta(days=7)
+MOST_A_DAY: Final = 10
+"""Invitations to one address within 24 hours, of all organisations together: each of them is a mail."""
+
+_SYSTEM: Final = SystemScope("the mails that an address gets are bounded over all organisations")
 
 
 async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, role: RoleName) -> Invitation:
-    """Invites an address and mails it the token. Raises AlreadyMember, InvitationPending."""
+    """Invite an address and mail it the token.
+
+    Raises:
+        AlreadyMember: The address belongs to a member.
+        InvitationPending: It has an invitation of this organisation.
+        TooManyRequests: It was invited too often within a day, by whichever organisation.
+    """
     email, now, token = normalized(email), utc_now(), make_token()
     if await organizations_store.has_member_with_email(db, org, email):
         raise AlreadyMember
@@ -41,6 +53,9 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     invitation = await store.insert(db, org, new_id(), email, role, token.digest, now, now + LIFETIME)
     if invitation is None:
         raise InvitationPending
+    earlier = await store.nth_newest_to(db, _SYSTEM, email, MOST_A_DAY + 1)
+    if earlier is not None and (wait := earlier + timedelta(days=1) - now) > timedelta(0):
+        raise TooManyRequests(math.ceil(wait.total_seconds()))
     organization = await registry.get(db, org.organization_id)
     has_account = await account_with_email(db, email) is not None
     letter = letters.invitation(organization.name, org.person.name, role, token.text, has_account=has_account)

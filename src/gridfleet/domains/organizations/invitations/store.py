@@ -72,6 +72,19 @@ async def insert(
     return await cursor.fetchone()
 
 
+async def nth_newest_to(db: Connection, system: SystemScope, email: str, n: int) -> datetime | None:
+    """Return when the `n`-th newest invitation to an address was made, in any organisation; None if there are fewer.
+
+    Until the transaction ends, others wait here for the same address.
+    """
+    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('invitation ' || %s, 0))", (email,))
+    cursor = await db.execute(
+        "SELECT created_at FROM invitation WHERE email = %s ORDER BY created_at DESC OFFSET %s LIMIT 1", (email, n - 1)
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
 async def list_page(db: Connection, org: OrgScope, paging: Paging) -> list[Invitation]:
     """One page of an organisation's invitations, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_invitation))
