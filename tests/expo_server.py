@@ -22,6 +22,8 @@ class ExpoServer:
     headers: list[dict[str, str]] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     """Error of the ticket, by token."""
+    tickets: dict[str, Any] = field(default_factory=dict)
+    """The whole ticket, by token."""
     receipt_errors: dict[str, str] = field(default_factory=dict)
     receipts_asked: int = 0
     receipts_body: Any = None
@@ -50,7 +52,9 @@ class ExpoServer:
         self.messages += content
         return 200, {"data": [self._ticket(message["to"]) for message in content]}
 
-    def _ticket(self, token: str) -> JsonObject:
+    def _ticket(self, token: str) -> Any:
+        if token in self.tickets:
+            return self.tickets[token]
         if error := self.errors.get(token):
             return {"status": "error", "message": f"{token} failed", "details": {"error": error}}
         ticket = f"ticket-{len(self._tickets)}"

@@ -19,8 +19,8 @@ TARGETS = [(panel["title"], target) for panel in DASHBOARD["panels"] for target 
 EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in RULES] + [(title, target["expr"]) for title, target in TARGETS]
 
 LABELS = {
-    "ack", "answer", "backend", "call", "certificate", "channel", "client", "event", "kind", "method", "name", "outcome",
-    "pool", "process", "question", "queue", "reason", "result", "route", "severity", "state", "status", "task",
+    "ack", "answer", "backend", "call", "certificate", "channel", "client", "consumer", "event", "kind", "method", "name",
+    "outcome", "pool", "process", "question", "queue", "reason", "result", "route", "severity", "state", "status", "task",
 }  # fmt: skip
 """Every label there may be. What has as many values as there are plants, people or organisations is none; nor is `job` or
 `instance`, which scrapers set themselves."""

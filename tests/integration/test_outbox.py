@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from gridfleet.kernel.db import Connection, Database, open_database
+from gridfleet.kernel.db import Connection, Database, open_database, set_aside
 from gridfleet.kernel.outbox import CarryOut, Outbox, enqueue
 
 
@@ -100,6 +100,24 @@ async def test_equal_keys_keep_their_order_and_a_failure_holds_up_only_its_own(d
     assert [number for number in done if number < 100] == list(range(20))
     assert [number for number in done if number >= 100] == list(range(100, 120))
     assert done.index(100) < done.index(0)
+
+
+async def test_an_effect_that_fails_by_itself_is_set_aside_and_lets_its_successors_go(database: Database) -> None:
+    done: list[int] = []
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        if payload["number"] == 0:
+            raise KeyError("names")
+        done.append(payload["number"])
+
+    await queue(database, 0, 1, key="a")
+    async with working(database, carry_out):
+        await until(lambda: done == [1], 20)
+        await nothing_left(database)
+    async with database.transaction() as db:
+        [kept] = await set_aside.newest(db, 10)
+    assert (kept.consumer, kept.reason) == ("effects", "KeyError: 'names'")
+    assert kept.content == {"kind": "test", "payload": {"number": 0}}
 
 
 async def test_an_effect_that_hangs_leaves_the_other_workers_free(database: Database) -> None:

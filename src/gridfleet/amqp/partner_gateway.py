@@ -24,9 +24,10 @@ from gridfleet.domains.vcp.steering import steer
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Backoff, supervise
@@ -190,9 +191,18 @@ class PartnerGateway:
             if isinstance(outcome, BaseException):
                 if not isinstance(outcome, Exception):
                     raise outcome
+                if is_poison(outcome):
+                    await self._set_aside(event, outcome)
+                    return True
                 log.warning("event not confirmed; trying again", kind=event.kind, error=type(outcome).__name__)
                 return False
         return True
+
+    async def _set_aside(self, event: QueuedEvent, error: Exception) -> None:
+        note_set_aside(Consumer.PARTNER_EVENTS, error, kind=event.kind, event_id=str(event.event_id))
+        content = {"kind": event.kind, "eventId": str(event.event_id), "organizationId": str(event.organization_id)}
+        async with self._database.transaction() as db:
+            await set_aside.insert(db, Consumer.PARTNER_EVENTS, reason_of(error), content, None)
 
     async def _drop_stale(self) -> None:
         while True:

@@ -7,7 +7,6 @@ from typing import Final
 from uuid import UUID
 
 import aiormq
-import psycopg
 import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
@@ -22,7 +21,8 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import UNSTORABLE, Connection, Database
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import end_if_cancelled
@@ -44,10 +44,6 @@ _TRIES: Final = 2
 """How often a message is taken that fails for a reason of its own, before it is refused."""
 _AT_A_TIME: Final = 4
 """Orders that one process takes at the same time: each holds a connection of the pool."""
-
-
-class _Unprocessable(Exception):
-    """Taking a message failed with an exception that is not the database's."""
 
 
 class PartnerWork:
@@ -144,16 +140,18 @@ class PartnerLink:
             try:
                 async with self._work.turns, self._work.database.transaction() as db:
                     return await self._take_once(db, message, unstorable=failures >= _TRIES)
-            except UNSTORABLE as error:
-                # Two processes took the same messageId; or the database will not have it, however often it is tried.
-                failures += 1
-                log.warning("order refused by the database", error=str(error))
-            except _Unprocessable as error:
-                # A defect of ours; taken again for ever, the message would hold up all that follow.
-                failures += 1
-                log.error("cannot process command", exc_info=error.__cause__)
-            except psycopg.Error as error:
+            except Exception as error:
                 end_if_cancelled()
+                if is_poison(error):
+                    # The first failure may be another process that takes the same messageId at this moment.
+                    failures += 1
+                    if failures == _TRIES:
+                        note_set_aside(Consumer.PARTNER_ORDERS, error)
+                    elif failures > _TRIES:
+                        # Not even the refusal can be stored; taken again for ever, it would hold up all that follow.
+                        log.critical("cannot be stored as set aside", reason=reason_of(error), exc_info=error)
+                        return PartnerAck.REJECTED
+                    continue
                 log.warning("the database does not do its work; waiting", error=type(error).__name__, seconds=pause)
                 await asyncio.sleep(pause)
         raise RuntimeError("the pauses ended")
@@ -164,12 +162,7 @@ class PartnerLink:
             return None
         if unstorable:
             return await refuse_unstorable(db, _SYSTEM, sender, message, utc_now())
-        try:
-            return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
-        except psycopg.Error:
-            raise
-        except Exception as error:
-            raise _Unprocessable from error
+        return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
 
 
 def cause_of(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:

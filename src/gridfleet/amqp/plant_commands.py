@@ -22,6 +22,7 @@ from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 
@@ -109,6 +110,12 @@ async def _publish(channel: AbstractChannel, sealed: SealedCommand) -> bool:
             ),
         )
     except PublishError:
+        return False
+    except Exception as error:
+        # The command waits as if the plant had no session, and expires at its time.
+        if not is_poison(error):
+            raise
+        note_set_aside(Consumer.COMMANDS, error)
         return False
     return True
 

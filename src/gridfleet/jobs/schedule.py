@@ -17,13 +17,14 @@ from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.jobs.watching import watching
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, TidyConnection
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["build_app", "run_jobs"]
 
 _SYSTEM = SystemScope("housekeeping serves every organisation")
+_KEEP_SET_ASIDE = timedelta(days=30)
 
 
 def build_app(settings: Settings, database: Database) -> App:
@@ -71,6 +72,7 @@ def build_app(settings: Settings, database: Database) -> App:
     async def trim_notifications(timestamp: int) -> None:
         async with database.transaction() as db:
             await trim_deliveries(db)
+            await set_aside.trim(db, _KEEP_SET_ASIDE)
 
     @app.periodic(cron="47 3 * * *")
     @app.task(queueing_lock="forget_commands", name="vcp.forget_commands")

@@ -51,6 +51,7 @@ __all__ = [
     "PROCESS_MEMORY_BYTES",
     "QUEUE_LENGTH",
     "QUEUE_OLDEST_SECONDS",
+    "SET_ASIDE",
     "TASK_FAILURES",
     "UNROUTED_MESSAGES",
     "all_metrics",
@@ -129,6 +130,9 @@ BROKER_CONNECTIONS = Gauge(
 )
 TASK_FAILURES = Counter(
     "gridfleet_task_failures_total", "Ends of tasks that should never end; each is started again.", ["task"]
+)
+SET_ASIDE = Counter(
+    "gridfleet_set_aside_total", "Messages and rows set aside because they fail by themselves, by consumer.", ["consumer"]
 )
 DATABASE_CONNECTIONS = Gauge(
     "gridfleet_database_connections",

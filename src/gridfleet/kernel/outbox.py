@@ -13,7 +13,8 @@ Rolled back, it was never queued. In the gateway process (`amqp/effects.py`):
 The handler runs after the commit, usually within milliseconds, and may run more than once: a process that is killed
 between the effect and its striking off repeats it. What the handler writes through `db` commits together with the striking
 off. When it raises, or takes longer than half a minute, its writes are undone and it is tried again later: after a quarter
-of a second, then twice that and so on up to half a minute. Effects of one kind with the same `key` are carried out one by
+of a second, then twice that and so on up to half a minute. One that fails five times by itself, and not because something is
+away, is set aside, as is one that has failed for a day. Effects of one kind with the same `key` are carried out one by
 one in the order in which they were queued, and a failing one holds those behind it up; others run side by side. Several
 processes may share the work.
 """
@@ -28,9 +29,10 @@ import structlog
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work, current_cause
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection, Database, set_aside
 from gridfleet.kernel.db import outbox as queue
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
 
 __all__ = ["CarryOut", "Outbox", "enqueue"]
 
@@ -41,6 +43,8 @@ _FIRST_WAIT: Final = timedelta(milliseconds=250)
 _LONGEST_WAIT: Final = timedelta(seconds=30)
 _CARRY_OUT_SECONDS: Final = 30.0
 _GIVE_UP_AFTER: Final = timedelta(hours=24)
+_MOST_TRIES: Final = 5
+"""Of an effect that fails although nothing is away."""
 _LOOK_SECONDS: Final = 5.0
 """How long to wait for a notice before looking anyway."""
 
@@ -123,7 +127,8 @@ class Outbox:
             log.info("effect carried out", kind=effect.kind)
 
     async def _failed(self, db: Connection, effect: queue.Effect, error: Exception) -> None:
-        given_up = utc_now() - effect.created_at > _GIVE_UP_AFTER
+        by_itself = is_poison(error) and effect.attempts + 1 >= _MOST_TRIES
+        given_up = by_itself or utc_now() - effect.created_at > _GIVE_UP_AFTER
         log.warning(
             "effect given up" if given_up else "effect failed, trying again",
             kind=effect.kind,
@@ -132,6 +137,9 @@ class Outbox:
         )
         metrics.OUTBOX_EFFECTS.labels(effect.kind, "given_up" if given_up else "failed").inc()
         if given_up:
+            note_set_aside(Consumer.EFFECTS, error, kind=effect.kind, effect_id=effect.id)
+            content = {"kind": effect.kind, "payload": effect.payload}
+            await set_aside.insert(db, Consumer.EFFECTS, reason_of(error), content, effect.cause)
             await queue.strike_off(db, effect.id)
         else:
             await queue.postpone(db, effect.id, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(effect.attempts, 16)))

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
-import psycopg
 import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
@@ -26,10 +26,11 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import UNSTORABLE, Database
+from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import end_if_cancelled
@@ -38,6 +39,8 @@ from gridfleet.mqtt.window import ShardWindow
 __all__ = ["LEASE_KIND", "IngestWorker"]
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 LEASE_KIND: Final = 0x6F17
 _LEASE_SECONDS: Final = 1.0
@@ -204,20 +207,20 @@ class IngestWorker:
             self._arrived.clear()
         return messages
 
-    async def _prepare(self, deliveries: Sequence[Delivery]) -> Batch:
-        for pause in _pauses():
-            try:
-                return await self._pipeline.prepare(deliveries)
-            except psycopg.Error as error:
-                await _wait(error, pause)
-        raise RuntimeError("the pauses ended")
+    async def _prepare(self, deliveries: Sequence[Delivery]) -> Batch | None:
+        """Return None when a message makes it fail: they are read again one by one once the batch before is written."""
+        try:
+            return await _until_it_works(partial(self._pipeline.prepare, deliveries))
+        except Exception as error:
+            log.warning("batch cannot be read", messages=len(deliveries), error=reason_of(error))
+            return None
 
     async def _write_and_acknowledge(
         self,
         channel: AbstractChannel,
         messages: Sequence[_Message],
         deliveries: Sequence[Delivery],
-        batch: Batch,
+        batch: Batch | None,
         cause: Mapping[str, str],
     ) -> None:
         with at_work("ingest batch", cause, messages=len(deliveries)):
@@ -229,44 +232,46 @@ class IngestWorker:
             self._windows[shard].acknowledge(count)
         self._acknowledged.set()
 
-    async def _write(self, deliveries: Sequence[Delivery], batch: Batch, *, again: bool = False) -> None:
-        """Commits the batch. One whose content the database refuses is read again, since what was known of plants or
-        partitions may be stale, and then halved until the message to blame stands alone. Any other failure is the database's
-        own, and waited for."""
-        for pause in _pauses():
+    async def _write(self, deliveries: Sequence[Delivery], batch: Batch | None) -> None:
+        """Commit the batch. One that fails by itself is read again, since cached plants or partitions may be outdated, and
+        halved until the message that makes it fail stands alone."""
+        if batch is not None:
             try:
-                with metrics.INGEST_BATCH_SECONDS.time():
-                    async with self._database.transaction() as db:
-                        await self._pipeline.store(db, batch)
-                count_committed(batch)
+                await _until_it_works(partial(self._store, batch))
                 return
-            except UNSTORABLE as error:
-                log.warning("batch refused by the database", messages=len(deliveries), error=str(error), again=again)
-                if not again:
-                    self._pipeline.forget()
-                    await self._write(deliveries, await self._prepare(deliveries), again=True)
-                elif len(deliveries) == 1:
-                    await self._give_up(deliveries[0])
-                else:
-                    middle = len(deliveries) // 2
-                    for half in (deliveries[:middle], deliveries[middle:]):
-                        await self._write(half, await self._prepare(half), again=True)
-                return
-            except psycopg.Error as error:
-                await _wait(error, pause)
+            except Exception as error:
+                log.warning("batch cannot be stored", messages=len(deliveries), error=reason_of(error))
+        await isolate(Consumer.INGEST, deliveries, self._read_again, self._set_aside)
 
-    async def _give_up(self, delivery: Delivery) -> None:
-        refusal = await self._pipeline.refuse_unstorable(delivery)
-        async with self._database.transaction() as db:
-            await self._pipeline.store(db, refusal)
-        count_committed(refusal)
+    async def _read_again(self, deliveries: Sequence[Delivery]) -> None:
+        # What the failed attempt cached as written, a plant's status for instance, is not in the database.
+        self._pipeline.forget()
+        batch = await _until_it_works(partial(self._pipeline.prepare, deliveries))
+        await _until_it_works(partial(self._store, batch))
 
+    async def _set_aside(self, delivery: Delivery, error: Exception) -> None:
+        await _until_it_works(partial(self._refuse, delivery))
 
-async def _wait(error: psycopg.Error, seconds: float) -> None:
-    end_if_cancelled()
-    log.warning("the database does not do its work; waiting", error=type(error).__name__, says=str(error), seconds=seconds)
-    await asyncio.sleep(seconds)
+    async def _refuse(self, delivery: Delivery) -> None:
+        self._pipeline.forget()
+        await self._store(await self._pipeline.refuse_unstorable(delivery))
+
+    async def _store(self, batch: Batch) -> None:
+        with metrics.INGEST_BATCH_SECONDS.time():
+            async with self._database.transaction() as db:
+                await self._pipeline.store(db, batch)
+        count_committed(batch)
 
 
-def _pauses() -> Iterator[float]:
-    return itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1]))
+async def _until_it_works(operation: Callable[[], Awaitable[T]]) -> T:
+    """Repeat an operation while the database is away. Raises what the operation raises for another reason."""
+    for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
+        try:
+            return await operation()
+        except Exception as error:
+            if is_poison(error):
+                raise
+            end_if_cancelled()
+            log.warning("database error, retrying", error=type(error).__name__, says=str(error), seconds=pause)
+            await asyncio.sleep(pause)
+    raise RuntimeError("the pauses ended")

@@ -390,3 +390,65 @@ async def test_somebodys_newest_devices_are_told_and_no_more(database: Database)
         assert await notify_members(db, organization.id, [Channel.PUSH], NOTICE) == 50
         cursor = await db.execute("SELECT token FROM push_token WHERE user_id = %s", (user.id,))
         assert {row[0] for row in await cursor.fetchall()} == set(tokens[3:])
+
+
+async def test_a_message_that_cannot_be_sent_fails_alone(database: Database, expo: ExpoServer) -> None:
+    """Nothing that is queued is known to do this: the channel is made to choke on one address."""
+    organization = await add_organization(database)
+    poison = "ExpoPushToken[poison]"
+    for token in (TOKEN, poison, OTHER):
+        await add_staff(database, organization.id, OrgRole.OPERATOR, token=token)
+    await queue(database, organization.id, Channel.PUSH)
+
+    class Choking(ExpoPush):
+        async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
+            if any(delivery.address == poison for delivery in deliveries):
+                raise KeyError("poison")
+            return await super().send(deliveries)
+
+    async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
+        push = Choking(http)
+        task = asyncio.create_task(Deliveries(database, {Channel.PUSH: push}, push).run())
+        try:
+            found = await until(database, settled)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    assert sorted((log.status.value, log.error) for log in found) == [
+        ("FAILED", "KeyError: 'poison'"),
+        ("SENT", None),
+        ("SENT", None),
+    ]
+    assert sorted(message["to"] for message in expo.messages) == sorted([TOKEN, OTHER])
+
+
+@pytest.mark.parametrize(
+    "ticket",
+    [7, None, [], {"status": "ok", "id": 5}, {"status": "error", "details": {"error": {}}}, {"status": "ok", "id": "a\0b"}],
+    ids=str,
+)
+async def test_a_strange_ticket_is_the_matter_of_its_own_message(database: Database, expo: ExpoServer, ticket: object) -> None:
+    """Neither are the others sent again, nor is their outcome lost."""
+    organization = await add_organization(database)
+    for token in (TOKEN, OTHER):
+        await add_staff(database, organization.id, OrgRole.OPERATOR, token=token)
+    await queue(database, organization.id, Channel.PUSH)
+    expo.tickets[OTHER] = ticket
+
+    async with delivering(database, expo):
+        found = await until(database, settled)
+
+    assert sorted(log.status.value for log in found) == ["FAILED", "SENT"]
+    assert [message["to"] for message in expo.messages].count(TOKEN) == 1
+
+
+async def test_a_strange_receipt_is_the_matter_of_its_own_message(database: Database, expo: ExpoServer) -> None:
+    organization = await add_organization(database)
+    for token in (TOKEN, OTHER):
+        await add_staff(database, organization.id, OrgRole.OPERATOR, token=token)
+    await queue(database, organization.id, Channel.PUSH)
+    expo.receipt_errors = {TOKEN: "DeviceNotRegistered", OTHER: "a\0b"}
+
+    async with delivering(database, expo):
+        await until(database, lambda found: all(log.status is NotificationStatus.FAILED for log in found))

@@ -9,7 +9,7 @@ from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
 from gridfleet.domains.maintenance.rewrapping import key_versions
 from gridfleet.domains.plants.certificates.authority import find_authority
 from gridfleet.domains.telemetry.rollups.recomputing import set_aside_hours
-from gridfleet.kernel.db import open_database
+from gridfleet.kernel.db import open_database, set_aside
 from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
 from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
 from gridfleet.kernel.security.certificates import Authority
@@ -51,6 +51,7 @@ async def check_database(examined: Examination) -> list[Finding]:
     if not is_behind(revision):
         found += await _keys(examined, examined.database_url)
         found.append(await _roll_ups(examined.database_url))
+        found.append(await _set_aside(examined.database_url))
     return found
 
 
@@ -139,6 +140,16 @@ async def _roll_ups(url: str) -> Finding:
         f"hours set aside: {count} ({shown}{more})",
         "see GridfleetRollUpsSetAside in docs/metrics.md",
     )
+
+
+async def _set_aside(url: str) -> Finding:
+    """Report what failed by itself in the last days."""
+    async with open_database(url, name="gridfleet-doctor", size=1) as database, database.transaction() as db:
+        items = await set_aside.newest(db, _SHOWN_HOURS)
+    if not items:
+        return ok("set aside", "nothing")
+    shown = "; ".join(f"{one.at:%Y-%m-%d %H:%M}Z {one.consumer} {one.content.get('kind')}: {one.reason}" for one in items)
+    return warn("set aside", f"the newest: {shown}", "see GridfleetSetAside in docs/metrics.md")
 
 
 def _expiry(examined: Examination, authority: Authority) -> Finding:

@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 import msgspec
-import structlog
 
 from gridfleet.domains.alerts.raising import raise_alerts
 from gridfleet.domains.alerts.rule_book import RuleBook
@@ -36,8 +35,9 @@ from gridfleet.domains.vcp.events.telemetry import telemetry_event
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database, DatabaseError
+from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol import signature
@@ -45,8 +45,6 @@ from gridfleet.protocol.envelope import RefusalReason
 from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = ["Pipeline", "count_committed"]
-
-log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -78,7 +76,7 @@ class Pipeline:
     async def prepare(self, deliveries: Sequence[Delivery]) -> Batch:
         """Verifies and decodes; refuses what is bad with its reason and goes on with the next.
 
-        Raises `DatabaseError` when something cannot be looked up: no message is to blame for that.
+        Raises `DatabaseError` when something cannot be looked up, and anything when the messages taken together make it fail.
         """
         batch = Batch()
         now = utc_now()
@@ -97,11 +95,10 @@ class Pipeline:
                     batch.count("accepted")
                 except Refusal as refusal:
                     _refuse(batch, plant, delivery, now, refusal)
-                except DatabaseError:
-                    raise
-                except Exception:
-                    # A bug of ours must not stop the plants behind this message; it is kept with its reason and logged.
-                    log.exception("message could not be read", plant_id=topic.plant_id, channel=topic.channel)
+                except Exception as error:
+                    if not is_poison(error):
+                        raise
+                    note_set_aside(Consumer.INGEST, error, plant_id=topic.plant_id, channel=topic.channel)
                     _refuse(batch, plant, delivery, now, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
         await self.partitions.ensure(days_of(batch.frames))
         batch.findings = await self.rules.examine(batch.frames, now)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 import structlog
 
@@ -16,6 +17,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
 
 __all__ = ["MAX_TRIES", "Deliveries"]
 
@@ -92,16 +94,39 @@ class Deliveries:
                 deliveries = await store.claim(db, channel, sender.most, _LEASE)
             if not deliveries:
                 return
+            outcomes = await self._send(sender, deliveries)
+            for settled in outcomes:
+                await isolate(Consumer.NOTIFICATIONS, [settled], self._settle, self._fail)
+
+    @staticmethod
+    async def _send(sender: Sender, deliveries: Sequence[Outgoing]) -> list[tuple[Outgoing, Outcome]]:
+        outcomes: list[tuple[Outgoing, Outcome]] = []
+
+        async def send(some: Sequence[Outgoing]) -> None:
             try:
                 async with asyncio.timeout(_SEND_SECONDS):
-                    outcomes = await sender.send(deliveries)
-            except Exception as error:  # whatever a gateway does must not stop the others
-                outcomes = [Outcome(f"{type(error).__name__}: {error}")] * len(deliveries)
-            for delivery, outcome in zip(deliveries, outcomes, strict=True):
-                with at_work("notification", delivery.cause, delivery_id=str(delivery.id)):
-                    await self._settle(delivery, outcome)
+                    found = await sender.send(some)
+            except Exception as error:
+                if is_poison(error):
+                    raise
+                found = [Outcome(reason_of(error))] * len(some)
+            outcomes.extend(zip(some, found, strict=True))
 
-    async def _settle(self, delivery: Outgoing, outcome: Outcome) -> None:
+        async def fail(delivery: Outgoing, error: Exception) -> None:
+            outcomes.append((delivery, Outcome(reason_of(error), final=True)))
+
+        await isolate(Consumer.NOTIFICATIONS, deliveries, send, fail)
+        return outcomes
+
+    async def _fail(self, settled: tuple[Outgoing, Outcome], error: Exception) -> None:
+        await self._settle([(settled[0], Outcome(reason_of(error), final=True))])
+
+    async def _settle(self, settled: Sequence[tuple[Outgoing, Outcome]]) -> None:
+        for delivery, outcome in settled:
+            with at_work("notification", delivery.cause, delivery_id=str(delivery.id)):
+                await self._settle_one(delivery, outcome)
+
+    async def _settle_one(self, delivery: Outgoing, outcome: Outcome) -> None:
         async with self._database.transaction() as db:
             if outcome.error is None:
                 result = "sent"
@@ -135,6 +160,10 @@ class Deliveries:
         except Exception as error:  # whatever the service answers must not stop the deliveries
             log.warning("push receipts are not to be had", error=f"{type(error).__name__}: {error}")
             return
+        for one in waiting:
+            await isolate(Consumer.NOTIFICATIONS, [one], partial(self._settle_receipts, receipts), self._fail_receipt)
+
+    async def _settle_receipts(self, receipts: Mapping[str, Outcome], waiting: Sequence[tuple[UUID, str, str]]) -> None:
         for delivery_id, ticket, token in waiting:
             outcome = receipts.get(ticket)
             if outcome is None:
@@ -147,3 +176,7 @@ class Deliveries:
                 if outcome.error.startswith(DEVICE_NOT_REGISTERED):
                     await store.drop_tokens(db, [token])
             metrics.NOTIFICATIONS.labels(Channel.PUSH.lower(), "failed").inc()
+
+    async def _fail_receipt(self, one: tuple[UUID, str, str], error: Exception) -> None:
+        async with self._database.transaction() as db:
+            await store.mark_failed(db, one[0], reason_of(error))

@@ -1,7 +1,7 @@
 """Bringing linked plants up to date with what the ESM tells of them."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from gridfleet.domains.trading.models import SyncResult
 from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
+from gridfleet.kernel.isolation import Consumer, is_poison, isolate, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
 __all__ = ["sync_enabled", "sync_plants"]
@@ -47,10 +48,9 @@ async def sync_plants(
         result, complaints = SyncResult(0, max(1, len(linked))), [error.text]
     else:
         facts, complaints = _read(told, linked)
-        async with database.autocommit() as db:
-            for external_id, known in facts.items():
-                await write_facts(db, organization_id, linked[external_id], external_id, known)
-        result = SyncResult(len(facts), len(complaints))
+        unwritten = await _write(database, organization_id, linked, facts)
+        complaints += unwritten
+        result = SyncResult(len(facts) - len(unwritten), len(complaints))
     async with database.transaction() as db:
         await store.record_sync(db, _SYSTEM, organization_id, _summary(complaints))
     return result
@@ -72,14 +72,35 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
             if access is not None:
                 try:
                     result = await sync_plants(database, esm, access, row.organization_id, None)
-                except Exception:  # else the others' would end with it, and begin after it the next time
-                    log.exception("plants not synced", organization_id=str(row.organization_id))
+                except Exception as error:  # else the others' would end with it, and begin after it the next time
+                    if not is_poison(error):
+                        log.exception("plants not synced", organization_id=str(row.organization_id))
+                    else:
+                        note_set_aside(Consumer.ESM_PLANTS, error, organization_id=str(row.organization_id))
                     return
                 log.info("plants synced", organization_id=str(row.organization_id), **result._asdict())
 
     async with asyncio.TaskGroup() as tasks:
         for row in rows:
             tasks.create_task(sync(row))
+
+
+async def _write(
+    database: Database, organization_id: UUID, linked: Mapping[str, UUID], facts: Mapping[str, EsmFacts]
+) -> list[str]:
+    """Write the facts of each plant; return what is wrong with those that cannot be stored."""
+    complaints: list[str] = []
+
+    async def write(external_ids: Sequence[str]) -> None:
+        async with database.autocommit() as db:
+            for external_id in external_ids:
+                await write_facts(db, organization_id, linked[external_id], external_id, facts[external_id])
+
+    async def complain(external_id: str, error: Exception) -> None:
+        complaints.append(f"{external_id}: cannot be stored: {reason_of(error)}")
+
+    await isolate(Consumer.ESM_PLANTS, list(facts), write, complain)
+    return complaints
 
 
 def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[str, EsmFacts], list[str]]:
@@ -90,7 +111,7 @@ def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[st
     for number, record in enumerate(told):
         try:
             external_id = msgspec.json.decode(record, type=EsmPlantName).external_plant_id
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             complaints.append(f"plants.{number}: {error}")
             continue
         if external_id not in linked or external_id in wrong:
@@ -100,7 +121,7 @@ def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[st
                 raise msgspec.ValidationError("is told twice")
             plant = msgspec.json.decode(record, type=EsmPlant)
             facts[external_id] = EsmFacts(*(getattr(plant, name) for name in EsmFacts._fields))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             wrong[external_id] = f"{external_id}: {error}"
             facts.pop(external_id, None)
     missing = [f"{external_id}: is not known to the ESM" for external_id in linked if external_id not in facts.keys() | wrong]

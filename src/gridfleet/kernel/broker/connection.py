@@ -8,10 +8,13 @@ import aiormq
 from aiormq.abc import AbstractChannel, AbstractConnection
 
 from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.decoding import tolerate_strange_properties
 
 __all__ = ["HEARTBEAT_SECONDS", "open_channel", "vhost_url"]
 
 HEARTBEAT_SECONDS = 15
+
+tolerate_strange_properties()
 
 
 def vhost_url(broker_url: str, vhost: str) -> str:

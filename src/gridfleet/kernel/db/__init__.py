@@ -4,15 +4,15 @@ from typing import Final
 
 from psycopg import DataError, IntegrityError, InterfaceError, OperationalError
 from psycopg import Error as DatabaseError
-from psycopg.errors import ProgramLimitExceeded
+from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
 
 from gridfleet.kernel.db.pool import Connection, Database, after_commit, open_database
 
 __all__ = ["UNSTORABLE", "Connection", "Database", "DatabaseError", "after_commit", "is_outage", "open_database"]
 
-UNSTORABLE: Final = (DataError, IntegrityError, ProgramLimitExceeded)
-"""What the database says of a content that it will not have, however often it is tried; a value too long for an index is the
-last. Any other error is about the database itself."""
+UNSTORABLE: Final = (DataError, IntegrityError, ProgramLimitExceeded, StatementTooComplex)
+"""Errors about content that the database refuses however often it is tried: a value too long for an index is the third, JSON
+nested too deeply the last. Any other error is about the database itself."""
 
 _OUTAGE_STATES: Final = ("08", "53", "57P")
 """Beginnings of SQLSTATEs: the connection, the server's resources, its shutdown."""

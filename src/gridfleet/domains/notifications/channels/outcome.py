@@ -22,4 +22,5 @@ class Sender(Protocol):
     most: int
 
     async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
-        """Tries the deliveries; one outcome each, in their order. What it raises counts as a failure of all of them."""
+        """Tries the deliveries; one outcome each, in their order. An outage that it raises counts as a failure of all of them;
+        after any other error they are sent again in halves."""

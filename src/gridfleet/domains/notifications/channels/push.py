@@ -1,9 +1,10 @@
 """Push notifications by Expo's HTTP API (https://docs.expo.dev/push-notifications/sending-notifications/)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import httpx
+import msgspec
 
 from gridfleet.domains.notifications.channels.outcome import Outcome
 from gridfleet.domains.notifications.models import Outgoing
@@ -73,9 +74,25 @@ def _message(delivery: Outgoing) -> dict[str, Any]:
     }
 
 
-def _outcome(ticket: Mapping[str, Any]) -> Outcome:
-    if ticket.get("status") == "ok":
-        return Outcome(ticket=ticket.get("id"))
-    reason = (ticket.get("details") or {}).get("error")
-    text = ": ".join(part for part in (reason, ticket.get("message")) if part)
+class _Details(msgspec.Struct):
+    error: str | None = None
+
+
+class _Ticket(msgspec.Struct):
+    status: str
+    id: str | None = None
+    message: str | None = None
+    details: _Details | None = None
+
+
+def _outcome(answer: object) -> Outcome:
+    """Never raises: the other messages of the request were handed over, and would be again."""
+    try:
+        ticket = msgspec.convert(answer, _Ticket)
+    except msgspec.ValidationError as error:
+        return Outcome(f"the push service's answer cannot be read: {error}")
+    if ticket.status == "ok":
+        return Outcome(ticket=ticket.id)
+    reason = ticket.details and ticket.details.error
+    text = ": ".join(part for part in (reason, ticket.message) if part)
     return Outcome(text or "the push service gave no reason", reason in _FINAL)

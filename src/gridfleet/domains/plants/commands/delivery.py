@@ -18,6 +18,7 @@ from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.topics import Channel, topic
@@ -58,7 +59,12 @@ async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: 
     due = await store.claim(db, system, now, timedelta(seconds=CLAIM_SECONDS), limit)
     # A plant whose secret cannot be decrypted must not hold up the others.
     keys = await load_signing_keys(db, system, keyring, {command.plant_id for command in due}) if due else {}
-    return [_seal(key.current, command, now, deadline) for command in due if (key := keys.get(command.plant_id)) is not None]
+    return [
+        sealed
+        for command in due
+        if (key := keys.get(command.plant_id)) is not None
+        and (sealed := _seal_or_leave(key.current, command, now, deadline)) is not None
+    ]
 
 
 async def settle(
@@ -75,6 +81,17 @@ async def settle(
 def retry_wait(attempts: int) -> timedelta:
     """How long a command that nobody took waits after so many attempts, this one included."""
     return min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(attempts - 1, 10)))
+
+
+def _seal_or_leave(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SealedCommand | None:
+    """Return None for a command that cannot be written; it stays in the queue until it expires."""
+    try:
+        return _seal(key, command, now, deadline)
+    except Exception as error:
+        if not is_poison(error):
+            raise
+        note_set_aside(Consumer.COMMANDS, error, command_id=str(command.id), plant_id=str(command.plant_id))
+        return None
 
 
 def _seal(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SealedCommand:

@@ -7,23 +7,19 @@ from operator import itemgetter
 from time import monotonic
 from typing import Final
 
-import structlog
-
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAside, Stale
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, is_outage
+from gridfleet.kernel.isolation import Consumer, note_set_aside, reason_of
 
 __all__ = ["ensure_partitions_ahead", "roll_up", "seal_hour", "set_aside_hours"]
-
-log = structlog.get_logger(__name__)
 
 _SYSTEM: Final = SystemScope("roll-ups are made for every organisation")
 GRACE: Final = timedelta(minutes=5)
 """How long after its end an hour stays open: what comes later is logged one by one."""
 _HOURS_A_TRANSACTION: Final = 200
-_MOST_ERROR: Final = 300
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,12 +60,11 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
 
 
 async def _set_aside(database: Database, stale: Stale, error: Exception) -> None:
-    first_line, *_ = str(error).splitlines() or [""]
-    log.error("roll-up failed, hour set aside", source_id=stale.source_id, hour=stale.hour.isoformat(), exc_info=error)
+    note_set_aside(Consumer.ROLL_UPS, error, source_id=stale.source_id, hour=stale.hour.isoformat())
     async with database.transaction() as db:
         # Under the lock: an hour that another process has recomputed meanwhile is not in the log any more.
         if await store.lock(db, _SYSTEM):
-            await store.set_aside(db, _SYSTEM, stale, f"{type(error).__name__}: {first_line}"[:_MOST_ERROR])
+            await store.set_aside(db, _SYSTEM, stale, reason_of(error))
 
 
 async def set_aside_hours(db: Connection, limit: int) -> list[SetAside]:

@@ -1,0 +1,105 @@
+"""Set aside the message or row that fails by itself, so that everyone else's work goes on.
+
+An outage (an error of the database, the broker, the network or the machine) is caused by no item: the caller waits and tries
+again. Any other exception is caused by one of the items that are processed together. They are halved until the one that fails
+stands alone; it is set aside with the reason, counted and logged.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import httpx
+import structlog
+from aiormq.exceptions import AMQPError
+
+from gridfleet.kernel import metrics
+from gridfleet.kernel.db import UNSTORABLE, DatabaseError
+
+__all__ = ["Consumer", "is_poison", "isolate", "note_set_aside", "reason_of"]
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_OUTAGES: Final = (DatabaseError, AMQPError, httpx.HTTPError, OSError, MemoryError)
+
+
+class Consumer(StrEnum):
+    """What processes items; the label of `gridfleet_set_aside_total`."""
+
+    COMMANDS = "commands"
+    EFFECTS = "effects"
+    ESM_PLANTS = "esm_plants"
+    INGEST = "ingest"
+    NOTIFICATIONS = "notifications"
+    PARTNER_EVENTS = "partner_events"
+    PARTNER_ORDERS = "partner_orders"
+    ROLL_UPS = "roll_ups"
+
+
+for _consumer in Consumer:
+    # From 0 on: `increase` of a counter whose first sample is 1 is 0, and no alert would fire.
+    metrics.SET_ASIDE.labels(_consumer)
+
+
+def is_poison(error: BaseException) -> bool:
+    """Return whether an item caused the error, so that trying again cannot succeed."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_poison(part) for part in error.exceptions)
+    return isinstance(error, UNSTORABLE) or not isinstance(error, _OUTAGES)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the error's kind and the first line of its text, in a form that PostgreSQL stores."""
+    first, *_ = str(error).strip().replace("\0", "\ufffd").encode("utf-8", "replace").decode().splitlines() or [""]
+    return f"{type(error).__name__}: {first}"[:300]
+
+
+def note_set_aside(consumer: Consumer, error: BaseException, **known: object) -> None:
+    """Count an item that is set aside, and log it with the traceback of its error."""
+    metrics.SET_ASIDE.labels(consumer).inc()
+    log.error("set aside", consumer=consumer, reason=reason_of(error), exc_info=error, **known)
+
+
+async def isolate(
+    consumer: Consumer,
+    items: Sequence[T],
+    process: Callable[[Sequence[T]], Awaitable[None]],
+    set_aside: Callable[[T, Exception], Awaitable[None]],
+) -> None:
+    """Process all items but those that fail by themselves.
+
+    Args:
+        consumer: What the items are counted under.
+        items: In the order in which they are processed.
+        process: Processes some items completely, or raises and leaves no trace of any of them.
+        set_aside: Stores one item that failed where an operator can read it.
+
+    Raises:
+        Exception: An outage, as it was raised. Items before it may have been processed.
+    """
+    if not items:
+        return
+    try:
+        await process(items)
+    except Exception as error:
+        if not is_poison(error):
+            raise
+        if len(items) > 1:
+            middle = len(items) // 2
+            await isolate(consumer, items[:middle], process, set_aside)
+            await isolate(consumer, items[middle:], process, set_aside)
+            return
+        note_set_aside(consumer, error)
+        await _keep(consumer, set_aside(items[0], error))
+
+
+async def _keep(consumer: Consumer, storing: Awaitable[None]) -> None:
+    try:
+        await storing
+    except Exception as second:
+        if not is_poison(second):
+            raise
+        # Only the log keeps it then: anything else would hold up the items behind it for ever.
+        log.critical("cannot be stored as set aside", consumer=consumer, reason=reason_of(second), exc_info=second)

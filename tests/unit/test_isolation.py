@@ -1,0 +1,72 @@
+"""One item that fails by itself is set aside; all others are processed, in their order, each once."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from psycopg import DataError, OperationalError
+
+from gridfleet.kernel import metrics
+from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.booleans(), max_size=40))
+async def test_the_poison_alone_is_set_aside(poisonous: list[bool]) -> None:
+    processed: list[int] = []
+    refused: list[int] = []
+
+    async def process(items: Sequence[int]) -> None:
+        if any(poisonous[item] for item in items):
+            raise ValueError("poison")
+        processed.extend(items)
+
+    async def set_aside(item: int, error: Exception) -> None:
+        assert reason_of(error) == "ValueError: poison"
+        refused.append(item)
+
+    before = counted()
+    await isolate(Consumer.INGEST, range(len(poisonous)), process, set_aside)
+
+    assert refused == [item for item, poison in enumerate(poisonous) if poison]
+    assert processed == [item for item, poison in enumerate(poisonous) if not poison]
+    assert counted() - before == len(refused)
+
+
+async def test_an_outage_sets_nothing_aside() -> None:
+    async def process(items: Sequence[int]) -> None:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    async def set_aside(item: int, error: Exception) -> None:
+        raise AssertionError("nothing is to blame")
+
+    before = counted()
+    with pytest.raises(OperationalError):
+        await isolate(Consumer.INGEST, range(8), process, set_aside)
+    assert counted() == before
+
+
+async def test_what_cannot_even_be_set_aside_holds_up_nothing() -> None:
+    processed: list[int] = []
+
+    async def process(items: Sequence[int]) -> None:
+        if 3 in items:
+            raise KeyError("poison")
+        processed.extend(items)
+
+    async def set_aside(item: int, error: Exception) -> None:
+        raise DataError("the reason cannot be stored either")
+
+    await isolate(Consumer.INGEST, range(8), process, set_aside)
+    assert processed == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_errors_of_many_tasks_are_an_outage_if_one_is() -> None:
+    assert is_poison(ExceptionGroup("", [ValueError(), DataError()]))
+    assert not is_poison(ExceptionGroup("", [ValueError(), ConnectionError()]))
+    assert reason_of(ValueError("a\0b\ud800\nsecond line")) == "ValueError: a\ufffdb?"
+
+
+def counted() -> float:
+    return metrics.SET_ASIDE.labels(Consumer.INGEST)._value.get()
