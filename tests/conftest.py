@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import structlog
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from broker_node import BrokerNode
@@ -63,6 +64,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
     """How tests are spread over the workers of `-n`."""
     return ByServers(config, log)
 
+
+# As the service logs: structlog's default shows the variables of each frame, which takes seconds for a batch of messages.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 # A run that is told to end takes its servers along.
 signal.signal(signal.SIGTERM, signal.default_int_handler)

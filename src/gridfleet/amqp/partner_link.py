@@ -152,7 +152,7 @@ class PartnerLink:
                         log.critical("cannot be stored as set aside", reason=reason_of(error), exc_info=error)
                         return PartnerAck.REJECTED
                     continue
-                log.warning("the database does not do its work; waiting", error=type(error).__name__, seconds=pause)
+                log.warning("cannot process command, retrying", error=type(error).__name__, seconds=pause)
                 await asyncio.sleep(pause)
         raise RuntimeError("the pauses ended")
 

@@ -1,8 +1,8 @@
 """Set aside the message or row that fails by itself, so that everyone else's work goes on.
 
-An outage (an error of the database, the broker, the network or the machine) is caused by no item: the caller waits and tries
-again. Any other exception is caused by one of the items that are processed together. They are halved until the one that fails
-stands alone; it is set aside with the reason, counted and logged.
+An outage (an error of the database, the broker, the network, the machine, or a keyring that lacks a key) is caused by no item:
+the caller waits and tries again. Any other exception is caused by one of the items that are processed together. They are halved
+until the one that fails stands alone; it is set aside with the reason, counted and logged.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +15,7 @@ from aiormq.exceptions import AMQPError
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.db import UNSTORABLE, DatabaseError
+from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
 
 __all__ = ["Consumer", "is_poison", "isolate", "note_set_aside", "reason_of"]
 
@@ -22,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-_OUTAGES: Final = (DatabaseError, AMQPError, httpx.HTTPError, OSError, MemoryError)
+_OUTAGES: Final = (DatabaseError, AMQPError, httpx.HTTPError, OSError, MemoryError, DecryptionFailed, UnknownKeyVersion)
 
 
 class Consumer(StrEnum):
@@ -86,13 +87,17 @@ async def isolate(
     except Exception as error:
         if not is_poison(error):
             raise
-        if len(items) > 1:
-            middle = len(items) // 2
-            await isolate(consumer, items[:middle], process, set_aside)
-            await isolate(consumer, items[middle:], process, set_aside)
-            return
-        note_set_aside(consumer, error)
-        await _keep(consumer, set_aside(items[0], error))
+        failure = error
+    else:
+        return
+    # Outside the handler: what is raised below would carry the tracebacks of every level above.
+    if len(items) > 1:
+        middle = len(items) // 2
+        await isolate(consumer, items[:middle], process, set_aside)
+        await isolate(consumer, items[middle:], process, set_aside)
+        return
+    note_set_aside(consumer, failure)
+    await _keep(consumer, set_aside(items[0], failure))
 
 
 async def _keep(consumer: Consumer, storing: Awaitable[None]) -> None:

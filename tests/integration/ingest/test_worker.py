@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ import pytest
 from aiormq.abc import AbstractChannel
 
 from conftest import BrokerNode
+from gridfleet.domains.alerts.rule_book import RuleBook
 from gridfleet.domains.ingest.models import Delivery
+from gridfleet.domains.ingest.readers import OwnNamesReader
+from gridfleet.domains.telemetry.frames import store
 from gridfleet.kernel.broker.connection import vhost_url
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
 from gridfleet.kernel.db import open_database
@@ -279,6 +283,42 @@ async def test_what_the_database_refuses_is_refused_alone(line: Line) -> None:
     assert refused == [("MALFORMED", "the message could not be stored")] * 3
     stored = {at: value for plant in plants for at, value in (await plant.stored())["a"].items()}
     assert stored == {moment(number): number for number in range(count) if number not in (7, 40, 41)}
+
+
+@pytest.mark.parametrize("stage", ["read", "taken together", "written"])
+async def test_what_fails_in_the_process_is_refused_alone(line: Line, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that plants can send is known to do this: a stage is made to choke on one value."""
+    plants = [await line.bench.plant() for _ in range(3)]
+
+    def choke(values: object) -> None:
+        if "666" in repr(values):
+            raise struct.error("poison")
+
+    if stage == "written":
+        pack = store.pack_row
+        monkeypatch.setattr(store, "pack_row", lambda *row: choke(row[3]) or pack(*row))
+    elif stage == "read":
+        named = OwnNamesReader.read
+        monkeypatch.setattr(OwnNamesReader, "read", lambda reader, fields: choke(fields) or named(reader, fields))
+    else:
+        examine = RuleBook.examine
+        monkeypatch.setattr(
+            RuleBook, "examine", lambda book, frames, now: choke(list(frames.frames.values())) or examine(book, frames, now)
+        )
+    count, poison = 90, (7, 40, 41)
+    for number in range(count):
+        value = 666 if number in poison else number
+        status = plants[number % 3].delivery(b'{"status":"ONLINE"}', "status")
+        await line.publish(plants[number % 3].message({"time": moment(number).isoformat(), "fields": {"a": value}}), status)
+    async with line.worker() as working:
+        await until(lambda: _all_dealt_with(line, plants, count), 30)
+        await until(lambda: _is(line.waiting(), 0))
+        assert not working.done()
+    assert [reason for plant in plants for reason, _ in await plant.refusals()] == ["MALFORMED"] * len(poison)
+    stored = {at: value for plant in plants for at, value in (await plant.stored())["a"].items()}
+    assert stored == {moment(number): number for number in range(count) if number not in poison}
+    for plant in plants:
+        assert await plant.rows("SELECT status FROM plant WHERE id = %s") == [("ONLINE",)]
 
 
 async def test_a_plant_deleted_while_its_batch_is_written_takes_nothing_along(line: Line) -> None:
