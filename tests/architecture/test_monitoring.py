@@ -25,9 +25,6 @@ LABELS = {
 """Every label there may be. What has as many values as there are plants, people or organisations is none; nor is `job` or
 `instance`, which scrapers set themselves."""
 
-BROKERS = {"rabbitmq_global_messages_dead_lettered_maxlen_total": {"queue_type", "dead_letter_strategy"}}
-"""The broker's own metrics that we use."""
-
 SCRAPERS = {"up": {"job", "instance"}}
 ADDED = {"job", "instance"}
 """Labels that a scraper adds to everything."""
@@ -48,7 +45,7 @@ def series() -> dict[str, set[str]]:
             found[f"{metric._name}_bucket"] = {*labels, "le"}
         else:
             found[f"{metric._name}_total" if metric._type == "counter" else metric._name] = labels
-    return found | BROKERS | SCRAPERS
+    return found | SCRAPERS
 
 
 SERIES = series()

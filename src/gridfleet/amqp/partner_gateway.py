@@ -209,7 +209,7 @@ class PartnerGateway:
             async with self._database.transaction() as db:
                 dropped = await drop_stale(db, _SYSTEM, utc_now())
             if dropped:
-                metrics.PARTNER_EVENTS_DROPPED.inc(dropped)
+                metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
                 log.warning("events dropped that nobody took for a day", events=dropped)
             await asyncio.sleep(_STALE_SECONDS)
 

@@ -10,6 +10,7 @@ import aiormq
 import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
+from gridfleet.amqp.dropped_events import DroppedEvents
 from gridfleet.domains.partners.signing import load_sending_key
 from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.domains.vcp.events.models import QueuedEvent
@@ -26,7 +27,7 @@ from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reas
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import end_if_cancelled
-from gridfleet.protocol.partner_keys import EventKind, event_routing_key
+from gridfleet.protocol.partner_keys import DROPPED_HEADER, EventKind, event_routing_key
 from gridfleet.protocol.partner_messages import PartnerAck
 
 __all__ = ["PartnerLink", "PartnerWork", "cause_of"]
@@ -65,6 +66,7 @@ class PartnerLink:
         self._work = work
         self.served = served
         self._events: AbstractChannel | None = None
+        self._dropped = DroppedEvents(served.key, work.database)
 
     @property
     def connected(self) -> bool:
@@ -95,6 +97,7 @@ class PartnerLink:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(_end_with(channel))
                     tasks.create_task(_end_with(events))
+                    tasks.create_task(self._dropped.count(channel.connection))
                     tasks.create_task(_end_without_queue(events, self.served.inbound_queue))
                     while True:
                         await self._take(channel, await orders.get())
@@ -106,16 +109,18 @@ class PartnerLink:
         """Returns once the broker has the event; raises when it is not known to have it."""
         if self._events is None:
             raise ConnectionError("the vhost is not connected")
+        kind = EventKind(event.kind)
         await self._events.basic_publish(
             event.body,
             exchange=self.served.events_exchange,
-            routing_key=event_routing_key(self.served.key.slug, EventKind(event.kind)),
+            routing_key=event_routing_key(self.served.key.slug, kind),
             timeout=_CONFIRM_SECONDS,
             properties=aiormq.spec.Basic.Properties(
                 content_type="application/json",
                 delivery_mode=_PERSISTENT,
                 message_id=str(event.event_id),
                 message_type=event.kind,
+                headers={DROPPED_HEADER: self._dropped.total(kind)},
             ),
         )
 

@@ -114,7 +114,10 @@ NOTIFICATIONS = Counter("gridfleet_notifications_total", "Tries to deliver notif
 PARTNER_ORDERS = Counter("gridfleet_partner_orders_total", "Partners' messages by the first word on them.", ["ack"])
 PARTNER_EVENTS = Counter("gridfleet_partner_events_total", "Events that the broker has taken for partners.", ["kind"])
 PARTNER_EVENTS_DROPPED = Counter(
-    "gridfleet_partner_events_dropped_total", "Events for partners that were given up because no vhost took them for a day."
+    "gridfleet_partner_events_dropped_total",
+    "Events for partners that were dropped: maxlen, a partner's queue was full; expired, they lay there for a day; stale, the"
+    " vhost did not take them for a day.",
+    ["reason"],
 )
 PARTNER_QUEUES_REMOVED = Counter(
     "gridfleet_partner_queues_removed_total", "Partners' own queues that were removed, by the forbidden argument.", ["reason"]

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from gridfleet.protocol.envelope import CommandType
 
 __all__ = [
+    "DROPPED_HEADER",
     "EXCHANGE",
     "LEGACY_VHOST",
     "SIGNATURE_HEADER",
@@ -29,6 +30,7 @@ EXCHANGE: Final = "vcp"
 LEGACY_VHOST: Final = "/"
 """The vhost that imported keys share; new keys have a vhost of their own."""
 
+DROPPED_HEADER: Final = "x-vcp-dropped"
 SIGNATURE_HEADER: Final = "x-vcp-signature"
 TIMESTAMP_HEADER: Final = "x-vcp-timestamp"
 

@@ -39,7 +39,7 @@ class Legacy(NamedTuple):
 
     @property
     def queues(self) -> list[str]:
-        return [f"{self.org.slug}.inbound", *(self.queue(kind) for kind in EventKind)]
+        return [f"{self.org.slug}.inbound", f"vcp.{self.org.slug}.dropped", *(self.queue(kind) for kind in EventKind)]
 
 
 def import_keys(stack: RunningStack, folder: Path, rows: list[dict[str, str]]) -> "subprocess.CompletedProcess[str]":
@@ -204,7 +204,16 @@ def attacks(mine: Legacy, other: Legacy) -> Iterator[tuple[str, Act]]:
         yield f"get {name}", read(name)
         yield f"consume {name}", consume(name)
         yield f"purge {name}", lambda channel, name=name: channel.queue_purge(name)
-    for exchange in ("", "amq.topic", "amq.direct", "amq.fanout", "amq.headers", "vcp.legacy.orders", "vcp.legacy.events"):
+    for exchange in (
+        "",
+        "amq.topic",
+        "amq.direct",
+        "amq.fanout",
+        "amq.headers",
+        "vcp.legacy.orders",
+        "vcp.legacy.events",
+        "vcp.dropped",
+    ):
         for key in (f"{slug}.command.mode", f"{foreign}.inbound", f"{slug}.event.alert"):
             yield f"publish to {exchange} {key}", publish(exchange, key)
     for key in (f"{foreign}.command.mode", f"{slug}.event.alert", "#", "", f"{slug}.#"):

@@ -91,7 +91,10 @@ async def test_every_type_of_queue_has_its_bounds(acme: Organization, created: J
             await channel.queue_declare(f"{acme.slug}.{kind}", durable=True, arguments=arguments)
     for kind in ("classic", "quorum"):
         assert policy_of(acme, vhost, f"{acme.slug}.{kind}") == forgotten
-    assert policy_of(acme, vhost, event_queue(acme.slug, EventKind.TELEMETRY)) == forgotten
+    outbound = forgotten | {"dead-letter-exchange": "vcp.dropped"}
+    assert policy_of(acme, vhost, event_queue(acme.slug, EventKind.TELEMETRY)) == outbound
+    dropped = {"max-length-bytes": 16 * MIB, "max-length": 100_000, "overflow": "drop-head"}
+    assert policy_of(acme, vhost, f"vcp.{acme.slug}.dropped") == dropped
     assert policy_of(acme, vhost, f"{acme.slug}.stream") == {
         "max-length-bytes": 240 * MIB,
         "max-age": "1D",
@@ -209,22 +212,27 @@ async def test_a_storm_stays_small_and_ends_with_its_key(acme: Organization, acm
                 yield connection
                 task.cancel()
 
+    async def revoke(created: JsonObject, connection: AbstractConnection) -> float:
+        """Revoke a key; return the seconds until its connection was closed."""
+        closed = asyncio.ensure_future(connection.closing)
+        await asyncio.to_thread(acme.revoke, created)
+        revoked = time.perf_counter()
+        await asyncio.wait([closed], timeout=30)
+        return time.perf_counter() - revoked
+
     async with acme_energy.connected(other) as calm:
         publishing, key = await calm.channel(), f"{acme_energy.slug}.command.site-setpoint"
-        async with under_load(busy, {"x-message-ttl": 0}):
+        async with under_load(busy, {"x-message-ttl": 0}) as connection:
             before = p99(await confirm_times(publishing, key, 200))
+            usual = await revoke(busy, connection)
         async with under_load(storming, STORM) as connection:
-            closed = asyncio.ensure_future(connection.closing)
             during = p99(await confirm_times(publishing, key, 200))
             vhost = storming["apiKey"]["vhost"]
             own = [name for name in await asyncio.to_thread(acme.queues, vhost) if name.startswith(f"{acme.slug}.storm")]
-            await asyncio.to_thread(acme.revoke, storming)
-            revoked = time.perf_counter()
-            await asyncio.wait([closed], timeout=30)
-            ended = time.perf_counter() - revoked
-    print(f"p99 {before * 1000:.1f} -> {during * 1000:.1f} ms, closed after {ended * 1000:.0f} ms")
+            ended = await revoke(storming, connection)
+    print(f"p99 {before * 1000:.1f} -> {during * 1000:.1f} ms, closed after {usual * 1000:.0f} -> {ended * 1000:.0f} ms")
     assert len(own) <= 3
-    assert ended < 0.5
+    assert ended < max(0.5, 2 * usual), "on a busy machine every revocation takes longer"
     assert during < 2 * before + 0.1
     await asyncio.to_thread(wait_for, lambda: vhost not in acme.vhosts())
 

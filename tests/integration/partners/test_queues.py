@@ -40,7 +40,7 @@ def scope_in(org: Organization) -> OrgScope:
 
 
 def all_queues(org: Organization, prefix: str) -> set[str]:
-    return {f"{prefix}.inbound", *(event_queue(org.slug, kind) for kind in EventKind)}
+    return {f"{prefix}.inbound", f"vcp.{org.slug}.dropped", *(event_queue(org.slug, kind) for kind in EventKind)}
 
 
 async def consumed(org: Organization, vhost: str, queue: str, seconds: float = 60) -> None:

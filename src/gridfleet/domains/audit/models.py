@@ -49,6 +49,7 @@ class Event(StrEnum):
     CACHE_FLUSHED = "cache.flushed"
     PARTNER_CONNECTED = "partner.connected"
     PARTNER_CONNECTION_REFUSED = "partner.connection_refused"
+    PARTNER_EVENTS_DROPPED = "partner.events_dropped"
     PARTNER_QUEUE_REMOVED = "partner.queue_removed"
     CREDENTIALS_REWRAPPED = "credentials.rewrapped"
     CSP_REPORTED = "csp.reported"

@@ -1,4 +1,4 @@
-"""Queues that partners declare themselves, and the record of those that the service removed."""
+"""Partners' queues: who owns a vhost, and the record of queues that were removed and events that were dropped."""
 
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -9,8 +9,9 @@ from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.kernel.caller import Actor, ActorType, SystemScope
 from gridfleet.kernel.db import Connection
+from gridfleet.protocol.partner_keys import EventKind
 
-__all__ = ["VhostOwner", "find_owner", "record_removal"]
+__all__ = ["VhostOwner", "find_owner", "record_dropped_events", "record_removal"]
 
 _VHOST_PREFIX: Final = "partner-"
 _MOST_REMOVALS_A_MINUTE: Final = 60
@@ -46,4 +47,16 @@ async def record_removal(db: Connection, key: AmqpKey, queue: str, argument: str
         organization_id=key.organization_id,
         details={"queue": queue, "argument": argument},
         most_a_minute=_MOST_REMOVALS_A_MINUTE,
+    )
+
+
+async def record_dropped_events(db: Connection, key: AmqpKey, kind: EventKind, reason: str, events: int) -> None:
+    """Record how many events of a kind a key's queue dropped: `maxlen`, it was full; `expired`, they were a day old."""
+    await record(
+        db,
+        Event.PARTNER_EVENTS_DROPPED,
+        Actor(ActorType.SYSTEM),
+        Subject(SubjectType.API_KEY, key.id),
+        organization_id=key.organization_id,
+        details={"kind": kind, "reason": reason, "events": events},
     )

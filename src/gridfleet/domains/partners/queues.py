@@ -8,23 +8,22 @@ from uuid import UUID
 
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.models import AmqpPlace
-from gridfleet.kernel.broker.partner_topology import inbound_queue
+from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
-from gridfleet.protocol.partner_keys import EventKind, event_queue
 
 __all__ = ["amqp_place", "queue_prefix", "set_queues"]
 
 
 async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: bool) -> None:
-    """From the commit on the organisation's own queues begin with `prefix`; with `enabled` the four outbound ones and
-    `{prefix}.inbound` stand in the vhost of each of its active keys, without it they are removed there."""
+    """From the commit on the organisation's own queues begin with `prefix`; with `enabled` the service's queues
+    stand in the vhost of each of its active keys, without it they are removed there."""
     before = await store.lock_queues(db, org)
     await store.save_queues(db, org, prefix, enabled)
     gone = [] if before is None or not before.enabled else [inbound_queue(before.prefix)]
     for key in await store.list_amqp_of(db, org):
-        events = [event_queue(key.slug, kind) for kind in EventKind]
-        await vhosts.queue_settling(db, key, unwanted=gone if enabled else [*gone, *events])
+        own = PartnerQueues(key.slug, prefix).names
+        await vhosts.queue_settling(db, key, unwanted=gone if enabled else [*gone, *own])
 
 
 async def queue_prefix(db: Connection, system: SystemScope, organization_id: UUID) -> str:

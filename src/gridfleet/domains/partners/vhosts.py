@@ -17,7 +17,6 @@ from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.outbox import enqueue
-from gridfleet.protocol.partner_keys import EventKind, event_queue
 
 __all__ = [
     "SETTLE",
@@ -80,7 +79,7 @@ async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, A
     if vhost == LEGACY_VHOST and unwanted:
         unwanted |= {inbound_queue(slug)}
     if vhost == LEGACY_VHOST and not stands and not await store.has_amqp_in(db, system, organization_id, vhost):
-        queues, unwanted = None, frozenset({inbound_queue(slug), *(event_queue(slug, kind) for kind in EventKind)})
+        queues, unwanted = None, PartnerQueues(slug, slug).names
     return WantedVhost(vhost, slug, stands, queues, unwanted - (queues.names if queues else frozenset()))
 
 

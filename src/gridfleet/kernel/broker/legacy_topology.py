@@ -14,7 +14,16 @@ from typing import Final
 
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management
-from gridfleet.kernel.broker.partner_topology import KEPT, ORDERS, PartnerQueues, declare_partner_queues, inbound_queue
+from gridfleet.kernel.broker.partner_topology import (
+    DROPPED,
+    DROPPED_PATTERN,
+    EVENTS,
+    ORDERS,
+    OUTBOUND_PATTERN,
+    PartnerQueues,
+    declare_partner_queues,
+    inbound_queue,
+)
 from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST
 
 __all__ = ["LEGACY_EVENTS", "LEGACY_INTAKE", "LEGACY_ORDERS", "settle_legacy_vhost"]
@@ -35,7 +44,8 @@ async def settle_legacy_vhost(
         httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
     """
     await management.enter_vhost(LEGACY_VHOST)
-    await management.put_policy(LEGACY_VHOST, "vcp.events", r"^vcp\.[^.]+\.event\.", "queues", KEPT, priority=1)
+    await management.put_policy(LEGACY_VHOST, "vcp.events", OUTBOUND_PATTERN, "queues", EVENTS, priority=1)
+    await management.put_policy(LEGACY_VHOST, "vcp.dropped", DROPPED_PATTERN, "queues", DROPPED, priority=1)
     orders = [LEGACY_INTAKE] if queues is None else [LEGACY_INTAKE, inbound_queue(queues.prefix)]
     for name in orders:
         await management.put_policy(LEGACY_VHOST, name, f"^{re.escape(name)}$", "queues", ORDERS, priority=1)

@@ -2,6 +2,7 @@
 
     vcp (topic) ──{slug}.event.telemetry|status|command-ack|alert──▶ vcp.{slug}.event.…, which the partner consumes
         └── {slug}.command.… | schedule.* | config.* ──▶ {prefix}.inbound, which the gateway consumes
+    vcp.{slug}.event.… when full or a day old ──vcp.dropped──▶ vcp.{slug}.dropped, in which the gateway counts them
 
 The exchange exists as long as the key, the queues while the organisation trades. All vhosts share the broker's disk and
 memory, so policies bound every queue, also the partner's own ones: a day and 256 MiB, and 64 MiB of waiting orders. A policy
@@ -20,12 +21,18 @@ from gridfleet.kernel.broker.management import Management
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
 
 __all__ = [
+    "DROPPED",
+    "DROPPED_EXCHANGE",
+    "DROPPED_PATTERN",
+    "EVENTS",
     "KEPT",
     "MAX_OWN_QUEUES",
     "MAX_PRIORITY",
     "ORDERS",
+    "OUTBOUND_PATTERN",
     "PartnerQueues",
     "declare_partner_queues",
+    "dropped_queue",
     "forbidden_argument",
     "has_current_policies",
     "inbound_queue",
@@ -49,9 +56,20 @@ _OUTBOUND: Final[dict[str, Any]] = {
 # Bodies alone count as bytes, so messages without a body are bounded by their number.
 KEPT: Final = {name.removeprefix("x-"): value for name, value in _OUTBOUND.items()} | {"max-length": 1_000_000}
 ORDERS: Final = {"max-length-bytes": 64 * _MIB, "max-length": 50_000, "overflow": "reject-publish"}
+DROPPED_EXCHANGE: Final = "vcp.dropped"
+EVENTS: Final = KEPT | {"dead-letter-exchange": DROPPED_EXCHANGE}
+DROPPED: Final = {"max-length-bytes": 16 * _MIB, "max-length": 100_000, "overflow": "drop-head"}
 # A stream removes whole segments, never the one that it writes to: both together stay below 256 MiB.
 _STREAMS: Final = {"max-length-bytes": 240 * _MIB, "max-age": "1D", "stream-max-segment-size-bytes": 16 * _MIB}
-_POLICIES: Final[dict[str, dict[str, Any]]] = {"kept": KEPT, "kept-streams": _STREAMS}
+_EVERY: Final = ".*"
+OUTBOUND_PATTERN: Final = r"^vcp\.[^.]+\.event\.[^.]+$"
+DROPPED_PATTERN: Final = r"^vcp\.[^.]+\.dropped$"
+_POLICIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "kept": (_EVERY, KEPT),
+    "kept-streams": (_EVERY, _STREAMS),
+    "vcp.events": (OUTBOUND_PATTERN, EVENTS),
+    "vcp.dropped": (DROPPED_PATTERN, DROPPED),
+}
 _INBOUND_KEYS: Final = (
     "command.site-setpoint",
     "command.device",
@@ -70,13 +88,20 @@ class PartnerQueues(NamedTuple):
 
     @property
     def names(self) -> frozenset[str]:
-        """All five."""
-        return frozenset({inbound_queue(self.prefix), *(event_queue(self.slug, kind) for kind in EventKind)})
+        """All of the service's queues."""
+        return frozenset(
+            {inbound_queue(self.prefix), dropped_queue(self.slug), *(event_queue(self.slug, kind) for kind in EventKind)}
+        )
 
 
 def inbound_queue(prefix: str) -> str:
     """Return the name of the queue that a partner's orders go to."""
     return f"{prefix}.inbound"
+
+
+def dropped_queue(slug: str) -> str:
+    """Return the name of the queue in which the gateway counts events that outbound queues dropped."""
+    return f"{EXCHANGE}.{slug}.dropped"
 
 
 def forbidden_argument(arguments: dict[str, Any]) -> str | None:
@@ -100,7 +125,7 @@ def forbidden_argument(arguments: dict[str, Any]) -> str | None:
 
 def has_current_policies(policies: dict[str, dict[str, Any]]) -> bool:
     """Return whether a vhost has the policies of this release."""
-    return all(policies.get(name) == definition for name, definition in _POLICIES.items())
+    return all(policies.get(name) == definition for name, (_, definition) in _POLICIES.items())
 
 
 async def settle_partner_vhost(
@@ -116,8 +141,8 @@ async def settle_partner_vhost(
     await management.enter_vhost(vhost)
     wanted = queues.names if queues else frozenset[str]()
     unwanted = frozenset(unwanted) - wanted
-    for name, definition in _POLICIES.items():
-        await management.put_policy(vhost, name, ".*", "queues", definition)
+    for name, (pattern, definition) in _POLICIES.items():
+        await management.put_policy(vhost, name, pattern, "queues", definition, priority=int(pattern != _EVERY))
     own = {queue.name for queue in await management.queues(vhost)} - wanted - unwanted
     # Queues from before this limit stay, and must not keep the service's from being declared.
     await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)))
@@ -157,6 +182,11 @@ async def declare_partner_queues(
         name = event_queue(queues.slug, kind)
         await channel.queue_declare(name, durable=True, arguments=_OUTBOUND)
         await channel.queue_bind(name, events, routing_key=event_routing_key(queues.slug, kind))
+    # A topic exchange: in the vhost that legacy keys share each organisation has a queue of its own behind it.
+    dropped = dropped_queue(queues.slug)
+    await channel.exchange_declare(DROPPED_EXCHANGE, exchange_type="topic", durable=True)
+    await channel.queue_declare(dropped, durable=True)
+    await channel.queue_bind(dropped, DROPPED_EXCHANGE, routing_key=f"{queues.slug}.event.*")
     inbound = inbound_queue(queues.prefix)
     await channel.queue_declare(inbound, durable=True)
     for key in _INBOUND_KEYS:

@@ -1,0 +1,86 @@
+"""Counting the events that a partner did not fetch in time.
+
+A queue that is full, or whose messages are a day old, dead-letters the oldest to the vhost's queue of dropped events. They are
+counted there and forgotten: as a metric, as one audit event a minute and kind, and as a number in a header of later events.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any, Final
+
+from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
+
+from gridfleet.domains.partners.models import AmqpKey
+from gridfleet.domains.partners.own_queues import record_dropped_events
+from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.partner_topology import dropped_queue
+from gridfleet.kernel.db import Database
+from gridfleet.protocol.partner_keys import EventKind, event_queue
+
+__all__ = ["DroppedEvents"]
+
+_PREFETCH: Final = 1_000
+_REPORT_SECONDS: Final = 60.0
+_REASONS: Final = frozenset({"maxlen", "expired"})
+"""What the broker calls a full queue and an old message. A program that rejects an event has fetched it."""
+
+
+class DroppedEvents:
+    """The dropped events of one key, counted since its link was started."""
+
+    def __init__(self, key: AmqpKey, database: Database) -> None:
+        self._key = key
+        self._database = database
+        self._kinds = {event_queue(key.slug, kind): kind for kind in EventKind}
+        self._unreported = Counter[tuple[EventKind, str]]()
+        self._totals = Counter[EventKind]()
+
+    def total(self, kind: EventKind) -> int:
+        """Return how many events of a kind were dropped."""
+        return self._totals[kind]
+
+    async def count(self, connection: AbstractConnection) -> None:
+        """Consume the queue of dropped events until it is lost, which raises."""
+        channel = await connection.channel()
+        await channel.basic_qos(prefetch_count=_PREFETCH)
+        dropped = asyncio.Queue[DeliveredMessage]()
+        await channel.basic_consume(dropped_queue(self._key.slug), dropped.put)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_reporting())
+            tasks.create_task(_end_with(channel))
+            while True:
+                newest = await dropped.get()
+                self._note(newest)
+                while not dropped.empty():
+                    newest = dropped.get_nowait()
+                    self._note(newest)
+                await channel.basic_ack(newest.delivery_tag or 0, multiple=True)
+
+    def _note(self, delivered: DeliveredMessage) -> None:
+        deaths: Any = (delivered.header.properties.headers or {}).get("x-death")
+        queue, reason = (_text(deaths[0].get("queue")), _text(deaths[0].get("reason"))) if deaths else ("", "")
+        kind = self._kinds.get(queue)
+        if kind is None or reason not in _REASONS:
+            return
+        self._totals[kind] += 1
+        self._unreported[kind, reason] += 1
+        metrics.PARTNER_EVENTS_DROPPED.labels(reason).inc()
+
+    async def _keep_reporting(self) -> None:
+        while True:
+            await asyncio.sleep(_REPORT_SECONDS)
+            reported = dict(self._unreported)
+            if reported:
+                async with self._database.transaction() as db:
+                    for (kind, reason), events in reported.items():
+                        await record_dropped_events(db, self._key, kind, reason, events)
+                self._unreported -= Counter(reported)
+
+
+async def _end_with(channel: AbstractChannel) -> None:
+    await channel.closing
+    raise ConnectionError("the broker closed the channel")
+
+
+def _text(value: Any) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes | bytearray) else str(value)
