@@ -147,6 +147,7 @@ def test_the_figures_are_those_of_all_processes(watched: Watched) -> None:
         "notifications",
         "commands",
         "partner_events",
+        "roll_ups_set_aside",
     }
     ends = figures["gridfleet_certificate_expiry_timestamp_seconds", (("certificate", "server"),)]
     assert time.time() + 30 * 86_400 < ends < time.time() + 10 * 365 * 86_400

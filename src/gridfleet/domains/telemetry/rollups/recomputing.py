@@ -22,18 +22,21 @@ GRACE: Final = timedelta(minutes=5)
 _HOURS_A_TRANSACTION: Final = 200
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
     """Recompute dirty hours and seal ended ones until nothing is left or `seconds` are over; return how many hours it was.
 
-    A transaction that fails is tried again with half as many hours. One hour that fails by itself is set aside. Raises the
+    A transaction that fails is tried again with half as many hours. One hour that fails by itself is set aside, and the rest of
+    its source waits until all other sources were looked at: a source whose every hour fails must not hold them up. Raises the
     error of a database that is unavailable. Where another process is recomputing, returns 0.
     """
     until = monotonic() + seconds
     done = 0
     limit = _HOURS_A_TRANSACTION
     after: Stale | None = None
+    postponed = False
     while monotonic() < until:
         stale: list[Stale] = []
         try:
@@ -49,12 +52,15 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
             if len(stale) > 1:
                 continue
             await _set_aside(database, stale[0], error)
-        else:
-            done += len(stale)
-            limit = min(2 * limit, _HOURS_A_TRANSACTION)
-        # What became dirty behind us meanwhile waits for the next turn, unless an hour is due.
+            after, postponed = Stale(stale[0].source_id, _LAST), True
+            continue
+        done += len(stale)
+        limit = min(2 * limit, _HOURS_A_TRANSACTION)
+        # What became dirty behind us meanwhile waits for the next turn, unless an hour is due or a source was postponed.
         after = stale[-1] if stale else None
-        if not stale and not await seal_hour(database):
+        if not stale and postponed:
+            limit, postponed = 1, False
+        elif not stale and not await seal_hour(database):
             break
     return done
 
