@@ -1,6 +1,9 @@
 """One file that holds others: complete or absent, and every change is noticed."""
 
 import os
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +79,38 @@ def test_nothing_remains_of_an_archive_that_was_not_finished(tmp_path: Path) -> 
     with pytest.raises(RuntimeError), new_archive(tmp_path / "archive") as archive:
         archive.add("a", lines())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path, end: signal.Signals) -> None:
+    script = (
+        "import pathlib, sys, time\n"
+        "from gridfleet.kernel.archive import new_archive\n"
+        "with new_archive(pathlib.Path(sys.argv[1])) as archive:\n"
+        "    archive.add('secrets/keys', [b'secret' * 100_000])\n"
+        "    print('written', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "archive")], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"written\n"
+        writer.send_signal(end)
+        writer.wait(30)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_has_come_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+
+    def write() -> None:
+        with new_archive(path) as archive:
+            archive.finish({})
+            path.write_text("another's")
+
+    with pytest.raises(FileExistsError):
+        write()
+    assert path.read_text() == "another's"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def assert_good(path: Path) -> None:

@@ -63,14 +63,35 @@ class ArchiveWriter:
 
 @contextmanager
 def new_archive(path: Path) -> Iterator[ArchiveWriter]:
-    """An archive at `path`, readable by its owner alone, once the block ends well; otherwise nothing remains."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """An archive at `path`, readable by its owner alone, once the block ends well; otherwise nothing remains.
+
+    Raises FileExistsError when something has come to be there meanwhile.
+    """
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with _nameless(folder, path) as (file, name):
             yield ArchiveWriter(file)
-        Path(name).replace(path)
+            os.link(name, path.name, dst_dir_fd=folder, follow_symlinks=True)
     finally:
-        Path(name).unlink(missing_ok=True)
+        os.close(folder)
+
+
+@contextmanager
+def _nameless(folder: int, path: Path) -> Iterator[tuple[IO[bytes], str]]:
+    """A file that goes with this process, however that ends, and what to link it by."""
+    try:
+        # Linux has files without a name; not every file system of it does.
+        handle = os.open(f"/proc/self/fd/{folder}", os.O_TMPFILE | os.O_WRONLY, 0o600)
+    except (AttributeError, OSError):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file, name
+        finally:
+            Path(name).unlink()
+    else:
+        with os.fdopen(handle, "wb") as file:
+            yield file, f"/proc/self/fd/{handle}"
 
 
 class Archive:
