@@ -25,6 +25,9 @@ __all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
 
 log = structlog.get_logger(__name__)
 
+_END_SECONDS = 9.0
+"""A database that hangs would hold up the end of running requests, and then that of each pool of connections."""
+
 
 def run_serve(settings: Settings, *, shared_ports: bool = False) -> None:
     """REST API, and the internal listener that answers the broker's questions. With `shared_ports` it is one of several."""
@@ -61,7 +64,8 @@ async def _serve(settings: Settings, shared_ports: bool) -> None:
                 "access": partial(state.access.keep_listening, state.database),
                 "idle connections": state.database.keep_reading,
                 "metrics": MetricsReport(settings, "serve", {"main": state.database, "aside": state.aside}, state.metrics).run,
-            }
+            },
+            end_seconds=_END_SECONDS,
         )
 
 

@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -342,8 +343,24 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
         await asyncio.sleep(backoff.after_run(time.monotonic() - started))
 
 
-async def run_until_stopped(tasks: Mapping[str, Callable[[], Awaitable[None]]], stop_seconds: float = 10.0) -> None:
-    """Supervises every task of a process until SIGTERM or SIGINT, then cancels them and waits up to `stop_seconds`."""
+def _end_process_after(seconds: float) -> None:
+    def end() -> None:
+        log.warning("something hangs; ending without it", seconds=seconds)
+        os._exit(0)
+
+    # A thread: what hangs may be a connection that is closed after the event loop, or the loop itself.
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
+async def run_until_stopped(
+    tasks: Mapping[str, Callable[[], Awaitable[None]]], stop_seconds: float = 10.0, end_seconds: float | None = None
+) -> None:
+    """Supervise every task of a process until SIGTERM or SIGINT, then cancel them and wait up to `stop_seconds`.
+
+    With `end_seconds` the process ends that long after the signal, even if something still hangs then.
+    """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -352,6 +369,8 @@ async def run_until_stopped(tasks: Mapping[str, Callable[[], Awaitable[None]]], 
     log.info("running", tasks=list(tasks))
     try:
         await stopped.wait()
+        if end_seconds is not None:
+            _end_process_after(end_seconds)
     finally:
         for task in running:
             task.cancel()
