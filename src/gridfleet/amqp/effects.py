@@ -4,8 +4,9 @@ from typing import Any
 
 from gridfleet.amqp.partner_vhosts import settling
 from gridfleet.domains.partners.vhosts import SETTLE
-from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS
+from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS, PURGE_SESSIONS
 from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import Outbox
 from gridfleet.kernel.settings import Settings
@@ -21,7 +22,11 @@ async def carry_out_effects(settings: Settings, database: Database) -> None:
             for name in payload["names"]:
                 await management.close_connections(name)
 
+        async def purge_sessions(db: Connection, payload: dict[str, Any]) -> None:
+            await management.purge_queues(PLANTS_VHOST, payload["pattern"])
+
         outbox = Outbox(database)
         outbox.register(CLOSE_CONNECTIONS, close_connections, workers=4)
+        outbox.register(PURGE_SESSIONS, purge_sessions, workers=1)
         outbox.register(SETTLE, settling(settings, management), workers=2)
         await outbox.run()

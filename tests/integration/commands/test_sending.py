@@ -18,10 +18,15 @@ from pydantic import SecretStr
 import lean_mqtt
 from broker_node import BrokerNode
 from commands_at_work import add_commandable, age, history, issue, row
+from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.plant_commands import expire_commands, send_commands
+from gridfleet.domains.plants.models import PlantChanges
+from gridfleet.domains.plants.registry import update_plant
 from gridfleet.kernel.broker.connection import vhost_url
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.ids import new_id
 from ingest_bench import Bench, BenchPlant
 
 QOS_1 = 0x32
@@ -53,6 +58,28 @@ class Line:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
+
+    @asynccontextmanager
+    async def effects(self) -> AsyncIterator[None]:
+        """One gateway's effects."""
+        urls = {"broker_url": SecretStr(self.node.url), "broker_management_url": SecretStr(self.node.management_url)}
+        settings = self.node.settings.model_copy(update=urls)
+        async with open_database(self.bench.database.url, name="effects", size=8) as database:
+            task = asyncio.create_task(carry_out_effects(settings, database))
+            try:
+                yield
+            finally:
+                task.cancel()
+                await asyncio.wait({task})
+
+    async def is_purged(self, plant: BenchPlant) -> bool:
+        """Whether the first of the effects that delete the plant's waiting commands is done."""
+        async with self.bench.database.transaction() as db:
+            cursor = await db.execute(
+                "SELECT count(*) FROM outbox WHERE kind = 'plants.purge_sessions' AND payload->>'pattern' LIKE %s",
+                (f"%{plant.id}%",),
+            )
+            return await cursor.fetchone() == (1,)
 
     async def plant(self) -> BenchPlant:
         plant = await self.bench.plant()
@@ -122,6 +149,30 @@ async def until(look: Callable[[], Awaitable[bool]], seconds: float = 15) -> Non
 
 async def is_state(line: Line, command_id: UUID, state: str) -> bool:
     return (await row(line.bench.database, command_id, "status"))[0] == state
+
+
+async def test_a_plant_that_was_away_receives_nothing_of_the_time_before_it_moved(line: Line) -> None:
+    """The broker holds a copy of the command for the plant's session."""
+    plant = await line.plant()
+    async with line.connected(plant):
+        pass
+    async with line.sender():
+        command = await issue(plant)
+        await until(lambda: has_status(line, command, "SENT"))
+        caller = UserCaller(new_id(), new_id(), "admin@example.com", "Admin", True, None)
+        async with line.bench.database.transaction() as db:
+            other = new_id()
+            await db.execute("INSERT INTO organization (id, name, slug) VALUES (%s, 'Other', %s)", (other, other.hex))
+            org = OrgScope(plant.organization_id, OrgRole.ORG_ADMIN, caller)
+            await update_plant(db, org, plant.id, PlantChanges(organization_id=other))
+        async with line.effects():
+            await until(lambda: line.is_purged(plant))
+        async with line.connected(plant) as inbox:
+            assert await inbox.quiet(1)
+
+
+async def has_status(line: Line, command: UUID, status: str) -> bool:
+    return bool((await row(line.bench.database, command, "status"))[0] == status)
 
 
 async def test_a_command_claimed_too_long_ago_is_claimed_anew(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import TemplateLevel
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.commands.expiry import end_open_commands
+from gridfleet.domains.plants.connections import queue_purge
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
 from gridfleet.domains.plants.esm_link.models import EsmFacts
 from gridfleet.domains.plants.groups import store as groups
@@ -99,6 +100,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         if updated.organization_id != plant.organization_id:
             await store.move_belongings(db, org, plant_id, updated.organization_id)
             await groups.leave_all(db, org, plant_id)
+            await queue_purge(db, plant_id)
         return updated
     except pg.UniqueViolation as error:
         if error.diag.constraint_name == "plant_external_key":

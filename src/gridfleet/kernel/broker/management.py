@@ -72,6 +72,14 @@ class Management:
         """Delete a queue with its messages; a missing queue is fine."""
         await self._remove(f"/api/queues/{quote(vhost, safe='')}/{quote(name, safe='')}")
 
+    async def purge_queues(self, vhost: str, pattern: str) -> None:
+        """Delete the waiting messages of the durable queues whose names match a regular expression."""
+        place = f"/api/queues/{quote(vhost, safe='')}"
+        query = f"page=1&page_size=500&use_regex=true&name={quote(pattern, safe='')}&columns=name,exclusive"
+        for one in (await self._call("GET", f"{place}?{query}")).json()["items"]:
+            if not one.get("exclusive"):
+                await self._remove(f"{place}/{quote(one['name'], safe='')}/contents")
+
     async def delete_exchange(self, vhost: str, name: str) -> None:
         """Delete an exchange with its bindings; a missing exchange is fine."""
         await self._remove(f"/api/exchanges/{quote(vhost, safe='')}/{quote(name, safe='')}")
