@@ -78,33 +78,40 @@ class PartnerSite:
         await self.acknowledge({await self.newest(): status}, reason=reason)
 
     async def acknowledge(
-        self, acks: Mapping[UUID, str], *, seconds: float = 0, connects: bool = False, reason: CommandReason | None = None
+        self,
+        acks: Mapping[UUID, str],
+        *,
+        seconds: float = 0,
+        now: datetime | None = None,
+        connects: bool = False,
+        reason: CommandReason | None = None,
     ) -> None:
         """Take the plant's answers, and its connection, as one batch of the ingest so many seconds from now."""
-        now = datetime.now(UTC) + timedelta(seconds=seconds)
+        now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         said = [Acknowledgement(one, self.plant.id, AckStatus(status), now, reason) for one, status in acks.items()]
         connected = {self.plant.id} if connects else set[UUID]()
         async with self.database.transaction() as db:
             steps = await hear_plants(db, SYSTEM, said, connected, now)
             await follow_commands(db, SYSTEM, steps, connected)
 
-    async def expire(self, seconds: float = 0) -> None:
+    async def expire(self, seconds: float = 0, *, now: datetime | None = None) -> None:
         """End the commands whose time has passed so many seconds from now."""
+        now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
-            await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, datetime.now(UTC) + timedelta(seconds=seconds)))
+            await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, now))
 
-    async def send_commands(self, seconds: float = 0) -> list[UUID]:
+    async def send_commands(self, seconds: float = 0, *, now: datetime | None = None) -> list[UUID]:
         """What the sender hands to the broker, which takes everything, so many seconds from now."""
-        now = datetime.now(UTC) + timedelta(seconds=seconds)
+        now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
             due = await claim_due(db, SYSTEM, self.plant.bench.keyring, now, 100)
             await follow_commands(db, SYSTEM, await settle(db, SYSTEM, now, [(sealed.command, True) for sealed in due]))
         return [sealed.command.id for sealed in due]
 
-    async def steer(self, seconds: float = 0) -> int:
+    async def steer(self, seconds: float = 0, *, now: datetime | None = None) -> int:
         """What the executor does so many seconds from now."""
         async with self.database.transaction() as db:
-            return await steer(db, SYSTEM, datetime.now(UTC) + timedelta(seconds=seconds))
+            return await steer(db, SYSTEM, now or datetime.now(UTC) + timedelta(seconds=seconds))
 
     async def set_site(self, **columns: Any) -> None:
         """The site's row."""
