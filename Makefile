@@ -1,7 +1,7 @@
 # Gridfleet: `make` lists what there is to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check docs bench faults soak audit lock clean
+.PHONY: help up test test-debian13 check docs bench faults soak audit lock clean
 .DELETE_ON_ERROR:
 
 RUN := .venv/bin
@@ -10,7 +10,7 @@ DEVELOPMENT := .venv/.installed-development
 INSTALLERS := pyproject.toml $(wildcard scripts/*.sh)
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(RUNTIME) ## Install what is missing and start the whole service on this machine
 	@[ -n "$$GRIDFLEET_BROKER_URL" ] || scripts/ensure_rabbitmq.sh $(RUN)/python
@@ -21,6 +21,9 @@ test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for 
 	@scripts/ensure_redis.sh
 	@scripts/ensure_test_tools.sh
 	$(RUN)/python -m pytest -n 3 $(ARGS)
+
+test-debian13: ## Run `make test` in a Debian 13 root, as root (ARGS as for test)
+	@ARGS='$(ARGS)' scripts/test_debian13.sh
 
 check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture
 	$(RUN)/ruff check .
