@@ -29,14 +29,30 @@ class CompanyAuthority:
         return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
 
+EXTENSIONS = ("key usage", "subject key identifier", "authority key identifier")
+"""What RFC 5280 requires of an authority's certificate beside its basic constraints; the last one not of a root."""
+
+
 def company_authority(
-    name: str, issuer: CompanyAuthority | None = None, *, with_rsa: bool = False, ca: bool = True, days: int = 3650
+    name: str,
+    issuer: CompanyAuthority | None = None,
+    *,
+    with_rsa: bool = False,
+    ca: bool = True,
+    days: int = 3650,
+    without: str = "",
+    critical: bool = True,
 ) -> CompanyAuthority:
-    """A root, or one issued by `issuer`."""
+    """A root, or one issued by `issuer`; `without` leaves one of the extensions out, `critical` is the constraints'."""
     key: PrivateKey = rsa.generate_private_key(65537, 2048) if with_rsa else ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    certificate = (
+    # Not the usual digest of the key: an authority chooses its identifier as it likes.
+    identifier = x509.SubjectKeyIdentifier(name.encode())
+    issued_by = issuer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value if issuer else identifier
+    usage = x509.KeyUsage(False, False, False, False, False, ca, ca, False, False)
+    extensions = (usage, identifier, x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issued_by))
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer.certificate.subject if issuer else subject)
@@ -44,8 +60,9 @@ def company_authority(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=30))
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(issuer.key if issuer else key, hashes.SHA256())
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=critical)
     )
-    return CompanyAuthority(certificate, key)
+    for label, extension in zip(EXTENSIONS, extensions, strict=True):
+        if label != without:
+            builder = builder.add_extension(extension, critical=label == "key usage")
+    return CompanyAuthority(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)

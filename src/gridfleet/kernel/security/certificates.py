@@ -87,6 +87,7 @@ class Authority:
             subject = certificate.subject.rfc4514_string()
             if not _may_sign(certificate):
                 raise ValueError(f"{subject} may not sign certificates")
+            _require_extensions(certificate, is_root=certificate.subject == certificate.issuer)
             if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
                 raise ValueError(f"{subject} is not valid now")
             issuer = chain[min(place + 1, len(chain) - 1)]
@@ -164,7 +165,7 @@ class Authority:
             .add_extension(_key_usage(sign_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+            .add_extension(_identifier_of(issuer), critical=False)
         )
         if names := list(names):
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -182,6 +183,41 @@ def _may_sign(certificate: x509.Certificate) -> bool:
     except x509.ExtensionNotFound as missing:
         return missing.oid == x509.KeyUsage.oid
     return usage.value.key_cert_sign
+
+
+def _require_extensions(certificate: x509.Certificate, *, is_root: bool) -> None:
+    """Raise ValueError unless the certificate has what RFC 5280 requires of an authority's, beside its right to sign."""
+    subject = certificate.subject.rfc4514_string()
+    required: dict[str, type[x509.ExtensionType]] = {
+        "key usage": x509.KeyUsage,
+        "subject key identifier": x509.SubjectKeyIdentifier,
+    }
+    if not is_root:
+        required["authority key identifier"] = x509.AuthorityKeyIdentifier
+    for name, kind in required.items():
+        try:
+            certificate.extensions.get_extension_for_class(kind)
+        except x509.ExtensionNotFound:
+            raise ValueError(
+                f"{subject} has no {name}, without which Python 3.13 and other strict clients refuse it: have it issued again"
+            ) from None
+    if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).critical:
+        raise ValueError(
+            f"{subject} has basic constraints that are not critical, which Python 3.13 and other strict clients refuse: have it"
+            " issued again"
+        )
+
+
+def _identifier_of(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    """Return the issuer's own identifier: it need not be the usual digest of its key."""
+    try:
+        own = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:  # imported by an earlier release
+        key = issuer.public_key()
+        if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
+            raise ValueError("the authority's key must be an elliptic-curve or RSA key") from None
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
 
 def _pem(certificate: x509.Certificate) -> str:
