@@ -25,8 +25,10 @@ log = structlog.get_logger(__name__)
 _SYSTEM: Final = SystemScope("the gateway examines the queues of all partners")
 _LEASE_KIND: Final = 0x6F19
 _LOOK_SECONDS: Final = 1.0
+_LONGEST_SECONDS: Final = 5.0
+"""A partner that keeps the broker busy must not keep its queues from being examined."""
 _SHARE_OF_TIME: Final = 0.05
-"""Listing the queues of a thousand vhosts takes the broker a while; this share of its time at most."""
+"""Listing the queues of a thousand vhosts takes the broker a while; about this share of its time."""
 
 
 async def remove_forbidden_queues(settings: Settings, database: Database) -> None:
@@ -38,7 +40,8 @@ async def remove_forbidden_queues(settings: Settings, database: Database) -> Non
             started = time.monotonic()
             if leases.held:
                 await _examine(management, database)
-            await asyncio.sleep(max(_LOOK_SECONDS, (time.monotonic() - started) / _SHARE_OF_TIME))
+            pause = (time.monotonic() - started) / _SHARE_OF_TIME
+            await asyncio.sleep(min(max(_LOOK_SECONDS, pause), _LONGEST_SECONDS))
 
 
 async def _examine(management: Management, database: Database) -> None:
