@@ -1,4 +1,4 @@
-"""Minutes of poison from one plant, one partner and one ESM while another organisation is watched."""
+"""Minutes of poison from one plant and one partner while another organisation is watched."""
 
 from collections.abc import AsyncIterator
 
