@@ -22,18 +22,7 @@ fi
 service=$package
 command -v apt-get >/dev/null 2>&1 || service=$name
 
-if [ -d /run/systemd/system ] && { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1; }; then
-    as_root systemctl mask --quiet "$service" 2>/dev/null || true
-    unmask() {
-        as_root systemctl disable --quiet "$service" 2>/dev/null || true
-        as_root systemctl unmask --quiet "$service" 2>/dev/null || true
-    }
-    trap unmask EXIT
-fi
-install_packages "Redis" "$package" "$name" "redis"
-if [ ! -d /run/systemd/system ] && [ -x "/etc/init.d/$service" ]; then
-    as_root "/etc/init.d/$service" stop >/dev/null 2>&1 || true
-fi
+install_server "$service" "Redis" "$package" "$name" "redis"
 present || {
     say "Redis was installed, but neither redis-server nor valkey-server was found."
     exit 1

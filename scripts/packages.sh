@@ -49,3 +49,22 @@ install_packages() {
     }
     rm -f "$log"
 }
+
+# install_server SERVICE WHAT APT_PACKAGES DNF_PACKAGES BREW_PACKAGES
+# As install_packages, for a package whose service is not wanted: it is neither started, with the port mapper that RabbitMQ's
+# would leave behind on all addresses, nor enabled.
+install_server() {
+    service=$1
+    shift
+    policy=/usr/sbin/policy-rc.d
+    if command -v apt-get >/dev/null 2>&1 && [ ! -e "$policy" ] && { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1; }
+    then
+        trap 'as_root rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod +x "$policy"
+    fi
+    install_packages "$@" || return 1
+    if [ -d /run/systemd/system ]; then
+        as_root systemctl disable --quiet "$service" 2>/dev/null || true
+    fi
+}

@@ -133,6 +133,11 @@ async def test_a_certificate_of_another_authority_is_refused(node: Node, tmp_pat
             pass
 
 
+async def test_the_first_start_warns_of_no_peers(node: Node) -> None:
+    settings, _, _, _ = node
+    assert "list of nodes does not contain the local node" not in (settings.home / "logs" / "broker.log").read_text()
+
+
 async def test_only_the_service_account_is_known(node: Node) -> None:
     settings, broker, _, _ = node
     connection = await aiormq.connect(f"{broker.url}/plants")

@@ -239,6 +239,8 @@ class PrivateBroker:
         yield "mqtt.retained_message_store = rabbit_mqtt_retained_msg_store_noop"
 
         yield f"load_definitions = {self._folder / 'definitions.json'}"
+        # Alone in its cluster: without this, RabbitMQ 4.0 warns on its first start that its own node is missing from the list.
+        yield f"cluster_formation.classic_config.nodes.1 = {_NODE}"
         yield "heartbeat = 30"
         yield "channel_max = 128"
         yield "max_message_size = 1048576"
