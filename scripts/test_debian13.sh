@@ -52,13 +52,15 @@ exec unshare --mount --pid --fork --propagation private sh -eu -c '
     mount -t proc proc "$root/proc"
     mountpoint -q "$root/dev/pts" || mount --rbind /dev "$root/dev"
     mountpoint -q "$root/sys" || mount -t sysfs -o ro sys "$root/sys"
+    if [ "$(cat "$root/.packages" 2>/dev/null)" != "$packages" ]; then
+        chroot "$root" "$@" apt-get update -q
+        chroot "$root" "$@" DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages
+        echo "$packages" >"$root/.packages"
+    fi
+    # After the packages: their scripts replace files that are shown from outside, such as the certificates.
     for path in $binds; do
         if [ -d "$path" ]; then mkdir -p "$root$path"; else mkdir -p "$(dirname "$root$path")" && touch "$root$path"; fi
         mount --bind "$path" "$root$path"
     done
-    if ! chroot "$root" dpkg --status $packages >/dev/null 2>&1; then
-        chroot "$root" "$@" apt-get update -q
-        chroot "$root" "$@" DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages
-    fi
     chroot "$root" "$@" sh -c "cd /source && make test ARGS=\"\$ARGS\""
 ' sh "$@"
