@@ -75,7 +75,7 @@ class DeployedStack(RunningStack):
 
     _running: list[tuple[Program, "subprocess.Popen[bytes]"]] = field(default_factory=list)
 
-    def start(self, seconds: float = 90) -> "DeployedStack":
+    def start(self, seconds: float = 240) -> "DeployedStack":
         """Starts everything in the order of docs/deployment.md."""
         ensure_local_secrets(self.home)  # where `Fleet` looks for the keyring; no process of ours does
         write_private(self.home / "secrets" / "keys", Keyring.generate())

@@ -73,7 +73,7 @@ class RunningStack:
             self.process = spawn(Program(name="up", argv=argv, environment=self.environment), output)
         return self.process
 
-    def start(self, seconds: float = 90) -> "RunningStack":
+    def start(self, seconds: float = 240) -> "RunningStack":
         """Starts the service and waits until it says that it is ready."""
         process = self.launch()
         deadline = time.monotonic() + seconds

@@ -59,7 +59,7 @@ class Several:
         self._running[name].wait()
         self.start(name)
 
-    def wait_until_all_answer(self, seconds: float = 90) -> None:
+    def wait_until_all_answer(self, seconds: float = 240) -> None:
         """Returns once both api processes do."""
         deadline = time.monotonic() + seconds
         for base in self.base_urls:

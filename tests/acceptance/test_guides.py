@@ -22,8 +22,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 SHELLS = {"bash": ("bash", "-eu", "-o", "pipefail"), "dash": ("dash", "-eu"), "zsh": ("zsh", "-f", "-eu", "-o", "pipefail")}
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def blocks(page: str) -> list[tuple[str, str]]:
     """Return (language, text) of the page's shell and Python blocks, in order."""

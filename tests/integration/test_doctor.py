@@ -389,5 +389,5 @@ def test_a_question_for_nobody_leaves_no_trace(well: Examination, stack: Running
         answer = httpx.post(f"{base}/user", data={"username": "_gridfleet_nobody_x" + "y" * 200, "password": "x"})
         assert (answer.status_code, answer.text) == (200, "deny")
         [notice] = db.notifies(timeout=5, stop_after=1)
-        assert notice.payload == ("_gridfleet_nobody_x" + "y" * 200)[:100]
+        assert notice.payload == ("_gridfleet_nobody_x" + "y" * 200)[:100] + " with a password"
         assert db.execute("SELECT count(*) FROM audit_event WHERE event LIKE 'partner%'").fetchone() == (0,)
