@@ -19,13 +19,14 @@ import pytest
 
 from free_ports import settings_at
 from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.installation import find_installation
 from gridfleet.kernel.broker.private_node import TLS_CIPHERS, PrivateBroker
 from gridfleet.kernel.broker.probe import probe
 from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.settings import Settings
-from lean_mqtt import Login, Refused, connect
+from lean_mqtt import Login, Refused, _packet, _read_packet, _text, connect
 from tls_files import tls_files
 
 PLANT = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
@@ -235,3 +236,45 @@ async def test_a_killed_node_comes_back_with_its_durable_messages(node: Node) ->
     message = await channel.basic_get("kept", no_ack=True)
     assert message.body == b"1"
     await connection.close()
+
+
+async def test_mqtt_5_works_or_is_closed_without_an_answer(node: Node) -> None:
+    settings, _, _, _ = node
+    if old_broker():
+        with pytest.raises(asyncio.IncompleteReadError) as closed:
+            await first_answer(settings.mqtt_port, version=5)
+        assert closed.value.partial == b""
+    else:
+        kind, answer = await first_answer(settings.mqtt_port, version=5)
+        assert (kind, answer[1]) == (0x20, 0)
+        assert b"\x24\x01" in answer, "maximum QoS 1"
+
+
+async def test_a_publish_with_qos_2_is_confirmed_as_one_with_qos_1_or_ends_the_connection(node: Node) -> None:
+    settings, _, _, _ = node
+    assert await first_answer(settings.mqtt_port, version=4, publish=True) == (0x40, b"\0\x01")
+    if not old_broker():
+        assert await first_answer(settings.mqtt_port, version=5, publish=True) == (0xE0, b"\x9b\0")
+
+
+def old_broker() -> bool:
+    """Whether it knows MQTT 3.1.1 alone."""
+    version = find_installation().version
+    return version is not None and tuple(map(int, version.split(".")[:2])) < (3, 13)
+
+
+async def first_answer(port: int, version: int, *, publish: bool = False) -> tuple[int, bytes]:
+    """The broker's answer to a login, or to a publish with QoS 2 after it: kind of the packet and its content."""
+    properties = b"\0" if version == 5 else b""
+    credentials = _text(PLANT) + _text(PLANT) + _text("right")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        async with asyncio.timeout(20):
+            writer.write(_packet(0x10, _text("MQTT") + bytes([version, 0xC2, 0, 60]) + properties + credentials))
+            answer = await _read_packet(reader)
+            if publish:
+                writer.write(_packet(0x34, _text(f"v1/plants/{PLANT}/telemetry") + b"\0\x01" + properties + b"{}"))
+                answer = await _read_packet(reader)
+            return answer
+    finally:
+        writer.transport.abort()

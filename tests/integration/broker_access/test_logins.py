@@ -373,6 +373,13 @@ async def test_the_plain_listener_takes_no_login_without_a_password(fleet: Fleet
                 pass
 
 
+async def test_the_plain_listener_takes_tokens_too(plants: dict[str, Plant]) -> None:
+    """The broker's requests do not name the port (docs/operations.md)."""
+    plant = plants["TOKEN"]
+    async with await connect(plant.fleet.stack.ports["mqtt_port"], plant.login) as connection:
+        await connection.publish(plant.topic("status"), b'{"status":"ONLINE"}')
+
+
 async def test_the_services_certificate_is_checked_by_its_name(plants: dict[str, Plant]) -> None:
     context = ssl.create_default_context()
     with pytest.raises(ssl.SSLCertVerificationError):
