@@ -277,6 +277,22 @@ async def test_a_passive_declaration_shows_counts_and_changes_nothing(legacy: tu
             await (await connection.channel()).basic_get(shown.queue, no_ack=True)
 
 
+async def test_a_queue_prefix_removes_no_queue_of_others(
+    legacy: tuple[Legacy, Legacy], stack: RunningStack, tmp_path: Path
+) -> None:
+    """The prefix names no queue in the shared vhost, where it may be another organisation's slug."""
+    attacker, (victim, _) = Organization(stack), legacy
+    key = make_key().text
+    row = {"id": str(uuid4()), "organisation": attacker.slug, "key": key, "scopes": "vcp:connect"}
+    assert import_keys(stack, tmp_path, [row]).returncode == 0
+    own = Legacy(attacker, created(key, row["id"]))
+    await asyncio.to_thread(wait_for, lambda: set(own.queues) <= set(attacker.queues("%2F")))
+    attacker.call("POST", "/trading/config", {"queuePrefix": victim.org.slug})
+    await asyncio.to_thread(wait_for, lambda: not set(own.queues) & set(attacker.queues("%2F")))
+    assert set(victim.queues) <= set(victim.org.queues("%2F"))
+    attacker.revoke(own.key)
+
+
 async def test_an_organisation_has_one_such_key(legacy: tuple[Legacy, Legacy], stack: RunningStack, tmp_path: Path) -> None:
     mine, _ = legacy
     row = {"id": str(uuid4()), "organisation": mine.org.slug, "key": make_key().text, "scopes": "vcp:connect"}

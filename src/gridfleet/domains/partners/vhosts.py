@@ -12,7 +12,7 @@ from uuid import UUID
 from gridfleet.domains.partners import store
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue
+from gridfleet.kernel.broker.partner_topology import PartnerQueues
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -77,7 +77,8 @@ async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, A
     stands = await store.find_amqp(db, system, UUID(payload["keyId"])) is not None
     queues = await _queues(db, system, organization_id, slug, vhost)
     if vhost == LEGACY_VHOST and unwanted:
-        unwanted |= {inbound_queue(slug)}
+        # Names with the organisation's prefix may be another organisation's here.
+        unwanted = PartnerQueues(slug, slug).names
     if vhost == LEGACY_VHOST and not stands and not await store.has_amqp_in(db, system, organization_id, vhost):
         queues, unwanted = None, PartnerQueues(slug, slug).names
     return WantedVhost(vhost, slug, stands, queues, unwanted - (queues.names if queues else frozenset()))
