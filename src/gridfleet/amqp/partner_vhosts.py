@@ -8,7 +8,7 @@ import structlog
 from gridfleet.domains.partners import vhosts
 from gridfleet.kernel.broker.legacy_topology import settle_legacy_vhost
 from gridfleet.kernel.broker.management import Management, open_management
-from gridfleet.kernel.broker.partner_topology import has_current_policies, remove_partner_vhost, settle_partner_vhost
+from gridfleet.kernel.broker.partner_topology import has_current_bounds, remove_partner_vhost, settle_partner_vhost
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut
@@ -40,12 +40,13 @@ def settling(settings: Settings, management: Management) -> CarryOut:
 
 
 async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
-    """Recreate vhosts that are missing from the broker or have policies of an older release, then close the broker to keys
+    """Recreate vhosts that are missing from the broker or have bounds of an older release, then close the broker to keys
     as they expire, until broker or database are lost, which raises."""
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
-        policies = await management.policies()
+        policies, limits = await management.policies(), await management.vhost_limits()
+    settled = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))}
     async with database.transaction() as db:
-        await vhosts.settle_all_but(db, _SYSTEM, {vhost for vhost in policies if has_current_policies(policies[vhost])})
+        await vhosts.settle_all_but(db, _SYSTEM, settled)
     while True:
         async with database.transaction() as db:
             ended = await vhosts.expire_due(db, _SYSTEM)

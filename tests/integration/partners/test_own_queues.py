@@ -81,6 +81,19 @@ async def test_a_vhost_has_three_own_queues(acme: Organization, created: JsonObj
             await channel.queue_declare(f"{acme.slug}.3", durable=True)
 
 
+async def test_a_key_has_a_bounded_number_of_connections(acme: Organization, created: JsonObject) -> None:
+    async with contextlib.AsyncExitStack() as connections:
+        opened = 0
+        with contextlib.suppress(AMQPError):
+            while opened < 40:
+                await connections.enter_async_context(acme.connected(created))
+                opened += 1
+        # The service has up to two of the 32.
+        assert 30 <= opened <= 32
+        async with acme.connected(acme.key()):
+            pass
+
+
 async def test_every_type_of_queue_has_its_bounds(acme: Organization, created: JsonObject) -> None:
     vhost = created["apiKey"]["vhost"]
     forgotten = {"message-ttl": DAY, "max-length-bytes": 256 * MIB, "max-length": 1_000_000, "overflow": "drop-head"}
@@ -111,6 +124,7 @@ async def test_a_vhost_of_an_older_release_gets_the_new_bounds(acme: Organizatio
     vhost = created["apiKey"]["vhost"]
     management(acme, "DELETE", f"policies/{vhost}/kept-streams")
     management(acme, "PUT", f"vhost-limits/{vhost}/max-queues", {"value": 100})
+    management(acme, "DELETE", f"vhost-limits/{vhost}/max-connections")
     async with acme.connected(created) as connection:
         channel = await connection.channel()
         for number in range(5):
@@ -118,6 +132,7 @@ async def test_a_vhost_of_an_older_release_gets_the_new_bounds(acme: Organizatio
         acme.stack.wait_for_restart("gateway", acme.stack.kill("gateway"))
         wait_for(lambda: "kept-streams" in {policy["name"] for policy in management(acme, "GET", f"policies/{vhost}")})
         wait_for(lambda: management(acme, "GET", f"vhost-limits/{vhost}")[0]["value"]["max-queues"] < 100)
+        assert management(acme, "GET", f"vhost-limits/{vhost}")[0]["value"]["max-connections"] == 32
         assert {f"{acme.slug}.{number}" for number in range(5)} < set(acme.queues(vhost)), "existing queues stay"
         with pytest.raises(ChannelPreconditionFailed):
             await channel.queue_declare(f"{acme.slug}.5", durable=True)
@@ -242,6 +257,7 @@ async def test_revoking_ends_a_storm_in_a_vhost_with_many_queues(acme: Organizat
     created = acme.key()
     vhost = created["apiKey"]["vhost"]
     management(acme, "PUT", f"vhost-limits/{vhost}/max-queues", {"value": 100})
+    management(acme, "DELETE", f"vhost-limits/{vhost}/max-connections")
     async with acme.connected(created) as connection, acme.service_channel(vhost) as service:
         closed = asyncio.ensure_future(connection.closing)
         with acme.stack.hung("gateway"):  # it would remove the queues

@@ -47,6 +47,14 @@ class Management:
         """Lets no more queues than that be declared in the vhost."""
         await self._call("PUT", f"/api/vhost-limits/{quote(vhost, safe='')}/max-queues", {"value": most})
 
+    async def limit_connections(self, vhost: str, most: int) -> None:
+        """Refuse connections to the vhost beyond that number; those that are open stay."""
+        await self._call("PUT", f"/api/vhost-limits/{quote(vhost, safe='')}/max-connections", {"value": most})
+
+    async def vhost_limits(self) -> dict[str, dict[str, int]]:
+        """Return the limits of each vhost that has any, by name."""
+        return {one["vhost"]: one["value"] for one in (await self._call("GET", "/api/vhost-limits")).json()}
+
     async def policies(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return the definitions of all policies by vhost and policy name."""
         found: dict[str, dict[str, dict[str, Any]]] = {}

@@ -26,6 +26,7 @@ __all__ = [
     "DROPPED_PATTERN",
     "EVENTS",
     "KEPT",
+    "MAX_CONNECTIONS",
     "MAX_OWN_QUEUES",
     "MAX_PRIORITY",
     "ORDERS",
@@ -34,7 +35,7 @@ __all__ = [
     "declare_partner_queues",
     "dropped_queue",
     "forbidden_argument",
-    "has_current_policies",
+    "has_current_bounds",
     "inbound_queue",
     "remove_partner_vhost",
     "settle_partner_vhost",
@@ -43,6 +44,9 @@ __all__ = [
 MAX_OWN_QUEUES: Final = 3
 """Queues a key may declare beside the service's. A message that n dead-letter queues pass on to each other becomes up to
 e × n! messages: 16 with three queues, a million with nine."""
+
+MAX_CONNECTIONS: Final = 32
+"""Connections to a key's vhost, those of the service included. Each can have 128 channels, which are the broker's memory."""
 
 MAX_PRIORITY: Final = 10
 """Each priority of a queue costs the broker a queue of its own."""
@@ -123,9 +127,11 @@ def forbidden_argument(arguments: dict[str, Any]) -> str | None:
     return None
 
 
-def has_current_policies(policies: dict[str, dict[str, Any]]) -> bool:
-    """Return whether a vhost has the policies of this release."""
-    return all(policies.get(name) == definition for name, (_, definition) in _POLICIES.items())
+def has_current_bounds(policies: dict[str, dict[str, Any]], limits: dict[str, int]) -> bool:
+    """Return whether a vhost has the policies and the limit of connections of this release."""
+    return limits.get("max-connections") == MAX_CONNECTIONS and all(
+        policies.get(name) == definition for name, (_, definition) in _POLICIES.items()
+    )
 
 
 async def settle_partner_vhost(
@@ -141,6 +147,7 @@ async def settle_partner_vhost(
     await management.enter_vhost(vhost)
     wanted = queues.names if queues else frozenset[str]()
     unwanted = frozenset(unwanted) - wanted
+    await management.limit_connections(vhost, MAX_CONNECTIONS)
     for name, (pattern, definition) in _POLICIES.items():
         await management.put_policy(vhost, name, pattern, "queues", definition, priority=int(pattern != _EVERY))
     own = {queue.name for queue in await management.queues(vhost)} - wanted - unwanted
