@@ -128,5 +128,6 @@ FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
 
 MORE_ANSWER_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
     _COMMANDS: ({"commandId"}, "lets the sender find the command again"),
+    ("GET", "/api/v1/plants/{plantId}/sub-devices/{externalId}/telemetry"): ({"unit"}, "a template's units may be edited"),
 }
 """Top-level fields of the answer beyond the row's."""

@@ -16,6 +16,7 @@ from gridfleet.domains.telemetry.history import buckets, queries, raw, series
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint
 from gridfleet.domains.telemetry.history.queries import open_history
+from gridfleet.domains.telemetry.rollups.recomputing import roll_up
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import ValidationFailed
@@ -24,6 +25,7 @@ from telemetry_records import RecordedPlant, member
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -136,6 +138,25 @@ async def test_an_edited_template_may_change_unit_and_limits(plant: RecordedPlan
     await plant.write(None, [Metric("p", "kW")], {DAY + MINUTE: [500.0]})
     points = await ask(plant, DAY, DAY + 2 * MINUTE, metric="p")
     assert [(point.unit, point.metadata) for point in points] == [("W", {"outOfRange": True}), ("kW", {})]
+
+
+@pytest.mark.parametrize("rolled_up", [False, True])
+async def test_buckets_of_an_edited_unit_keep_their_units_apart(plant: RecordedPlant, rolled_up: bool) -> None:
+    await plant.write(None, [Metric("p", "W")], {DAY: [500.0], DAY + 2 * HOUR: [700.0]})
+    await plant.write(None, [Metric("p", "kW"), Metric("q", "V")], {DAY + 2 * HOUR + MINUTE: [0.9, 1.0]})
+    await plant.write(None, [Metric("p", "W"), Metric("r", "V")], {DAY + 2 * HOUR + 2 * MINUTE: [900.0, 1.0]})
+    if rolled_up:
+        async with plant.database.transaction() as db:
+            await db.execute("UPDATE telemetry_seal SET sealed_before = %s", (DAY + 5 * HOUR,))
+            await db.execute("INSERT INTO telemetry_dirty SELECT id, %s FROM telemetry_source", (DAY,))
+            await db.execute("INSERT INTO telemetry_dirty SELECT id, %s FROM telemetry_source", (DAY + 2 * HOUR,))
+        await roll_up(plant.database)
+    points = await ask(plant, DAY, DAY + 4 * HOUR, metric="p", bucket=Bucket.HOUR)
+    assert {(point.time - DAY, point.unit, point.value, point.metadata["count"]) for point in points} == {
+        (0 * HOUR, "W", 500.0, 1),
+        (2 * HOUR, "W", 800.0, 2),
+        (2 * HOUR, "kW", 0.9, 1),
+    }
 
 
 async def test_history_outlives_its_sub_device_and_joins_the_next_of_its_name(plant: RecordedPlant) -> None:

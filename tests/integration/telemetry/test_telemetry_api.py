@@ -210,17 +210,25 @@ class TestSubDeviceTelemetry:
         hour = {"from": format_time(NOW - timedelta(hours=1)), "to": format_time(NOW + MINUTE)}
         return await reader.get(f"/plants/{reader.plant.id}/sub-devices/{external_id}/telemetry", **{**hour, **query})
 
+    async def test_an_edited_unit_has_its_own_rows(self, reader: Reader) -> None:
+        await reader.plant.add_device("PV1")
+        minute = NOW.replace(second=0) - 5 * MINUTE
+        await reader.plant.write("PV1", [Metric("p", "W")], {minute: [900.0]})
+        await reader.plant.write("PV1", [Metric("p", "kW")], {minute + timedelta(seconds=10): [0.9]})
+        rows = (await self.ask(reader)).json()
+        assert {(row["unit"], row["avgValue"], row["count"]) for row in rows} == {("W", 900.0, 1), ("kW", 0.9, 1)}
+
     async def test_rows_by_time_then_metric(self, reader: Reader) -> None:
         await reader.plant.add_device("PV1")
         minute = NOW.replace(second=0) - 5 * MINUTE
         frames = {minute: [1.0, 5.0], minute + timedelta(seconds=10): [3.0, None], minute + MINUTE: [7.0, None]}
         await reader.plant.write("PV1", ["b", "a"], frames)
         await reader.plant.write(None, ["a"], {minute: [99.0]})
-        names = ("bucket", "metric", "avgValue", "minValue", "maxValue", "count")
+        names = ("bucket", "metric", "avgValue", "minValue", "maxValue", "count", "unit")
         rows = [
-            (format_time(minute), "a", 5.0, 5.0, 5.0, 1),
-            (format_time(minute), "b", 2.0, 1.0, 3.0, 2),
-            (format_time(minute + MINUTE), "b", 7.0, 7.0, 7.0, 1),
+            (format_time(minute), "a", 5.0, 5.0, 5.0, 1, "kW"),
+            (format_time(minute), "b", 2.0, 1.0, 3.0, 2, "kW"),
+            (format_time(minute + MINUTE), "b", 7.0, 7.0, 7.0, 1, "kW"),
         ]
         expected = [dict(zip(names, row, strict=True)) for row in rows]
         assert (await self.ask(reader)).json() == expected

@@ -24,7 +24,7 @@ class DeviceTelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 
 class SubDeviceAggregate(msgspec.Struct, frozen=True, rename="camel"):
-    """The values of one metric in one bucket, `count` of them; `bucket` is where it begins."""
+    """The values of one metric and unit in one bucket, `count` of them; `bucket` is where it begins."""
 
     bucket: datetime
     metric: str
@@ -32,6 +32,7 @@ class SubDeviceAggregate(msgspec.Struct, frozen=True, rename="camel"):
     min_value: float
     max_value: float
     count: int
+    unit: str | None
 
 
 @endpoint(
@@ -73,7 +74,8 @@ def _encoded(page: Page) -> bytes:
 
 
 def _aggregate(point: BucketPoint) -> SubDeviceAggregate:
-    return SubDeviceAggregate(point.time, point.series.metric, point.average, point.minimum, point.maximum, point.size)
+    series = point.series
+    return SubDeviceAggregate(point.time, series.metric, point.average, point.minimum, point.maximum, point.size, series.unit)
 
 
 _write: Final = build_writer(list[SubDeviceAggregate])

@@ -13,7 +13,7 @@ from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.buckets import BucketReader, buckets_between
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Page, Series
 from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, raw_reader
-from gridfleet.domains.telemetry.history.series import device_series, plant_series
+from gridfleet.domains.telemetry.history.series import by_unit, device_series, plant_series
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
@@ -110,6 +110,7 @@ def _in_utc(time: datetime, name: str) -> datetime:
 async def _bucket_reader(
     db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime
 ) -> BucketReader:
+    series = by_unit(series)
     reader = BucketReader(series, bucket, start, end)
     if reader.one_page:
         return reader
@@ -128,6 +129,7 @@ async def _fitting_bucket(
     db: Connection, series: Sequence[Series], asked: Bucket | None, start: datetime, end: datetime
 ) -> Bucket | None:
     """The narrowest bucket, wider than the one `asked` for, whose answer cannot be too large."""
+    series = by_unit(series)
     start, end = await _extent(db, series, start, end)
     return next(
         (

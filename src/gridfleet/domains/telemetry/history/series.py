@@ -1,6 +1,7 @@
 """Which series a plant has: from its sources and the layouts they ever used."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from gridfleet.domains.telemetry.history.store import SourceRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["device_series", "known_layouts", "plant_series", "plant_sources"]
+__all__ = ["by_unit", "device_series", "known_layouts", "plant_series", "plant_sources"]
 
 _MOST_REMEMBERED: Final = 5_000
 _remembered: dict[tuple[int, bytes], KnownLayout] = {}
@@ -69,6 +70,17 @@ async def device_series(
     """
     sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id)
     return _series(sources, metric, lambda _, name: name)
+
+
+def by_unit(series: Iterable[Series]) -> list[Series]:
+    """Split series whose unit was edited, so that no average mixes units; the newest layout's unit comes first."""
+    split: list[Series] = []
+    for one in series:
+        units: dict[str | None, list[Place]] = {}
+        for place in one.places:
+            units.setdefault(place.unit, []).append(place)
+        split.extend([replace(one, places=tuple(places)) for places in units.values()] if len(units) > 1 else [one])
+    return split
 
 
 def _series(sources: Iterable[Source], key: str | None, named: Callable[[Source, str], str]) -> list[Series]:
