@@ -191,6 +191,16 @@ async def test_an_alert_clears_at_its_threshold_and_may_come_again(bench: Bench)
     assert await after(40, 25) == [resolved, resolved]
 
 
+async def test_a_late_value_does_not_clear_an_alert_whose_condition_still_holds(bench: Bench) -> None:
+    plant = await bench.plant()
+    await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    for seconds_ago, value in [(100, 5), (60, 5), (80, 50)]:
+        await say(bench, plant, seconds_ago, {"soc": value})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE]
+    await say(bench, plant, 50, {"soc": 50})
+    assert await statuses(bench, plant) == [AlertStatus.RESOLVED]
+
+
 async def test_a_run_within_one_batch_counts_like_many_batches(bench: Bench) -> None:
     plant = await bench.plant()
     await add_rule(bench.database, plant.organization_id, auto_resolve=True)

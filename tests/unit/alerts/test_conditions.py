@@ -150,3 +150,12 @@ def test_messages() -> None:
         alert_message(rule(for_seconds=60, threshold=10.5), "North", "bat1.soc", 9.123456789, "%")
         == "Low battery: bat1.soc of North is 9.12346 %, below 10.5 % for 60 s"
     )
+
+
+@pytest.mark.parametrize("clear_threshold", [None, 20.0])
+def test_a_value_that_comes_late_does_not_clear_what_newer_values_confirmed(clear_threshold: float | None) -> None:
+    chosen = rule(auto_resolve=True, clear_threshold=clear_threshold)
+    standing = advance(chosen, None, [Point(10, 5.0), Point(30, 5.0)], may_raise=True).standing
+    late = advance(chosen, standing, [Point(20, 50.0)], may_raise=True)
+    assert (late.cleared, late.standing) == (False, standing)
+    assert advance(chosen, standing, [Point(40, 50.0)], may_raise=True).cleared

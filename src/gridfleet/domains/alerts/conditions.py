@@ -80,6 +80,9 @@ def advance(rule: AlertRule, standing: Standing | None, points: Iterable[tuple[i
                 # What an earlier batch raised clears; what this one raised is told by `raised_at` and no standing.
                 cleared = cleared or raised_at is None
                 standing = None
+            else:
+                # Or a value that comes late would clear an alert whose condition holds now.
+                standing = standing._replace(seen_at=time)
             continue
         if not holds(rule.condition, rule.threshold, value):
             standing = None
