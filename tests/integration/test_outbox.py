@@ -204,7 +204,8 @@ async def test_it_starts_again_after_the_database_was_away(database: Database) -
     await asyncio.sleep(0.3)
     with psycopg.connect(database.url, autocommit=True) as other:
         other.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            # Waits for the end of each: a backend that is still dying accepts the next query and fails it.
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     await asyncio.wait([task], timeout=10)
