@@ -23,6 +23,7 @@ from gridfleet.domains.vcp.events.recipients import ServedVhost, served_vhosts
 from gridfleet.domains.vcp.steering import steer
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.leases import Leases, open_leases
@@ -186,6 +187,10 @@ class PartnerGateway:
             await asyncio.sleep(_LOOK_SECONDS)  # before they are tried again
 
     async def _publish_one(self, event: QueuedEvent, links: Sequence[PartnerLink]) -> bool:
+        with caused_by((event.cause or {}).get("request_id")):
+            return await self._publish_to(event, links)
+
+    async def _publish_to(self, event: QueuedEvent, links: Sequence[PartnerLink]) -> bool:
         outcomes = await asyncio.gather(*(link.publish(event) for link in links), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -202,7 +207,7 @@ class PartnerGateway:
         note_set_aside(Consumer.PARTNER_EVENTS, error, kind=event.kind, event_id=str(event.event_id))
         content = {"kind": event.kind, "eventId": str(event.event_id), "organizationId": str(event.organization_id)}
         async with self._database.transaction() as db:
-            await set_aside.insert(db, Consumer.PARTNER_EVENTS, reason_of(error), content, None)
+            await set_aside.insert(db, Consumer.PARTNER_EVENTS, reason_of(error), content, event.cause)
 
     async def _drop_stale(self) -> None:
         while True:

@@ -1,7 +1,8 @@
 """What set off the work at hand: the id of a request or message, which every log line repeats, and its trace.
 
-At each edge `at_work` says what begins. Whatever is queued meanwhile (an effect, a job, a notification, a command) keeps
-`current_cause()`, and whoever carries it out later, in whatever process, is at work for the same cause.
+At each edge `at_work` says what begins; `caused_by` names one of several causes that are handled together. Whatever is queued
+meanwhile (an effect, a job, a notification, a command) keeps `current_cause()`, and whoever carries it out later, in whatever
+process, is at work for the same cause.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +14,15 @@ from gridfleet.kernel import tracing
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.tracing import Kind
 
-__all__ = ["at_work", "current_cause", "outgoing_headers"]
+__all__ = ["at_work", "caused_by", "current_cause", "outgoing_headers"]
 
 Cause = dict[str, str]
 """`request_id`, and `traceparent` where traces are made; kept as JSON."""
 
 
-def current_cause() -> Cause | None:
-    """The cause to keep with what is queued now; None outside of any."""
-    request_id = structlog.contextvars.get_contextvars().get("request_id")
+def current_cause(request_id: str | None = None) -> Cause | None:
+    """Return the cause to keep with what is queued now, with another request id if given; None outside of any."""
+    request_id = request_id or structlog.contextvars.get_contextvars().get("request_id")
     if request_id is None:
         return None
     parent = tracing.traceparent()
@@ -39,6 +40,16 @@ def at_work(
         structlog.contextvars.bound_contextvars(request_id=request_id, **known),
         tracing.span(name, kind, parent=found.get("traceparent"), request_id=request_id, **known),
     ):
+        yield
+
+
+@contextmanager
+def caused_by(request_id: str | None) -> Iterator[None]:
+    """Set the request id within the block, for a part of a batch that has its own cause. None leaves it as it is."""
+    if request_id is None:
+        yield
+        return
+    with structlog.contextvars.bound_contextvars(request_id=request_id):
         yield
 
 

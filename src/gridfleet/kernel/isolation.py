@@ -14,6 +14,7 @@ import structlog
 from aiormq.exceptions import AMQPError
 
 from gridfleet.kernel import metrics
+from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.db import UNSTORABLE, DatabaseError
 from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
 
@@ -68,6 +69,7 @@ async def isolate(
     items: Sequence[T],
     process: Callable[[Sequence[T]], Awaitable[None]],
     set_aside: Callable[[T, Exception], Awaitable[None]],
+    request_id_of: Callable[[T], str | None] = lambda _: None,
 ) -> None:
     """Process all items but those that fail by themselves.
 
@@ -76,6 +78,7 @@ async def isolate(
         items: In the order in which they are processed.
         process: Processes some items completely, or raises and leaves no trace of any of them.
         set_aside: Stores one item that failed where an operator can read it.
+        request_id_of: Returns the item's own request id, for the log; None if it has none.
 
     Raises:
         Exception: An outage, as it was raised. Items before it may have been processed.
@@ -93,11 +96,12 @@ async def isolate(
     # Outside the handler: what is raised below would carry the tracebacks of every level above.
     if len(items) > 1:
         middle = len(items) // 2
-        await isolate(consumer, items[:middle], process, set_aside)
-        await isolate(consumer, items[middle:], process, set_aside)
+        await isolate(consumer, items[:middle], process, set_aside, request_id_of)
+        await isolate(consumer, items[middle:], process, set_aside, request_id_of)
         return
-    note_set_aside(consumer, failure)
-    await _keep(consumer, set_aside(items[0], failure))
+    with caused_by(request_id_of(items[0])):
+        note_set_aside(consumer, failure)
+        await _keep(consumer, set_aside(items[0], failure))
 
 
 async def _keep(consumer: Consumer, storing: Awaitable[None]) -> None:

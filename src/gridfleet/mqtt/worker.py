@@ -11,6 +11,7 @@ import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 import structlog
@@ -241,7 +242,7 @@ class IngestWorker:
                 return
             except Exception as error:
                 log.warning("batch cannot be stored", messages=len(deliveries), error=reason_of(error))
-        await isolate(Consumer.INGEST, deliveries, self._read_again, self._set_aside)
+        await isolate(Consumer.INGEST, deliveries, self._read_again, self._set_aside, attrgetter("request_id"))
 
     async def _read_again(self, deliveries: Sequence[Delivery]) -> None:
         # What the failed attempt cached as written, a plant's status for instance, is not in the database.

@@ -4,7 +4,7 @@ Everything that must survive a restart stands in the database: a batch that is r
 once more, and another process that takes a plant over goes on where the first one stopped.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -12,8 +12,8 @@ from uuid import UUID
 import structlog
 
 from gridfleet.domains.alerts import store
-from gridfleet.domains.alerts.conditions import Progress, Standing, advance
-from gridfleet.domains.alerts.findings import Findings, Hit, Run, RunKey
+from gridfleet.domains.alerts.conditions import Point, Progress, Standing, advance
+from gridfleet.domains.alerts.findings import Findings, Hit, Run, RunKey, Watch
 from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.alerts.rules import store as rules
@@ -21,6 +21,7 @@ from gridfleet.domains.notifications.models import Channel
 from gridfleet.domains.notifications.queueing import Notice, notify_members
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.cause import caused_by, current_cause
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
 
@@ -38,8 +39,12 @@ _CHANNELS: Final = {
 }
 
 
-async def raise_alerts(db: Connection, findings: Findings) -> list[Severity]:
-    """Raises what may be raised, at most one alert a rule, and clears what has gone; the severities of what it raised."""
+RequestIdOf = Callable[[int, int], str | None]
+"""The request id of the message that reported a source's values of a time."""
+
+
+async def raise_alerts(db: Connection, findings: Findings, request_id_of: RequestIdOf) -> list[Severity]:
+    """Raise what may be raised, at most one alert a rule, and clear what has gone; return the severities of new alerts."""
     if not findings:
         return []
     all_runs = {run.key: run for run in findings.runs}
@@ -56,7 +61,7 @@ async def raise_alerts(db: Connection, findings: Findings) -> list[Severity]:
         if rule_id not in wishes or step.raised_at.time < wishes[rule_id].point.time:
             wishes[rule_id] = Hit(runs[key].watch, step.raised_at)
             winners[rule_id] = key
-    raised = await _raise(db, wishes)
+    raised = await _raise(db, wishes, request_id_of)
     for key, step in steps.items():
         if step.raised_at is not None and not (key[0] in raised and winners[key[0]] == key):
             steps[key] = _advance(runs[key], known.get(key), may_raise=False)
@@ -78,47 +83,58 @@ def _advance(run: Run, row: store.StandingRow | None, *, may_raise: bool) -> Pro
     return advance(run.watch.rule, standing, sorted(run.points), may_raise=may_raise)
 
 
-async def _raise(db: Connection, wishes: dict[UUID, Hit]) -> dict[UUID, UUID]:
-    """The new alert of each rule whose cooldown allows one."""
+async def _raise(db: Connection, wishes: dict[UUID, Hit], request_id_of: RequestIdOf) -> dict[UUID, UUID]:
+    """Raise an alert for each rule whose cooldown allows one; return their ids by rule."""
     if not wishes:
         return {}
     claimed = await rules.claim(db, _SYSTEM, wishes)
     plants = await store.plant_names(db, _SYSTEM, {wishes[rule_id].watch.plant_id for rule_id in claimed}) if claimed else {}
     raised: dict[UUID, UUID] = {}
     for rule_id in sorted(claimed):
-        (rule, plant_id, _, metric, unit), point = wishes[rule_id]
-        plant = plants.get(plant_id)
-        if plant is None or plant.organization_id != rule.organization_id:
+        watch, point = wishes[rule_id]
+        plant = plants.get(watch.plant_id)
+        if plant is None or plant.organization_id != watch.rule.organization_id:
             continue  # deleted, or given away, while its message waited
-        alert_id = raised[rule_id] = new_id()
-        message = alert_message(rule, plant.name, metric, point.value, unit)
-        await store.insert(
-            db,
-            _SYSTEM,
-            alert_id=alert_id,
-            plant=plant,
-            rule_id=rule_id,
-            severity=rule.severity,
-            message=message,
-            metric=metric,
-            value=point.value,
-            measured_at=to_datetime(point.time),
-        )
-        notice = Notice(
-            subject=f"{rule.severity}: {message}",
-            body=f"{message}\nMeasured at {to_datetime(point.time):%Y-%m-%d %H:%M:%S} UTC.",
-            metadata={
-                "alertId": str(alert_id),
-                "ruleId": str(rule_id),
-                "plantId": str(plant_id),
-                "organizationId": str(plant.organization_id),
-                "severity": rule.severity.value,
-            },
-        )
-        told = {"alert_id": str(alert_id), "rule_id": str(rule_id), "plant_id": str(plant_id)}
-        after_commit(db, partial(log.info, "alert raised", **told))
-        await notify_members(db, plant.organization_id, _CHANNELS[rule.severity], notice)
+        with caused_by(request_id_of(watch.source_id, point.time)):
+            raised[rule_id] = await _raise_one(db, plant, watch, point)
     return raised
+
+
+async def _raise_one(db: Connection, plant: store.PlantName, watch: Watch, point: Point) -> UUID:
+    rule = watch.rule
+    alert_id = new_id()
+    message = alert_message(rule, plant.name, watch.name, point.value, watch.unit)
+    cause = current_cause()
+    await store.insert(
+        db,
+        _SYSTEM,
+        alert_id=alert_id,
+        plant=plant,
+        rule_id=rule.id,
+        severity=rule.severity,
+        message=message,
+        metric=watch.name,
+        value=point.value,
+        measured_at=to_datetime(point.time),
+        cause=cause,
+    )
+    notice = Notice(
+        subject=f"{rule.severity}: {message}",
+        body=f"{message}\nMeasured at {to_datetime(point.time):%Y-%m-%d %H:%M:%S} UTC.",
+        metadata={
+            "alertId": str(alert_id),
+            "ruleId": str(rule.id),
+            "plantId": str(plant.id),
+            "organizationId": str(plant.organization_id),
+            "severity": rule.severity.value,
+        },
+    )
+    known = {"alert_id": str(alert_id), "rule_id": str(rule.id), "plant_id": str(plant.id)}
+    if cause is not None:
+        known["request_id"] = cause["request_id"]
+    after_commit(db, partial(log.info, "alert raised", **known))
+    await notify_members(db, plant.organization_id, _CHANNELS[rule.severity], notice)
+    return alert_id
 
 
 async def _save(

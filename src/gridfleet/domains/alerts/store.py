@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
+from psycopg.types.json import Jsonb
 
 from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, AlertType, Severity
 from gridfleet.kernel.caller import OrgScope, SystemScope
@@ -197,12 +198,24 @@ async def insert(
     metric: str,
     value: float,
     measured_at: datetime,
+    cause: dict[str, str] | None,
 ) -> None:
-    """A new active alert."""
+    """Insert a new active alert."""
     await db.execute(
-        "INSERT INTO alert (id, organization_id, plant_id, rule_id, severity, message, metric, value, measured_at)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (alert_id, plant.organization_id, plant.id, rule_id, severity, message, metric, value, measured_at),
+        "INSERT INTO alert (id, organization_id, plant_id, rule_id, severity, message, metric, value, measured_at, cause)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            alert_id,
+            plant.organization_id,
+            plant.id,
+            rule_id,
+            severity,
+            message,
+            metric,
+            value,
+            measured_at,
+            cause and Jsonb(cause),
+        ),
     )
 
 

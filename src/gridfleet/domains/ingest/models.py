@@ -10,12 +10,13 @@ from gridfleet.domains.plants.installation.models import RefusedMessage
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
 from gridfleet.domains.telemetry.frames.models import FrameBatch
 from gridfleet.domains.vcp.events.models import NewEvent
+from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import RefusalReason
 
 __all__ = ["Batch", "Delivery", "Refusal"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivery:
     """One message as the broker hands it over.
 
@@ -25,6 +26,17 @@ class Delivery:
     routing_key: str
     body: bytes
     arrived_after: int
+    _request_id: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def request_id(self) -> str:
+        """The message's own request id, the same whenever the message is read again.
+
+        It is made at its first use: most messages cause nothing that carries it.
+        """
+        if self._request_id is None:
+            self._request_id = str(new_id())
+        return self._request_id
 
 
 class Refusal(Exception):
@@ -42,6 +54,10 @@ class Batch:
     """Everything one transaction writes, and what is counted once it has committed."""
 
     frames: FrameBatch = field(default_factory=FrameBatch)
+    ends: list[tuple[int, Delivery]] = field(default_factory=list)
+    """How many frames there were once a snapshot was added, and its message."""
+    repeated: dict[tuple[int, int], Delivery] = field(default_factory=dict)
+    """The messages of snapshots that changed frames of earlier ones, by source and time."""
     findings: Findings = field(default_factory=Findings)
     """What alert rules make of the frames."""
     alerts: list[Severity] = field(default_factory=list)
@@ -62,6 +78,14 @@ class Batch:
     results: dict[str, int] = field(default_factory=dict)
     undeclared_fields: int = 0
     oldest_sent_at: int | None = None
+
+    def request_id_of(self, source_id: int, time: int) -> str | None:
+        """Return the request id of the message that reported a source's values of a time; None if none of the batch did."""
+        if (delivery := self.repeated.get((source_id, time))) is not None:
+            return delivery.request_id
+        # Searched when an alert is raised, which is rare: an index would cost time with each frame.
+        places = [place for place, key in enumerate(self.frames.frames) if key[:2] == (source_id, time)]
+        return next((one.request_id for end, one in self.ends if places and places[-1] < end), None)
 
     def count(self, result: str) -> None:
         """Counts one message by what became of it."""

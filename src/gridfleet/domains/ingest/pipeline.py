@@ -34,6 +34,7 @@ from gridfleet.domains.vcp.events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.vcp.events.telemetry import telemetry_event
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
@@ -98,7 +99,8 @@ class Pipeline:
                 except Exception as error:
                     if not is_poison(error):
                         raise
-                    note_set_aside(Consumer.INGEST, error, plant_id=topic.plant_id, channel=topic.channel)
+                    with caused_by(delivery.request_id):
+                        note_set_aside(Consumer.INGEST, error, plant_id=topic.plant_id, channel=topic.channel)
                     _refuse(batch, plant, delivery, now, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
         await self.partitions.ensure(days_of(batch.frames))
         batch.findings = await self.rules.examine(batch.frames, now)
@@ -121,7 +123,7 @@ class Pipeline:
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
         # Last: other processes may wait for the rules' rows until this transaction ends.
-        batch.alerts = await raise_alerts(db, batch.findings)
+        batch.alerts = await raise_alerts(db, batch.findings, batch.request_id_of)
         await queue_events(db, _SYSTEM, batch.events)
 
     def forget(self) -> None:
@@ -152,8 +154,8 @@ class Pipeline:
         if channel is Channel.TELEMETRY:
             await self._take_telemetry(batch, plant, delivery, message, now)
         else:
-            _take_ack(batch, plant, message)
-        _see_plant(batch, plant, PlantStatus.ONLINE, now, sent_at=plant.sent(message.sent_at, now))
+            _take_ack(batch, plant, delivery, message)
+        _see_plant(batch, plant, delivery, PlantStatus.ONLINE, now, sent_at=plant.sent(message.sent_at, now))
 
     def _verify(self, batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
         """The envelope, if the plant itself signed it lately."""
@@ -240,6 +242,7 @@ class Pipeline:
             statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
         fresh = microseconds(now - EVENT_MAX_AGE)
         told: dict[UUID, dict[str, float]] | None = {} if plant.id in batch.listeners and time >= fresh else None
+        before, added = len(batch.frames.frames), 0
         for device, own_time, fields, where in entries:
             if device.reader.lacks(fields):
                 await self.book.make_room(device, fields)
@@ -250,10 +253,14 @@ class Pipeline:
             batch.undeclared_fields += dropped
             for layout_id, values in frames:
                 batch.frames.add(device.source_id, layout_id, own_time, values)
+            added += len(frames)
             if told is not None and frames and own_time >= fresh:
                 told.setdefault(device.id, {}).update(device.reader.named(frames))
+        batch.ends.append((len(batch.frames.frames), delivery))
+        if len(batch.frames.frames) < before + added:
+            batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in entries}
         if told:
-            _tell(batch, plant, f"{message_id} {path}", to_datetime(time), told)
+            _tell(batch, plant, delivery, f"{message_id} {path}", to_datetime(time), told)
         for device, status in statuses:
             _see_device(batch, device, status, now)
         for external_id in unregistered:
@@ -284,7 +291,7 @@ def _parse(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str
         raise Refusal(RefusalReason.MALFORMED, f"{path}: is not JSON: {error}", message_id) from None
 
 
-def _take_ack(batch: Batch, plant: KnownPlant, message: wire.Envelope) -> None:
+def _take_ack(batch: Batch, plant: KnownPlant, delivery: Delivery, message: wire.Envelope) -> None:
     ack = _parse(_ack, message.payload, "payload", message.id)
     try:
         command_id = UUID(ack.command_id)
@@ -297,7 +304,7 @@ def _take_ack(batch: Batch, plant: KnownPlant, message: wire.Envelope) -> None:
     reason = None
     if ack.reason is not None:
         reason = CommandReason(_storable(ack.reason.code)[:64], _storable(ack.reason.message)[:500])
-    batch.acknowledgements.append(Acknowledgement(command_id, plant.id, ack.status, reported_at, reason))
+    batch.acknowledgements.append(Acknowledgement(command_id, plant.id, ack.status, reported_at, reason, delivery.request_id))
 
 
 def _measurement_time(value: wire.Time, path: str, message_id: str, now: datetime) -> int:
@@ -324,21 +331,25 @@ def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datet
     if message.status is wire.PlantStatus.OFFLINE:
         plant.forget_status()
     reason = _storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
-    _see_plant(batch, plant, PlantStatus(message.status), now, reason)
+    _see_plant(batch, plant, delivery, PlantStatus(message.status), now, reason)
     if message.status is wire.PlantStatus.ONLINE:
         batch.connected.add(plant.id)
 
 
-def _tell(batch: Batch, plant: KnownPlant, message: str, time: datetime, told: dict[UUID, dict[str, float]]) -> None:
+def _tell(
+    batch: Batch, plant: KnownPlant, delivery: Delivery, message: str, time: datetime, told: dict[UUID, dict[str, float]]
+) -> None:
     names: dict[UUID, str | None] = {device.id: external_id for external_id, device in plant.devices.items()}
     names[plant.itself.id] = None
     values = {names[device_id]: found for device_id, found in told.items()}
-    batch.events.append(telemetry_event(batch.listeners[plant.id], plant.id, message, time, values))
+    event = telemetry_event(batch.listeners[plant.id], plant.id, message, time, values)
+    batch.events.append(event._replace(request_id=delivery.request_id))
 
 
 def _see_plant(
     batch: Batch,
     plant: KnownPlant,
+    delivery: Delivery,
     status: PlantStatus,
     now: datetime,
     reason: str | None = None,
@@ -351,7 +362,8 @@ def _see_plant(
     if sent_at is None or status is not plant.status or now - seen.written_at >= PRESENCE_EVERY:
         plant.status = status
         seen.written_at = now
-        batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, seen.interval_seconds, reason, sent_at)
+        interval = seen.interval_seconds
+        batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, interval, reason, sent_at, delivery.request_id)
 
 
 def _see_device(batch: Batch, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:

@@ -26,6 +26,7 @@ class PlantSeen(NamedTuple):
         reason: The plant's own reason of the status.
         sent_at: When it was sent, by the service's clock. None for status messages, which are read in the order in which
             they were sent; the others of a plant come by other queues.
+        request_id: The message's own.
     """
 
     plant_id: UUID
@@ -34,6 +35,7 @@ class PlantSeen(NamedTuple):
     interval_seconds: float | None
     reason: str | None = None
     sent_at: datetime | None = None
+    request_id: str | None = None
 
 
 class DeviceSeen(NamedTuple):

@@ -204,6 +204,7 @@ async def decommission(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await db.execute(
         "UPDATE plant SET lifecycle_status = 'DECOMMISSIONED', updated_at = now(),"
         " status = CASE status WHEN 'ONLINE' THEN 'OFFLINE' ELSE status END, status_reason = 'decommissioned',"
+        " status_cause = NULL,"
         " certificate_serial_number = NULL, certificate_fingerprint = NULL, certificate_expires_at = NULL,"
         " previous_certificate_serial_number = NULL, previous_certificate_valid_until = NULL"
         " WHERE id = %s AND organization_id = %s",
@@ -257,23 +258,25 @@ async def record_rotation(db: Connection, org: OrgScope, plant_id: UUID) -> None
 async def record_presence(
     db: Connection,
     system: SystemScope,
-    seen: Iterable[tuple[UUID, datetime, str, float | None, str | None, datetime | None]],
+    seen: Iterable[tuple[UUID, datetime, str, float | None, str | None, datetime | None, str | None]],
 ) -> list[UUID]:
     """Update plants, and return those that were; `last_seen_at` never moves back.
 
-    `seen` has plant, time, status, usual interval in seconds if known, reason of the status, and when the message was sent
-    if it must not bring back a plant that went OFFLINE later.
+    `seen` has plant, time, status, usual interval in seconds if known, reason of the status, when the message was sent if it
+    must not bring back a plant that went OFFLINE later, and the message's request id if known.
     """
     rows = list(seen)
     cursor = await db.execute(
         "UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = seen.status,"
         " status_reason = CASE WHEN seen.status <> plant.status THEN seen.reason ELSE plant.status_reason END,"
+        " status_cause = CASE WHEN seen.status = plant.status THEN plant.status_cause"
+        " WHEN seen.request_id IS NOT NULL THEN jsonb_build_object('request_id', seen.request_id) END,"
         " usual_interval_seconds = coalesce(seen.every, plant.usual_interval_seconds)"
-        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[], %s::text[], %s::timestamptz[])"
-        " AS seen (id, at, status, every, reason, sent_at)"
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[], %s::text[], %s::timestamptz[], %s::text[])"
+        " AS seen (id, at, status, every, reason, sent_at, request_id)"
         " WHERE plant.id = seen.id"
         " AND (plant.status <> 'OFFLINE' OR coalesce(seen.sent_at > plant.last_seen_at, true)) RETURNING plant.id",
-        [[row[column] for row in rows] for column in range(6)],
+        [[row[column] for row in rows] for column in range(7)],
     )
     return [row[0] for row in await cursor.fetchall()]
 
@@ -281,7 +284,7 @@ async def record_presence(
 async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:
     """Plants that were ONLINE and have been silent for three usual intervals (at least 90 s) become OFFLINE."""
     cursor = await db.execute(
-        "UPDATE plant SET status = 'OFFLINE', status_reason = 'silent' WHERE status = 'ONLINE'"
+        "UPDATE plant SET status = 'OFFLINE', status_reason = 'silent', status_cause = NULL WHERE status = 'ONLINE'"
         " AND last_seen_at < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' RETURNING id"
     )
     return [row[0] for row in await cursor.fetchall()]

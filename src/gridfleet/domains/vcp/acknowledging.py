@@ -110,7 +110,7 @@ async def follow_commands(
                 ack_status=entry.ack_status,
                 rejection_reason=entry.rejection_reason,
                 time=entry.acknowledged_at,
-            )
+            )._replace(request_id=last[entry.id].request_id)
             for entry in ended
         ],
     )

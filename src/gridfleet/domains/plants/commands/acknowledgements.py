@@ -86,7 +86,7 @@ async def hear_plants(
         life = lives.get(ack.command_id)
         if life is not None and life.plant_id == ack.plant_id:
             lives[life.id], new = hear(life, ack, now)
-            steps += new
+            steps += (step._replace(request_id=ack.request_id) for step in new)
             if lives[life.id] != life:
                 changed[life.id] = lives[life.id]
     if changed:

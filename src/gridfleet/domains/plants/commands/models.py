@@ -110,7 +110,7 @@ class CommandLife(msgspec.Struct, frozen=True):
 class Transition(NamedTuple):
     """A step in a command's life, at the service's time; a `late` one came after the end and changed nothing.
 
-    `reported_at` is the time that the plant gave with its word.
+    `reported_at` is the time that the plant gave with its word, `request_id` that of the plant's message.
     """
 
     command_id: UUID
@@ -120,16 +120,18 @@ class Transition(NamedTuple):
     late: bool = False
     reported_at: datetime | None = None
     reason: CommandReason | None = None
+    request_id: str | None = None
 
 
 class Acknowledgement(NamedTuple):
-    """A plant's word on a command."""
+    """A plant's word on a command, and the request id of its message."""
 
     command_id: UUID
     plant_id: UUID
     status: AckStatus
     reported_at: datetime
     reason: CommandReason | None = None
+    request_id: str | None = None
 
 
 class DueCommand(NamedTuple):

@@ -40,6 +40,11 @@ def json_of(reason: CommandReason | None) -> Jsonb | None:
     return None if reason is None else Jsonb(msgspec.to_builtins(reason))
 
 
+def _json_of_cause(request_id: str | None) -> Jsonb | None:
+    cause = current_cause(request_id)
+    return None if cause is None else Jsonb(cause)
+
+
 def _command(instruction: dict[str, Any], requester_type: str, requester_id: str | None, **row: Any) -> PlantCommand:
     row["status"] = CommandStatus(row["status"])
     row["reason"] = _reason(row["reason"])
@@ -77,9 +82,8 @@ _INSERT = (
 
 
 def _new(command: NewCommand) -> dict[str, Any]:
-    cause = current_cause()
     return {
-        "cause": cause and Jsonb(cause),
+        "cause": _json_of_cause(None),
         "id": command.id,
         "plant": command.plant_id,
         "device": command.sub_device_id,
@@ -256,8 +260,9 @@ async def save_lives(db: Connection, system: SystemScope, lives: Sequence[Comman
 async def record(db: Connection, system: SystemScope, steps: Sequence[Transition]) -> list[Transition]:
     """Keeps steps; answers those that were not recorded before."""
     cursor = await db.execute(
-        "INSERT INTO plant_command_transition (command_id, status, at, late, reported_at, reason)"
-        " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::boolean[], %s::timestamptz[], %s::jsonb[])"
+        "INSERT INTO plant_command_transition (command_id, status, at, late, reported_at, reason, cause)"
+        " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::boolean[], %s::timestamptz[], %s::jsonb[],"
+        " %s::jsonb[])"
         " ON CONFLICT DO NOTHING RETURNING command_id, status",
         (
             [step.command_id for step in steps],
@@ -266,6 +271,7 @@ async def record(db: Connection, system: SystemScope, steps: Sequence[Transition
             [step.late for step in steps],
             [step.reported_at for step in steps],
             [json_of(step.reason) for step in steps],
+            [_json_of_cause(step.request_id) for step in steps],
         ),
     )
     new = {(command_id, status) for command_id, status in await cursor.fetchall()}

@@ -12,7 +12,7 @@ __all__ = ["NewEvent", "QueuedEvent", "recipients"]
 
 class NewEvent(NamedTuple):
     """An event to queue. `event_id` is the same whenever the same thing is told again. `api_key_id`: for this key alone;
-    None: for all that may see the plant."""
+    None: for all that may see the plant. `request_id`: that of its cause, if not the one bound when it is queued."""
 
     event_id: UUID
     organization_id: UUID
@@ -20,6 +20,7 @@ class NewEvent(NamedTuple):
     api_key_id: UUID | None
     kind: EventKind
     body: bytes
+    request_id: str | None = None
 
 
 class QueuedEvent(NamedTuple):
@@ -32,6 +33,7 @@ class QueuedEvent(NamedTuple):
     api_key_id: UUID | None
     kind: str
     body: bytes
+    cause: dict[str, str] | None = None
 
 
 def recipients(event: QueuedEvent, keys: Sequence[AmqpKey]) -> list[AmqpKey]:

@@ -5,9 +5,11 @@ from datetime import datetime
 from uuid import UUID
 
 from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
 
 from gridfleet.domains.vcp.events.models import NewEvent, QueuedEvent
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
 _QUEUED = ", ".join(QueuedEvent._fields)
@@ -16,12 +18,17 @@ _QUEUED = ", ".join(QueuedEvent._fields)
 async def insert(db: Connection, system: SystemScope, events: Sequence[NewEvent]) -> None:
     """Queues events in their order."""
     await db.execute(
-        "INSERT INTO partner_event (event_id, organization_id, plant_id, api_key_id, kind, body)"
-        " SELECT e.event_id, e.organization_id, e.plant_id, e.api_key_id, e.kind, e.body FROM unnest(%s::uuid[], %s::uuid[],"
-        " %s::uuid[], %s::uuid[], %s::text[], %s::bytea[]) WITH ORDINALITY"
-        " AS e (event_id, organization_id, plant_id, api_key_id, kind, body, place) ORDER BY e.place",
-        tuple([event[place] for event in events] for place in range(6)),
+        "INSERT INTO partner_event (event_id, organization_id, plant_id, api_key_id, kind, body, cause)"
+        " SELECT e.event_id, e.organization_id, e.plant_id, e.api_key_id, e.kind, e.body, e.cause FROM unnest(%s::uuid[],"
+        " %s::uuid[], %s::uuid[], %s::uuid[], %s::text[], %s::bytea[], %s::jsonb[]) WITH ORDINALITY"
+        " AS e (event_id, organization_id, plant_id, api_key_id, kind, body, cause, place) ORDER BY e.place",
+        (*([event[place] for event in events] for place in range(6)), [_cause(event) for event in events]),
     )
+
+
+def _cause(event: NewEvent) -> Jsonb | None:
+    cause = current_cause(event.request_id)
+    return None if cause is None else Jsonb(cause)
 
 
 async def waiting(
