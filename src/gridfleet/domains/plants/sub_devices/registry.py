@@ -53,16 +53,15 @@ async def create_sub_device(
         ExternalIdTaken: The plant has a sub-device with this external id.
         ValidationFailed: The template does not fit the sub-device.
     """
-    await get_plant(db, org, plant_id)
+    if not await store.hold_plant(db, org, plant_id):
+        raise PlantNotFound
     try:
         if template_id is not None:
             await _require_fitting_template(db, template_id, type)
         device = await store.insert(db, org, new_id(), plant_id, external_id, name, type, serial_number, template_id, metadata)
-    except (TemplateNotFound, pg.ForeignKeyViolation) as error:
-        # The foreign keys are violated when the plant or the template is deleted at the same time.
-        if isinstance(error, TemplateNotFound) or error.diag.constraint_name == "sub_device_template_fkey":
-            raise PlantNotFound(TemplateNotFound.message, details=[_UNKNOWN_TEMPLATE]) from None
-        raise PlantNotFound from None
+    except (TemplateNotFound, pg.ForeignKeyViolation):
+        # The foreign key is violated when the template is deleted at the same time.
+        raise PlantNotFound(TemplateNotFound.message, details=[_UNKNOWN_TEMPLATE]) from None
     if device is None:
         raise ExternalIdTaken
     return device

@@ -29,6 +29,15 @@ def _sub_device(**row: Any) -> SubDevice:
     return SubDevice(**row)
 
 
+async def hold_plant(db: Connection, org: OrgScope, plant_id: UUID) -> bool:
+    """Return whether the caller may see the plant, which is not deleted or moved until the transaction ends."""
+    cursor = await db.execute(
+        "SELECT FROM plant WHERE id = %s AND organization_id = %s AND (%s::uuid[] IS NULL OR id = ANY(%s)) FOR KEY SHARE",
+        (plant_id, org.organization_id, *[None if org.plant_ids is None else list(org.plant_ids)] * 2),
+    )
+    return cursor.rowcount > 0
+
+
 async def insert(
     db: Connection,
     org: OrgScope,

@@ -17,13 +17,18 @@ _ROWS_PER_CHUNK = 2_000
 
 
 async def ensure_sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> None:
-    """Gives plants and their sub-devices a source each."""
+    """Create the sources of plants and their sub-devices that are missing.
+
+    The plants are locked before their organisations are read: a source of a plant that moves belongs to the new organisation.
+    """
     await db.execute(
-        "INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id)"
-        " SELECT p.organization_id, p.id, NULL, NULL FROM plant p WHERE p.id = ANY(%(ids)s)"
-        " AND NOT EXISTS (SELECT FROM telemetry_source s WHERE s.plant_id = p.id AND s.external_id IS NULL)"
-        " UNION ALL SELECT d.organization_id, d.plant_id, d.id, d.external_id FROM sub_device d WHERE d.plant_id = ANY(%(ids)s)"
-        " AND NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id)"
+        "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE)"
+        " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id)"
+        " SELECT p.organization_id, p.id, NULL, NULL FROM held p"
+        " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.plant_id = p.id AND s.external_id IS NULL)"
+        " UNION ALL SELECT p.organization_id, d.plant_id, d.id, d.external_id"
+        " FROM sub_device d JOIN held p ON p.id = d.plant_id"
+        " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id)"
         " ON CONFLICT DO NOTHING",
         {"ids": list(plant_ids)},
     )
