@@ -20,8 +20,8 @@ async def until_blocked(database: Database, count: int = 1) -> None:
             await asyncio.sleep(0.01)
 
 
-async def pause_reads_of_intervals(database: Database) -> None:
-    """Let a transaction with `test.pause` set wait, while it reads intervals, until nobody holds the advisory lock 1.
+async def pause_reads(database: Database, table: str) -> None:
+    """Let a transaction with `test.pause` set wait, while it reads the table, until nobody holds the advisory lock 1.
 
     A statement's snapshot is older than that wait, so what another transaction commits meanwhile is not in it.
     """
@@ -31,5 +31,5 @@ async def pause_reads_of_intervals(database: Database) -> None:
             " IF current_setting('test.pause', true) = 'on' THEN PERFORM pg_advisory_lock(1); PERFORM pg_advisory_unlock(1);"
             " END IF; RETURN true; END $$"
         )
-        await db.execute("ALTER TABLE vcp_interval RENAME TO vcp_interval_row")
-        await db.execute("CREATE VIEW vcp_interval AS SELECT * FROM vcp_interval_row WHERE pause()")
+        await db.execute(f"ALTER TABLE {table} RENAME TO {table}_row".encode())
+        await db.execute(f"CREATE VIEW {table} AS SELECT * FROM {table}_row WHERE pause()".encode())

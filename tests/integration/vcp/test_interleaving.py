@@ -18,7 +18,7 @@ from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import AckStatus
-from interleaving import pause_reads_of_intervals, until_blocked
+from interleaving import pause_reads, until_blocked
 from partner_orders import order, soon
 from partner_site import SYSTEM, PartnerSite
 
@@ -44,7 +44,7 @@ async def steer_paused(site: PartnerSite, seconds: float) -> int:
 
 async def test_a_schedule_accepted_while_the_one_before_ends_holds(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-900, 600)])
-    await pause_reads_of_intervals(site.database)
+    await pause_reads(site.database, "vcp_interval")
     async with site.database.transaction() as db:
         await db.execute("SELECT pg_advisory_xact_lock(1)")
         ending = asyncio.create_task(steer_paused(site, 0))
@@ -68,7 +68,7 @@ async def test_a_schedule_accepted_while_another_order_waits_for_the_site_holds(
 
 async def test_a_step_is_claimed_with_the_limits_that_are_accepted_at_this_moment(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, 900, 8)])
-    await pause_reads_of_intervals(site.database)
+    await pause_reads(site.database, "vcp_interval")
 
     async def claim() -> list[DueInterval]:
         async with site.database.transaction() as db:

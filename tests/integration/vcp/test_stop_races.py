@@ -1,5 +1,6 @@
 """Emergency stops beside processes that hold, or are sending, an earlier command of the plant."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -7,9 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from gridfleet.domains.plants.commands.delivery import START_SECONDS, SealedCommand, claim_due
+from gridfleet.domains.plants.commands.delivery import CLOCK_SECONDS, START_SECONDS, SealedCommand, claim_due
+from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.vcp.acknowledging import follow_commands
+from interleaving import pause_reads, until_blocked
 from partner_orders import soon
 from partner_site import SYSTEM, PartnerSite
 
@@ -44,7 +47,7 @@ async def test_a_command_that_is_locked_during_a_stop_never_leaves(site: Partner
         await stop(site)
     [first, again] = await emergencies(site)
     assert await site.send_commands() == [first]
-    assert await site.send_commands(seconds=START_SECONDS + 0.1) == [again]
+    assert await site.send_commands(seconds=START_SECONDS + CLOCK_SECONDS + 0.1) == [again]
     for seconds in (5, 60, 180):
         assert command not in await site.send_commands(seconds)
 
@@ -89,8 +92,8 @@ async def test_a_command_in_flight_during_a_stop_is_followed_by_another_stop(sit
     assert await site.send("command.mode", mode="AUTO") == "ACCEPTED"
     auto = await site.newest()
     left += await site.send_commands()
-    left += await site.send_commands(seconds=START_SECONDS + 0.1)
-    left += await site.send_commands(seconds=START_SECONDS + 0.2)
+    left += await site.send_commands(seconds=START_SECONDS + CLOCK_SECONDS + 0.1)
+    left += await site.send_commands(seconds=START_SECONDS + CLOCK_SECONDS + 0.2)
     assert left == [first, command, again, auto], "AUTO waits until the stop has left for the last time"
 
 
@@ -108,3 +111,61 @@ async def test_what_was_claimed_too_long_ago_is_not_published(site: PartnerSite)
         pass
     assert not in_flight[0].is_late
     assert in_flight[0]._replace(deadline=in_flight[0].deadline - START_SECONDS).is_late
+
+
+async def test_a_claim_that_began_before_a_stop_takes_nothing_that_the_stop_withdrew(site: PartnerSite) -> None:
+    """The claim's snapshot does not show the withdrawal, and its time is before the end of the command."""
+    await setpoint(site)
+    await pause_reads(site.database, "plant")
+    began = datetime.now(UTC)
+
+    async def claim() -> list[SealedCommand]:
+        async with site.database.transaction() as db:
+            await db.execute("SET LOCAL test.pause = 'on'")
+            return await claim_due(db, SYSTEM, site.plant.bench.keyring, began, 100)
+
+    async with site.database.transaction() as other:
+        await other.execute("SELECT pg_advisory_xact_lock(1)")
+        claiming = asyncio.create_task(claim())
+        await until_blocked(site.database)
+        await stop(site)
+    assert await claiming == []
+    [stop_command] = await emergencies(site)
+    assert await site.send_commands() == [stop_command]
+
+
+async def test_a_claim_that_commits_while_a_stop_withdraws_is_seen(site: PartnerSite) -> None:
+    await setpoint(site)
+    await pause_reads(site.database, "plant_command")
+
+    async def withdraw() -> bool:
+        async with site.database.transaction() as db:
+            await db.execute("SET LOCAL test.pause = 'on'")
+            return await withdraw_waiting(db, SYSTEM, site.plant.id, datetime.now(UTC), timedelta(minutes=1))
+
+    async with site.database.transaction() as other:
+        await other.execute("SELECT pg_advisory_xact_lock(1)")
+        withdrawing = asyncio.create_task(withdraw())
+        await until_blocked(site.database)
+        async with claiming(site) as in_flight:
+            pass
+    assert len(in_flight) == 1
+    assert await withdrawing, "the claimed command may be published after the stop"
+
+
+@pytest.mark.parametrize("ahead", [CLOCK_SECONDS, -CLOCK_SECONDS])
+async def test_clocks_that_differ_hide_no_command_in_flight_from_a_stop(site: PartnerSite, ahead: float) -> None:
+    """Another gateway, whose clock is ahead or behind, has claimed the setpoint and not yet published it."""
+    command = await setpoint(site, seconds=-10)
+    async with site.database.transaction() as db:
+        now = datetime.now(UTC) + timedelta(seconds=ahead)
+        in_flight = await claim_due(db, SYSTEM, site.plant.bench.keyring, now, 100)
+    assert [sealed.command.id for sealed in in_flight] == [command]
+
+    moment = datetime.now(UTC)
+    assert await site.send("command.mode", now=moment, mode="EMERGENCY_STOP") == "ACCEPTED"
+    [_, again] = await emergencies(site)
+    published = moment + timedelta(seconds=START_SECONDS)
+    seen_by_the_other = published + timedelta(seconds=ahead - 0.1)
+    assert again not in await site.send_commands(now=seen_by_the_other), "the setpoint can still be published"
+    assert again in await site.send_commands(now=published + timedelta(seconds=CLOCK_SECONDS))

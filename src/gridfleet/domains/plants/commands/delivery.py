@@ -23,13 +23,16 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.topics import Channel, topic
 
-__all__ = ["CLAIM_SECONDS", "START_SECONDS", "SealedCommand", "claim_due", "retry_wait", "settle"]
+__all__ = ["CLAIM_SECONDS", "CLOCK_SECONDS", "START_SECONDS", "SealedCommand", "claim_due", "retry_wait", "settle"]
 
 CLAIM_SECONDS: Final = 5
 """How long a claimed command is nobody else's. A sender that dies holds it up for as long."""
 
 START_SECONDS: Final = 1
 """How long after its claim a command may be published. Later it may have been withdrawn, and is claimed anew."""
+
+CLOCK_SECONDS: Final = 2
+"""How far the clocks of two gateways may differ: what `gridfleet doctor` accepts without a warning."""
 
 _REPEAT: Final = timedelta(minutes=2)
 _COPY_LIFE: Final = timedelta(minutes=5)

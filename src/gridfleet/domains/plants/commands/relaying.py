@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from gridfleet.domains.plants.commands import store
-from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, START_SECONDS
+from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, CLOCK_SECONDS, START_SECONDS
 from gridfleet.domains.plants.commands.dispatch import MAX_WAITING
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.models import CommandType, NewCommand, Requester
@@ -14,8 +14,8 @@ from gridfleet.kernel.ids import new_id
 
 __all__ = ["relay", "relay_stop"]
 
-_HOLD: Final = timedelta(seconds=CLAIM_SECONDS)
-_REPEAT: Final = timedelta(seconds=START_SECONDS)
+_HOLD: Final = timedelta(seconds=CLAIM_SECONDS + CLOCK_SECONDS)
+_REPEAT: Final = timedelta(seconds=START_SECONDS + CLOCK_SECONDS)
 
 
 async def relay(db: Connection, system: SystemScope, command: NewCommand) -> bool:
@@ -34,7 +34,8 @@ async def relay_stop(db: Connection, system: SystemScope, command: NewCommand) -
     issued = await relay(db, system, command)
     if issued and overlaps:
         # Another gateway may be about to publish one of the withdrawn commands, after this emergency. It does so within
-        # START_SECONDS or not at all, so a second emergency is sent then. It has an id of its own: plants obey an id once.
+        # START_SECONDS or not at all, so a second emergency is sent after that, even by a gateway whose clock is ahead. It has
+        # an id of its own: plants obey an id once.
         again = command._replace(id=new_id(), requester=Requester("SYSTEM", None), due_at=command.issued_at + _REPEAT)
         await relay(db, system, again)
     return issued

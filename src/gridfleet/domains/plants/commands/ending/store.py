@@ -19,19 +19,23 @@ from gridfleet.kernel.db import Connection
 async def withdraw_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: datetime, hold: timedelta) -> bool:
     """Withdraw what a plant has not acknowledged, but for emergencies. Waits for no lock.
 
+    A claim that began before does not see the withdrawal, and a claim that commits meanwhile is not in the snapshot here. So
+    what is not locked is made due never, and its claim is read from the locked row.
+
     Returns:
         Whether another process may be sending one of the commands: its row is locked, or it was claimed within `hold`.
     """
     cursor = await db.execute(
-        "WITH waiting AS (SELECT id, due_at FROM plant_command WHERE plant_id = %(plant)s AND due_at IS NOT NULL"
+        "WITH waiting AS (SELECT id FROM plant_command WHERE plant_id = %(plant)s AND due_at IS NOT NULL"
         " AND type <> 'EMERGENCY'),"
         " withdrawn AS (INSERT INTO plant_command_withdrawn (command_id, at) SELECT id, %(now)s FROM waiting"
         " ON CONFLICT DO NOTHING),"
-        " free AS (SELECT id FROM plant_command WHERE plant_id = %(plant)s AND due_at IS NOT NULL AND type <> 'EMERGENCY'"
-        " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),"
-        " ended AS (UPDATE plant_command c SET expires_at = least(c.expires_at, %(now)s) FROM free WHERE c.id = free.id)"
-        " SELECT EXISTS (SELECT FROM waiting WHERE (due_at > %(now)s AND due_at <= %(now)s + %(hold)s)"
-        " OR id NOT IN (SELECT id FROM free))",
+        " free AS (SELECT id, due_at FROM plant_command WHERE plant_id = %(plant)s AND due_at IS NOT NULL"
+        " AND type <> 'EMERGENCY' ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),"
+        " ended AS (UPDATE plant_command c SET expires_at = least(c.expires_at, %(now)s), due_at = 'infinity'"
+        " FROM free WHERE c.id = free.id)"
+        " SELECT EXISTS (SELECT FROM free WHERE due_at > %(now)s AND due_at <= %(now)s + %(hold)s)"
+        " OR EXISTS (SELECT FROM waiting WHERE id NOT IN (SELECT id FROM free))",
         {"plant": plant_id, "now": now, "hold": hold},
     )
     row = await cursor.fetchone()
