@@ -1,7 +1,7 @@
 """Orders of legacy keys: from the queue that all of them share to the queue of the organisation that sent them."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import aiormq
 import structlog
@@ -11,13 +11,15 @@ from aiormq.exceptions import DeliveryError
 from gridfleet.domains.partners.vhosts import has_legacy_keys
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.kernel.broker.legacy_topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
+from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
 from gridfleet.kernel.settings import Settings
-from gridfleet.protocol.partner_keys import LEGACY_VHOST
+from gridfleet.protocol.partner_keys import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
 
 __all__ = ["forward_legacy_orders"]
 
@@ -30,6 +32,8 @@ _PREFETCH: Final = 200
 _CONFIRM_SECONDS: Final = 30.0
 _PERSISTENT: Final = 2
 _COPIES: Final = {"CC": "cc", "BCC": "bcc"}
+_READ: Final = (SIGNATURE_HEADER, TIMESTAMP_HEADER, "traceparent", UNDECODABLE)
+"""The headers that orders are read for. Others are not passed on: some can be decoded and not encoded again."""
 
 
 async def forward_legacy_orders(settings: Settings, database: Database) -> None:
@@ -68,9 +72,10 @@ async def _forward(channel: AbstractChannel, leases: Leases) -> None:
 async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage) -> None:
     sent = delivered.header.properties
     # The broker would deliver copies to CC and BCC with the service's rights. Under these names the order is refused.
-    headers = {_COPIES.get(name, name): value for name, value in (sent.headers or {}).items()}
+    given = sent.headers or {}
+    headers: dict[str, Any] = {_COPIES[name.upper()]: "" for name in given if name.upper() in _COPIES}
+    headers |= {name: given[name] for name in _READ if isinstance(given.get(name), str | bytes | bytearray | int)}
     properties = aiormq.spec.Basic.Properties(
-        content_type=sent.content_type,
         headers=headers,
         delivery_mode=_PERSISTENT,
         correlation_id=sent.correlation_id,
@@ -86,6 +91,10 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage) -> Non
         # The organisation's own queue is full; waiting for it would hold up the orders of all others.
         metrics.PARTNER_ORDERS.labels("DROPPED").inc()
         log.warning("order of a legacy key dropped; the organisation's queue is full", slug=routing_key.partition(".")[0])
+    except Exception as error:
+        if not is_poison(error):
+            raise
+        note_set_aside(Consumer.PARTNER_ORDERS, error, slug=routing_key.partition(".")[0])
 
 
 async def _watch(channel: AbstractChannel, leases: Leases) -> None:

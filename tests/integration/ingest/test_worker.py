@@ -23,6 +23,7 @@ from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.leases import open_leases
 from gridfleet.mqtt.worker import IngestWorker
 from ingest_bench import Bench, BenchPlant, moment
+from raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 
 SHARDS = 4
 
@@ -131,6 +132,22 @@ async def test_messages_that_waited_while_nobody_worked_are_not_too_old(line: Li
 async def _all_dealt_with(line: Line, plants: Sequence[BenchPlant], count: int) -> bool:
     found = [len((await plant.stored()).get("a", ())) + len(await plant.refusals()) for plant in plants]
     return sum(found) == count
+
+
+async def test_properties_that_cannot_be_decoded_hold_up_nothing(line: Line) -> None:
+    """RabbitMQ from 4.0 on makes properties and headers of what an MQTT 5 client sends beside its message."""
+    plant = await line.bench.plant()
+    strange = [*STRANGE.values(), *STRANGE_HEADERS.values()]
+    async with line.worker() as worker:
+        for number, raw in enumerate([*strange, None]):
+            message = plant.message({"time": moment(number).isoformat(), "fields": {"a": number}})
+            properties = None if raw is None else RawProperties(raw)
+            await line.channel.basic_publish(
+                message.body, exchange="amq.topic", routing_key=message.routing_key, properties=properties
+            )
+        await until(lambda: _all_dealt_with(line, [plant], len(strange) + 1))
+        assert not worker.done()
+    assert (await plant.stored())["a"] == {moment(number): number for number in range(len(strange) + 1)}
 
 
 async def test_an_old_message_is_refused_once_the_queue_was_seen_empty(line: Line) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import aiormq
-import pika
 import pytest
 from aiormq.abc import AbstractChannel
 from pydantic import SecretStr
@@ -23,7 +22,7 @@ from gridfleet.domains.vcp.events.models import NewEvent
 from gridfleet.domains.vcp.events.queueing import queue_events
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.domains.vcp.taking import take_order
-from gridfleet.kernel.broker.connection import open_channel, vhost_url
+from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.caller import SystemScope
@@ -33,6 +32,7 @@ from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
 from gridfleet.protocol.partner_messages import PartnerAck
 from partner_orders import order
 from partner_site import SYSTEM, PartnerSite, partner_site
+from raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 
 
 @dataclass
@@ -186,30 +186,22 @@ async def test_a_message_that_the_database_would_not_store_does_not_block_the_qu
     assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
 
 
-@pytest.mark.parametrize(
-    "strange",
-    [{"timestamp": 2**62}, {"correlation_id": b"\xff\xfe"}, {"headers": {b"\xff\xfe": 1}}],
-    ids=["timestamp", "text", "headers"],
-)
+@pytest.mark.parametrize("name", [*STRANGE, *STRANGE_HEADERS])
 async def test_properties_that_cannot_be_decoded_hold_up_nothing_behind_them(
-    market: Market, database: Database, strange: dict[str, Any]
+    market: Market, database: Database, name: str
 ) -> None:
     """The broker passes them on as they are."""
     site = await market.add(database)
     message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1)
-
-    def publish() -> None:
-        connection = pika.BlockingConnection(pika.URLParameters(vhost_url(market.node.url, site.sender.key.vhost)))
-        properties = pika.BasicProperties(**{"headers": dict(message.headers), **strange})
-        connection.channel().basic_publish(EXCHANGE, message.routing_key, message.body, properties)
-        connection.close()
-
-    await asyncio.to_thread(publish)
+    properties = RawProperties((STRANGE | STRANGE_HEADERS)[name])
+    async with market.channel(site) as channel:
+        await channel.basic_publish(message.body, exchange=EXCHANGE, routing_key=message.routing_key, properties=properties)
     async with market.gateway() as gateway:
         good = await market.order(site, powerKw=2)
-        acks = await market.told(site, 2)
+        first, second = await market.told(site, 2)
         assert not gateway.done()
-    assert acks[1]["messageId"] == good
+    assert first.get("rejectionReason") == ("MALFORMED" if name in STRANGE_HEADERS else None)
+    assert (second["messageId"], second["ackStatus"]) == (good, "ACCEPTED")
 
 
 async def test_messages_of_any_depth_are_refused_and_do_not_hold_up_an_emergency_stop(

@@ -1,8 +1,8 @@
 """Whether a message is an order of the partner whose vhost it came from. No database.
 
-Verified in this order: no CC or BCC; a known routing key of the partner's own slug; a scope for it; size and depth; the
-messageId; for signed orders the signature and its time; then the members. A refusal before the signature is proved does not
-use the messageId up.
+Verified in this order: headers that can be decoded; no CC or BCC; a known routing key of the partner's own slug; a scope for
+it; size and depth; the messageId; for signed orders the signature and its time; then the members. A refusal before the
+signature is proved does not use the messageId up.
 """
 
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ import msgspec
 
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
+from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.json_depth import MAX_DEPTH, is_too_deep
@@ -38,6 +39,9 @@ _COPIES: Final = frozenset({"cc", "bcc"})
 
 def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, window_seconds: int) -> InboundKey:
     """What the message asks for, once it is known to be the partner's; raises `Rejection`."""
+    if UNDECODABLE in message.headers:
+        why = str(message.headers[UNDECODABLE])[:100]
+        raise Rejection(RejectionReason.MALFORMED, f"the headers cannot be decoded: {why}")
     if copies := sorted(name for name in message.headers if name.lower() in _COPIES):
         raise Rejection(RejectionReason.MALFORMED, f"the header {copies[0]} is not allowed")
     key = parse_inbound(sender.key.slug, message.routing_key)

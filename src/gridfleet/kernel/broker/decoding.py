@@ -1,41 +1,59 @@
-"""Decode message properties that another client has encoded strangely.
+"""Decode message properties that another client has encoded in a way that pamqp cannot read.
 
-The broker passes properties and headers on as they came. pamqp (4.0.0) raises for some of them: text that is not UTF-8, times
-beyond the year 9999, types that it does not have, tables nested a thousand times. aiormq then closes the connection, the broker
-delivers the message again to the next one, and nothing behind it is consumed any more.
+The broker passes properties and headers on as they came. pamqp (4.0.1) raises for some of them: text that is not UTF-8, times
+beyond the year 9999, types that it does not have, deeply nested tables, flags that the broker ignores. aiormq then closes the
+connection, the broker delivers the message again to the next one, and nothing behind it is consumed any more.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
-from pamqp import decode
+from pamqp import decode, header
 
-__all__ = ["tolerate_strange_properties"]
+__all__ = ["UNDECODABLE", "tolerate_strange_properties"]
 
-Decoded = tuple[int, Any]
+UNDECODABLE: Final = "x-undecodable"
+"""The only header, with the reason, of a message whose headers cannot be decoded."""
 
 _TIMESTAMP_BYTES: Final = 8
+_FLAG_BYTES: Final = 2
+_MOST_TABLE_BYTES: Final = 16_384
+"""pamqp copies the rest of a table for each of its values: 100 kB of small values take seconds."""
 
 
 def tolerate_strange_properties() -> None:
-    """Make pamqp decode what it cannot read as empty, for every connection of this process."""
+    """Make pamqp read what it cannot decode as empty or replaced, for every connection of this process."""
     decode.METHODS["shortstr"] = _short_text
-    decode.METHODS["timestamp"] = partial(_or_empty, decode.timestamp, lambda _: _TIMESTAMP_BYTES, None)
-    decode.METHODS["table"] = partial(_or_empty, decode.field_table, _table_bytes, {})
+    decode.METHODS["timestamp"] = _timestamp
+    decode.METHODS["table"] = _table
+    header.ContentHeader._get_flags = staticmethod(_flags)  # type: ignore[method-assign, assignment]
 
 
 def _short_text(value: bytes) -> tuple[int, str]:
     end = value[0] + 1
-    return end, value[1:end].decode("utf-8", "replace")
-
-
-def _table_bytes(value: bytes) -> int:
-    return 4 + int.from_bytes(value[:4], "big")
-
-
-def _or_empty(read: Callable[[bytes], Decoded], length: Callable[[bytes], int], empty: Any, value: bytes) -> Decoded:
     try:
-        return read(value)
+        return end, value[1:end].decode()
+    except UnicodeDecodeError:
+        # Never longer than it was: the text may have to be sent on.
+        return end, value[1:end].decode("utf-8", "replace").replace("\ufffd", "?")
+
+
+def _timestamp(value: bytes) -> tuple[int, Any]:
+    try:
+        return decode.timestamp(value)
     except Exception:
-        return length(value), empty
+        return _TIMESTAMP_BYTES, None
+
+
+def _table(value: bytes) -> tuple[int, dict[str, Any]]:
+    size = int.from_bytes(value[:4], "big")
+    if size > _MOST_TABLE_BYTES:
+        return 4 + size, {UNDECODABLE: f"more than {_MOST_TABLE_BYTES} bytes"}
+    try:
+        return decode.field_table(value)
+    except Exception as error:
+        return 4 + size, {UNDECODABLE: type(error).__name__}
+
+
+def _flags(value: bytes) -> tuple[int, int]:
+    """Return the length of the flags, and the flags. There is no second word: the broker ignores the bit that announces it."""
+    return _FLAG_BYTES, int.from_bytes(value[:_FLAG_BYTES], "big")

@@ -1,0 +1,65 @@
+"""Forwarding orders from the queue that all legacy keys share."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import aiormq
+import pytest
+from pydantic import SecretStr
+
+from broker_node import BrokerNode
+from gridfleet.amqp.legacy_orders import forward_legacy_orders
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.decoding import UNDECODABLE
+from gridfleet.kernel.broker.legacy_topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.db import Database
+from gridfleet.protocol.partner_keys import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
+from raw_properties import HARD_TO_WRITE, STRANGE, STRANGE_HEADERS, RawProperties
+
+PROPERTIES = STRANGE | STRANGE_HEADERS | HARD_TO_WRITE
+
+
+async def test_strange_properties_hold_up_no_orders(
+    database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def has_keys(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr("gridfleet.amqp.legacy_orders.has_legacy_keys", has_keys)
+    async with open_management(broker.management_url) as management:
+        await settle_legacy_vhost(management, broker.url)
+    urls = {"broker_url": SecretStr(broker.url), "broker_management_url": SecretStr(broker.management_url)}
+    given = {SIGNATURE_HEADER: "0" * 64, TIMESTAMP_HEADER: 1, "CC": "nowhere", "other": {"a": 1}}
+    good = aiormq.spec.Basic.Properties(headers=given)
+    async with open_channel(broker.url, LEGACY_VHOST) as channel:
+        queue = (await channel.queue_declare(exclusive=True)).queue or ""
+        await channel.queue_bind(queue, LEGACY_ORDERS, "acme.#")
+        for name, properties in [*((name, RawProperties(raw)) for name, raw in PROPERTIES.items()), ("good", good)]:
+            await channel.basic_publish(name.encode(), exchange="vcp", routing_key="acme.command.mode", properties=properties)
+        forwarding = asyncio.create_task(forward_legacy_orders(broker.settings.model_copy(update=urls), database))
+        try:
+            headers = await _arrived(channel, queue, len(PROPERTIES) + 1)
+            assert not forwarding.done()
+        finally:
+            forwarding.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await forwarding
+            await channel.queue_purge(LEGACY_INTAKE)
+    assert list(headers) == [*PROPERTIES, "good"]
+    assert {name for name, found in headers.items() if UNDECODABLE in found} >= set(STRANGE_HEADERS)
+    assert headers["good"] == {SIGNATURE_HEADER: "0" * 64, TIMESTAMP_HEADER: 1, "cc": ""}
+
+
+async def _arrived(channel: aiormq.abc.AbstractChannel, queue: str, count: int) -> dict[str, dict[str, Any]]:
+    """Return the headers of the next messages by their bodies."""
+    found: dict[str, dict[str, Any]] = {}
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            got = await channel.basic_get(queue, no_ack=True)
+            if isinstance(got.delivery, aiormq.spec.Basic.GetOk):
+                found[got.body.decode()] = dict(got.header.properties.headers or {})
+            else:
+                await asyncio.sleep(0.05)
+    return found

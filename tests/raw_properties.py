@@ -1,0 +1,79 @@
+"""Message properties in their bare bytes, as a faulty or hostile client sends them."""
+
+from typing import Final
+
+from pamqp.commands import Basic
+
+_HEADERS: Final = 0x2000
+_CORRELATION_ID: Final = 0x0400
+_TIMESTAMP: Final = 0x0040
+
+
+class RawProperties(Basic.Properties):
+    """Properties that are sent as given."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__()
+        self._raw = raw
+
+    def marshal(self) -> bytes:
+        """Return the given bytes."""
+        return self._raw
+
+
+def table(fields: bytes) -> bytes:
+    """Return the fields with their length in front."""
+    return len(fields).to_bytes(4, "big") + fields
+
+
+def field(name: bytes, value: bytes) -> bytes:
+    """Return a header; `value` begins with the letter of its type."""
+    return bytes([len(name)]) + name + value
+
+
+def text(value: bytes) -> bytes:
+    """Return a header's value."""
+    return b"S" + table(value)
+
+
+def headers(fields: bytes) -> bytes:
+    """Return properties that have headers alone."""
+    return _flags(_HEADERS) + table(fields)
+
+
+def nested(levels: int) -> bytes:
+    """Return a header that holds tables in tables."""
+    value = b"V"
+    for _ in range(levels):
+        value = b"F" + table(field(b"a", value))
+    return field(b"a", value)
+
+
+def _flags(flags: int) -> bytes:
+    return flags.to_bytes(2, "big")
+
+
+_COPY: Final = field(b"CC", b"A" + table(text(b"nowhere")))
+
+STRANGE: Final = {
+    "timestamp": _flags(_TIMESTAMP) + b"\xff" * 8,
+    "text": _flags(_CORRELATION_ID) + b"\xff" * 256,
+    "reserved flag": _flags(0x0001),
+}
+"""What no consumer reads."""
+
+STRANGE_HEADERS: Final = {
+    "name": headers(field(b"\xff\xfe", b"V")),
+    "time": headers(field(b"a", b"T" + b"\xff" * 8)),
+    "copy and time": headers(_COPY + field(b"a", b"T" + b"\xff" * 8)),
+    "2,000 levels": headers(nested(2_000)),
+    "50,000 values": headers(field(b"a", b"A" + table(b"V" * 50_000))),
+}
+"""What can hide the signature, or copies to other queues."""
+
+HARD_TO_WRITE: Final = {
+    **{f"{levels} levels": headers(nested(levels)) for levels in (100, 200, 300, 400, 500)},
+    "numbers": headers(b"".join(field(b"%04d" % number, b"f" + bytes(4)) for number in range(10_000))),
+    "decimal": headers(field(b"a", b"D\x02" + b"\xff" * 4)),
+}
+"""Headers that can be decoded and cannot be encoded again, or not within a frame."""
