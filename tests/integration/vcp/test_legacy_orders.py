@@ -31,7 +31,7 @@ async def test_strange_properties_hold_up_no_orders(
     async with open_management(broker.management_url) as management:
         await settle_legacy_vhost(management, broker.url)
     urls = {"broker_url": SecretStr(broker.url), "broker_management_url": SecretStr(broker.management_url)}
-    given = {SIGNATURE_HEADER: "0" * 64, TIMESTAMP_HEADER: 1, "CC": "nowhere", "other": {"a": 1}}
+    given = {SIGNATURE_HEADER: "0" * 64, TIMESTAMP_HEADER: 1, "CC": ["nowhere"], "other": {"a": 1}}
     good = aiormq.spec.Basic.Properties(headers=given)
     async with open_channel(broker.url, LEGACY_VHOST) as channel:
         queue = (await channel.queue_declare(exclusive=True)).queue or ""
