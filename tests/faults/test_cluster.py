@@ -1,34 +1,47 @@
-"""Three RabbitMQ nodes on the files of `deploy/rabbitmq`: what was confirmed outlives the node that confirmed it."""
+"""Three RabbitMQ nodes on the files of `deploy/rabbitmq`: what was confirmed outlives the node that confirmed it, and plants,
+partners and upkeep go on while any one of the nodes is down."""
 
 import asyncio
 import os
 import secrets
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiormq
 import pytest
 from aiormq.abc import DeliveredMessage
+from aiormq.exceptions import AMQPError
+from pydantic import SecretStr
 
 from deployed_stack import fill, install_auth_plugin
 from fleet_under_test import wait_for
 from free_ports import free_ports, settings_at
+from gridfleet.amqp.upkeep import keep_broker
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.kernel.broker.private_node import ACCOUNT, PrivateBroker
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
+from lean_mqtt import Connection, Login, Lost, Refused, connect
 from tls_files import tls_files
 
 NAMES = ["gridfleet1@localhost", "gridfleet2@localhost", "gridfleet3@localhost"]
 SHARDS = 4
 MESSAGES = 500
+PLANTS = 12
+PARTNER = PartnerQueues("acme", "acme")
+PARTNER_VHOST = "partner-cluster"
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,7 @@ def cluster() -> Iterator[list[Node]]:
         wait_for(lambda: asyncio.run(_running(nodes[0])) == len(NAMES), 60)
         yield nodes
     finally:
+        running[1:] = [(node.program, node.process) for node in nodes] or running[1:]
         for _, process in running[1:]:
             process.kill()
         for program, process in reversed(running):
@@ -113,6 +127,90 @@ async def test_confirmed_messages_outlive_the_node_that_is_killed(cluster: list[
         confirmed = await channel.basic_publish(b"more", exchange="amq.topic", routing_key="v1.plants.x.telemetry")
         assert isinstance(confirmed, aiormq.spec.Basic.Ack)
     assert await _running(second) == 2
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+async def test_plants_partners_and_upkeep_go_on_while_any_node_is_down(cluster: list[Node]) -> None:
+    first = cluster[0]
+    await declare(first.url, first.management_url, shards=SHARDS, queue_type="quorum")
+    await _settle(first)
+    for number in range(PLANTS):
+        async with _session(cluster[number % 3], number):
+            pass
+    await asyncio.sleep(4)
+    for index, victim in enumerate(cluster):
+        alive = [node for node in cluster if node is not victim]
+        os.kill(victim.process.pid, signal.SIGKILL)
+        victim.process.wait()
+        started = time.monotonic()
+        await asyncio.gather(*(_is_commanded(alive[number % 2], alive[0], number) for number in range(PLANTS)))
+        print(f"node {index + 1} down: all {PLANTS} plants are back after {time.monotonic() - started:.1f} s")
+        await _upkeep_goes_on(alive[0])
+        await _settle(alive[1])
+        await _partner_is_served(alive)
+        cluster[index] = _restarted(victim)
+        async with asyncio.timeout(120):
+            while await _running(alive[0]) < len(NAMES):
+                await asyncio.sleep(0.5)
+
+
+@asynccontextmanager
+async def _session(node: Node, number: int) -> AsyncIterator[Connection]:
+    """A lasting session at a node, with the broker's own account in place of a plant's."""
+    login = Login(f"plant-{number}", ACCOUNT, node.password, clean_session=False)
+    authority = node.settings.home.parent / "tls" / "ca.pem"
+    tls = ssl.create_default_context(cafile=authority)
+    async with await connect(node.settings.mqtts_port, login, tls, seconds=30) as connection:
+        assert await connection.subscribe(f"v1/plants/plant-{number}/commands", seconds=30) == [1]
+        yield connection
+
+
+async def _is_commanded(node: Node, sender: Node, number: int) -> None:
+    """A plant that tries as often as it takes gets a command within a minute."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                async with _session(node, number) as connection, open_channel(sender.url, PLANTS_VHOST) as channel:
+                    await channel.basic_publish(
+                        b"do", exchange="amq.topic", routing_key=f"v1.plants.plant-{number}.commands", mandatory=True
+                    )
+                    assert (await connection.received.get())[1] == b"do"
+                    return
+            except (Refused, Lost, TimeoutError, OSError, AMQPError):
+                await asyncio.sleep(1)
+
+
+async def _upkeep_goes_on(node: Node) -> None:
+    addresses = {"broker_url": SecretStr(node.url), "broker_management_url": SecretStr(node.management_url)}
+    settings = node.settings.model_copy(update={**addresses, "broker_queue_type": "quorum", "ingest_shards": SHARDS})
+    task = asyncio.create_task(keep_broker(settings))
+    done, _ = await asyncio.wait({task}, timeout=20)
+    task.cancel()
+    assert not done, task.exception()
+
+
+async def _settle(node: Node) -> None:
+    async with open_management(node.management_url) as management:
+        await settle_partner_vhost(management, node.url, PARTNER_VHOST, PARTNER, queue_type="quorum")
+
+
+async def _partner_is_served(alive: list[Node]) -> None:
+    queues = {event_queue("acme", EventKind.STATUS): "acme.event.status", inbound_queue("acme"): "acme.command.mode"}
+    for name, key in queues.items():
+        received: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+        async with open_channel(alive[0].url, PARTNER_VHOST) as sender, open_channel(alive[1].url, PARTNER_VHOST) as receiver:
+            await receiver.basic_consume(name, received.put, no_ack=True)
+            await sender.basic_publish(b"x", exchange=EXCHANGE, routing_key=key, mandatory=True)
+            async with asyncio.timeout(30):
+                assert (await received.get()).body == b"x"
+
+
+def _restarted(node: Node) -> Node:
+    with (node.settings.home.parent / f"{node.settings.home.name}.log").open("ab") as log:
+        process = spawn(node.program, log)
+    PrivateBroker(node.settings).wait_until_ready(lambda: process.poll() is None)
+    return replace(node, process=process)
 
 
 async def _running(node: Node) -> int:

@@ -8,7 +8,13 @@ import structlog
 from gridfleet.domains.partners import vhosts
 from gridfleet.kernel.broker.legacy_topology import settle_legacy_vhost
 from gridfleet.kernel.broker.management import Management, open_management
-from gridfleet.kernel.broker.partner_topology import has_current_bounds, remove_partner_vhost, settle_partner_vhost
+from gridfleet.kernel.broker.partner_topology import (
+    has_current_bounds,
+    remove_partner_vhost,
+    settle_partner_vhost,
+    vhosts_with_outdated_queues,
+)
+from gridfleet.kernel.broker.queue_types import choose_queue_type
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut
@@ -32,7 +38,14 @@ def settling(settings: Settings, management: Management) -> CarryOut:
         if wanted.is_shared:
             await settle_legacy_vhost(management, broker_url, wanted.queues, wanted.unwanted)
         elif wanted.stands:
-            await settle_partner_vhost(management, broker_url, wanted.vhost, wanted.queues, wanted.unwanted)
+            await settle_partner_vhost(
+                management,
+                broker_url,
+                wanted.vhost,
+                wanted.queues,
+                wanted.unwanted,
+                queue_type=settings.broker_queue_type,
+            )
         if not wanted.stands:
             await _close(management, wanted)
 
@@ -40,11 +53,13 @@ def settling(settings: Settings, management: Management) -> CarryOut:
 
 
 async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
-    """Recreate vhosts that are missing from the broker or have bounds of an older release, then close the broker to keys
-    as they expire, until broker or database are lost, which raises."""
+    """Recreate vhosts that are missing from the broker or have bounds or queues of an older kind, then close the broker to
+    keys as they expire, until broker or database are lost, which raises."""
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
         policies, limits = await management.policies(), await management.vhost_limits()
-    settled = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))}
+        kind = await choose_queue_type(management, settings.broker_queue_type)
+        outdated = set(vhosts_with_outdated_queues(await management.queues(), kind))
+    settled = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))} - outdated
     async with database.transaction() as db:
         await vhosts.settle_all_but(db, _SYSTEM, settled)
     while True:

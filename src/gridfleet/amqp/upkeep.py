@@ -1,4 +1,4 @@
-"""The broker's upkeep: exchanges and queues stand, and messages that no queue wanted are noticed."""
+"""The broker's upkeep: queues and exchanges exist with the chosen type, and unroutable messages are noticed."""
 
 import asyncio
 from typing import Final
@@ -7,6 +7,8 @@ import structlog
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import Management, QueueFacts, open_management
+from gridfleet.kernel.broker.queue_types import QueueType, choose_queue_type
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare
 from gridfleet.kernel.settings import Settings
 
@@ -15,22 +17,63 @@ __all__ = ["keep_broker"]
 log = structlog.get_logger(__name__)
 
 _LOOK_SECONDS: Final = 15.0
+_SESSIONS: Final = 200
+"""Sessions that are replaced at a time: their plants reconnect all at once."""
 
 
 async def keep_broker(settings: Settings) -> None:
-    """Declares what the service needs, then watches the `unrouted` queue until the broker is lost, which raises.
+    """Declare what the service needs, then replace outdated sessions and watch the `unrouted` queue, until the broker is lost,
+    which raises.
 
-    A message there was confirmed to a plant and reached no shard: somebody removed a binding. It is kept for a week.
+    A message there was confirmed to a plant and reached no shard: a binding is missing. It is kept for a week.
     """
     broker_url = settings.secret("broker_url").get_secret_value()
     management_url = settings.secret("broker_management_url").get_secret_value()
     await declare(broker_url, management_url, shards=settings.ingest_shards, queue_type=settings.broker_queue_type)
     seen = 0
-    async with open_channel(broker_url, PLANTS_VHOST) as channel:
+    async with open_management(management_url) as management, open_channel(broker_url, PLANTS_VHOST) as channel:
+        sessions = _Sessions(management, await choose_queue_type(management, settings.broker_queue_type))
         while True:
             waiting = (await channel.queue_declare(UNROUTED_QUEUE, passive=True)).message_count or 0
             metrics.UNROUTED_MESSAGES.set(waiting)
             if waiting > seen:
                 log.error("messages reached no queue; check the bindings of amq.topic", queue=UNROUTED_QUEUE, messages=waiting)
             seen = waiting
+            await sessions.replace_some()
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+class _Sessions:
+    """Replacement of plants' classic session queues, which would shut plants out while the queue's node is down.
+
+    The broker makes a session's queue, by `mqtt.durable_queue_type`. Deleting the old one disconnects its plant, which comes
+    back to a new queue; commands that waited in it are sent again.
+    """
+
+    def __init__(self, management: Management, kind: QueueType) -> None:
+        self._management = management
+        self._replacing = kind == "quorum"
+        self._deleted: set[str] = set()
+
+    async def replace_some(self) -> None:
+        """Delete a batch of classic session queues; stop for good when the broker makes them classic again."""
+        if not self._replacing:
+            return
+        outdated = [queue.name for queue in await self._management.queues(PLANTS_VHOST) if _is_classic_session(queue)]
+        if self._deleted.intersection(outdated):
+            self._replacing = False
+            log.error("sessions of plants are not replicated: set `mqtt.durable_queue_type = quorum` at every node")
+            return
+        # The first one alone shows whether the broker is set up for it.
+        batch = outdated[: _SESSIONS if self._deleted else 1]
+        for name in batch:
+            await self._management.delete_queue(PLANTS_VHOST, name)
+        self._deleted.update(batch)
+        self._replacing = bool(outdated)
+        if batch:
+            log.info("classic sessions of plants deleted", sessions=len(batch), left=len(outdated) - len(batch))
+
+
+def _is_classic_session(queue: QueueFacts) -> bool:
+    lasting = "x-expires" in queue.arguments and not queue.exclusive
+    return lasting and queue.type == "classic" and queue.name.startswith("mqtt-subscription-") and queue.name.endswith("qos1")

@@ -105,7 +105,9 @@ class Settings(BaseSettings):
     mqtt_host: str = Field("localhost", description="Host name that plants use to reach the broker; in the server certificate.")
     mqtt_bind: str = Field("127.0.0.1", description="Address the private node's MQTT and AMQPS listeners bind to.")
     broker_queue_type: Literal["auto", "classic", "quorum"] = Field(
-        "auto", description="Type of the ingest queues; `auto`: quorum on a cluster of RabbitMQ 3.12 or newer, else classic."
+        "auto",
+        description="Type of the ingest queues, of `unrouted` and of partners' queues; `auto`: quorum on a cluster of RabbitMQ"
+        " 3.12 or newer, else classic. Sessions of plants follow the broker's `mqtt.durable_queue_type`.",
     )
 
     keys: SecretStr | None = Field(

@@ -24,7 +24,7 @@ from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -72,7 +72,7 @@ class IngestWorker:
         """Consumes until something breaks."""
         settings = self._settings
         broker_url = settings.secret("broker_url").get_secret_value()
-        await declare(
+        self._outdated = await declare(
             broker_url,
             settings.secret("broker_management_url").get_secret_value(),
             shards=settings.ingest_shards,
@@ -155,6 +155,8 @@ class IngestWorker:
 
     async def _start_shard(self, channel: AbstractChannel, shard: int) -> None:
         size = self._settings.ingest_batch_messages
+        if shard in self._outdated.shards:
+            await replace_shard(self._settings.secret("broker_url").get_secret_value(), self._outdated, shard)
         async with self._database.transaction() as db:
             window = self._windows[shard] = ShardWindow(await load_empty_at(db, shard))
 

@@ -18,7 +18,8 @@ from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.ingest.readers import OwnNamesReader
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.kernel.broker.connection import vhost_url
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.leases import open_leases
 from gridfleet.mqtt.worker import IngestWorker
@@ -37,11 +38,12 @@ class Line:
     channel: AbstractChannel
 
     @asynccontextmanager
-    async def worker(self) -> AsyncIterator["asyncio.Task[None]"]:
+    async def worker(self, queue_type: str = "auto") -> AsyncIterator["asyncio.Task[None]"]:
         """One ingest process's worker, until the block ends or it fails."""
         settings = self.node.settings.model_copy(
             update={
                 "ingest_shards": SHARDS,
+                "broker_queue_type": queue_type,
                 "broker_url": _Secret(self.node.url),
                 "broker_management_url": _Secret(self.node.management_url),
             }
@@ -148,6 +150,24 @@ async def test_properties_that_cannot_be_decoded_hold_up_nothing(line: Line) -> 
         await until(lambda: _all_dealt_with(line, [plant], len(strange) + 1))
         assert not worker.done()
     assert (await plant.stored())["a"] == {moment(number): number for number in range(len(strange) + 1)}
+
+
+async def test_a_worker_replaces_the_queues_of_its_shards(line: Line) -> None:
+    plants = [await line.bench.plant() for _ in range(4)]
+    for number in range(100):
+        await line.publish(plants[number % 4].message({"time": moment(number).isoformat(), "fields": {"a": number}}))
+    try:
+        async with line.worker("quorum") as worker:
+            await until(lambda: _all_dealt_with(line, plants, 100), 60)
+            assert not worker.done()
+            async with open_management(line.node.management_url) as management:
+                types = await management.queue_types(PLANTS_VHOST)
+        assert {types[ingest_queue(shard)] for shard in range(SHARDS)} == {"quorum"}
+        assert [await plant.refusals() for plant in plants] == [[]] * 4
+    finally:
+        for shard in range(SHARDS):
+            await line.channel.queue_delete(ingest_queue(shard))
+        await line.channel.queue_delete(UNROUTED_QUEUE)
 
 
 async def test_an_old_message_is_refused_once_the_queue_was_seen_empty(line: Line) -> None:

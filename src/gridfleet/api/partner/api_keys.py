@@ -159,7 +159,8 @@ async def _prove(call: Call, prepared: PreparedKey) -> None:
         queues = await vhosts.wanted_queues(own, key)
     try:
         async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
-            await settle_partner_vhost(management, broker_url, key.vhost, queues)
+            kind = settings.broker_queue_type
+            await settle_partner_vhost(management, broker_url, key.vhost, queues, queue_type=kind)
     except (httpx.HTTPError, aiormq.exceptions.AMQPError, OSError) as error:
         raise SelfTestFailed(details=[f"broker: {type(error).__name__}"]) from error
     proof = await probe(broker_url, key.vhost, key.slug, prepared.text, EXCHANGE)

@@ -24,6 +24,7 @@ class QueueFacts(NamedTuple):
     name: str
     arguments: dict[str, Any]
     exclusive: bool
+    type: str
 
 
 class Management:
@@ -73,7 +74,8 @@ class Management:
                 raise
             return []
         return [
-            QueueFacts(one["vhost"], one["name"], dict(one.get("arguments") or {}), bool(one.get("exclusive"))) for one in found
+            QueueFacts(one["vhost"], one["name"], dict(one.get("arguments") or {}), bool(one.get("exclusive")), one["type"])
+            for one in found
         ]
 
     async def delete_queue(self, vhost: str, name: str) -> None:
@@ -145,6 +147,14 @@ class Management:
         nodes = (await self._call("GET", "/api/nodes?columns=running")).json()
         return sum(bool(node.get("running")) for node in nodes)
 
+    async def cluster_size(self) -> int:
+        """Return how many nodes the cluster has, running or not."""
+        return len((await self._call("GET", "/api/nodes?columns=name")).json())
+
+    async def queue_types(self, vhost: str) -> dict[str, str]:
+        """Return the type of each queue of a vhost by its name."""
+        return {queue.name: queue.type for queue in await self.queues(vhost)}
+
     async def alarms(self) -> list[tuple[str, str]]:
         """Return (resource, node) of each alarm in the cluster; publishers are blocked while there is one."""
         response = await self._client.get("/api/health/checks/alarms")
@@ -162,6 +172,10 @@ class Management:
         for connection in (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json():
             if connection["vhost"] == vhost:
                 await self._remove(f"/api/connections/{quote(connection['name'], safe='')}")
+
+    async def close_own_connections_in(self, vhost: str) -> None:
+        """Close the connections of the service's account to one vhost."""
+        await self.close_connections_in(vhost, self._account)
 
     async def _remove(self, path: str) -> None:
         try:

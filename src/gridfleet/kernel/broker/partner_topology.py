@@ -11,13 +11,21 @@ applies to a queue only if the queue's type supports every setting in it, so str
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from aiormq.abc import AbstractChannel
 
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.management import Management
+from gridfleet.kernel.broker.management import Management, QueueFacts
+from gridfleet.kernel.broker.queue_types import (
+    QueueType,
+    ServiceQueue,
+    choose_queue_type,
+    ensure_queue,
+    is_outdated,
+    replace_queue,
+)
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
 
 __all__ = [
@@ -39,6 +47,7 @@ __all__ = [
     "inbound_queue",
     "remove_partner_vhost",
     "settle_partner_vhost",
+    "vhosts_with_outdated_queues",
 ]
 
 MAX_OWN_QUEUES: Final = 3
@@ -135,11 +144,18 @@ def has_current_bounds(policies: dict[str, dict[str, Any]], limits: dict[str, in
 
 
 async def settle_partner_vhost(
-    management: Management, broker_url: str, vhost: str, queues: PartnerQueues | None, unwanted: Iterable[str] = ()
+    management: Management,
+    broker_url: str,
+    vhost: str,
+    queues: PartnerQueues | None,
+    unwanted: Iterable[str] = (),
+    *,
+    queue_type: str = "auto",
 ) -> None:
     """Create or change the vhost so that it has the exchange, `queues` if any, and none of the queues `unwanted`.
 
-    What exists already stays, messages included.
+    What exists already stays, messages included. Classic queues are replaced where `queue_type` says quorum, for which the
+    connections to the vhost are closed.
 
     Raises:
         httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
@@ -148,20 +164,32 @@ async def settle_partner_vhost(
     wanted = queues.names if queues else frozenset[str]()
     unwanted = frozenset(unwanted) - wanted
     await management.limit_connections(vhost, MAX_CONNECTIONS)
+    kind = await choose_queue_type(management, queue_type)
+    types = await management.queue_types(vhost)
+    service_queues = [] if queues is None else list(_service_queues(queues))
+    outdated = [queue for queue in service_queues if is_outdated(queue, types, kind)]
     for name, (pattern, definition) in _POLICIES.items():
         await management.put_policy(vhost, name, pattern, "queues", definition, priority=int(pattern != _EVERY))
-    own = {queue.name for queue in await management.queues(vhost)} - wanted - unwanted
+    own = types.keys() - wanted - unwanted - {queue.spare.name for queue in service_queues}
     # Queues from before this limit stay, and must not keep the service's from being declared.
-    await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)))
+    await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)) + bool(outdated))
     if queues is not None:
         inbound = inbound_queue(queues.prefix)
         await management.put_policy(vhost, inbound, f"^{re.escape(inbound)}$", "queues", ORDERS, priority=1)
     async with open_channel(broker_url, vhost) as channel:
         await channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
+        await channel.exchange_declare(DROPPED_EXCHANGE, exchange_type="topic", durable=True)
         for name in sorted(unwanted):
             await channel.queue_delete(name)
-        if queues is not None:
-            await declare_partner_queues(channel, queues)
+        for queue in service_queues:
+            if queue not in outdated:
+                await ensure_queue(channel, queue, kind, types)
+    if queues is not None and outdated:
+        # Consumers hold messages and keep a queue from being deleted; they do not move to the new queue by themselves.
+        await _close_connections(management, vhost, queues.slug)
+        for queue in outdated:
+            await replace_queue(broker_url, vhost, queue, types, kind)
+        await _close_connections(management, vhost, queues.slug)
 
 
 async def remove_partner_vhost(management: Management, vhost: str, username: str) -> None:
@@ -198,3 +226,22 @@ async def declare_partner_queues(
     await channel.queue_declare(inbound, durable=True)
     for key in _INBOUND_KEYS:
         await channel.queue_bind(inbound, orders, routing_key=f"{queues.slug}.{key}")
+
+
+async def _close_connections(management: Management, vhost: str, username: str) -> None:
+    await management.close_connections_in(vhost, username)
+    await management.close_own_connections_in(vhost)
+
+
+def _service_queues(queues: PartnerQueues) -> Iterator[ServiceQueue]:
+    for kind in EventKind:
+        yield ServiceQueue(event_queue(queues.slug, kind), EXCHANGE, (event_routing_key(queues.slug, kind),), _OUTBOUND)
+    yield ServiceQueue(dropped_queue(queues.slug), DROPPED_EXCHANGE, (f"{queues.slug}.event.*",))
+    yield ServiceQueue(inbound_queue(queues.prefix), EXCHANGE, tuple(f"{queues.slug}.{key}" for key in _INBOUND_KEYS))
+
+
+def vhosts_with_outdated_queues(queues: Iterable[QueueFacts], kind: QueueType) -> Iterator[str]:
+    """Yield the vhosts that have a classic queue of the service although the deployment chose quorum."""
+    for queue in queues:
+        if kind == "quorum" and queue.type == "classic" and (queue.name.startswith("vcp.") or queue.name.endswith(".inbound")):
+            yield queue.vhost

@@ -9,15 +9,33 @@ command that no plant subscribes to is no fault of ours, though: the empty excha
 publish comes back to its sender instead.
 """
 
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from aiormq.abc import AbstractChannel
+from aiormq.exceptions import ChannelLockedResource
 
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.management import Management, open_management
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.queue_types import (
+    QueueType,
+    ServiceQueue,
+    choose_queue_type,
+    ensure_queue,
+    is_outdated,
+    replace_queue,
+)
 from gridfleet.protocol.topics import Channel, routing_key_pattern
 
-__all__ = ["LOG_EXCHANGE", "LOG_VHOST", "PLANTS_VHOST", "UNROUTED_QUEUE", "declare", "ingest_queue"]
+__all__ = [
+    "LOG_EXCHANGE",
+    "LOG_VHOST",
+    "PLANTS_VHOST",
+    "UNROUTED_QUEUE",
+    "OutdatedShards",
+    "declare",
+    "ingest_queue",
+    "replace_shard",
+]
 
 PLANTS_VHOST: Final = "plants"
 LOG_VHOST: Final = "/"
@@ -29,9 +47,25 @@ UNROUTED_EXCHANGE: Final = "gridfleet.unrouted"
 UNROUTED_QUEUE: Final = "unrouted"
 _UNROUTED_TTL_MILLISECONDS: Final = 7 * 24 * 3600 * 1000
 _UNROUTED_MAX_BYTES: Final = 64 * 1024 * 1024
-_FIRST_SAFE_QUORUM: Final = (3, 12)
+_UNROUTED: Final = ServiceQueue(
+    UNROUTED_QUEUE,
+    UNROUTED_EXCHANGE,
+    ("",),
+    {
+        "x-message-ttl": _UNROUTED_TTL_MILLISECONDS,
+        "x-max-length-bytes": _UNROUTED_MAX_BYTES,
+        "x-overflow": "drop-head",
+    },
+)
+_REPLACEMENT_LOCK: Final = "gridfleet.replacing"
 
-QueueType = Literal["classic", "quorum"]
+
+class OutdatedShards(NamedTuple):
+    """Shards whose queue has another type than the deployment chose, with what their replacement needs."""
+
+    shards: set[int]
+    types: Mapping[str, str]
+    kind: QueueType
 
 
 def ingest_queue(shard: int) -> str:
@@ -39,26 +73,23 @@ def ingest_queue(shard: int) -> str:
     return f"{INGEST_EXCHANGE}.{shard}"
 
 
-async def declare(broker_url: str, management_url: str, *, shards: int, queue_type: str = "auto") -> None:
-    """Declares everything; what exists already stays. Shards may be added later, not taken away."""
+async def declare(broker_url: str, management_url: str, *, shards: int, queue_type: str = "auto") -> OutdatedShards:
+    """Declare exchanges, queues and bindings of the plants' vhost; what exists already stays.
+
+    Shards may be added later, not removed. Queues of shards that have another type than `queue_type` says stay too: only the
+    process that holds a shard's lease can replace its queue, with `replace_shard`.
+    """
     async with open_management(management_url) as management:
         await management.ensure_vhost(PLANTS_VHOST)
-        kind = await _queue_type(management, queue_type)
+        kind = await choose_queue_type(management, queue_type)
+        types = await management.queue_types(PLANTS_VHOST)
+        queues = {shard: _shard_queue(shard) for shard in range(shards)}
         async with open_channel(broker_url, PLANTS_VHOST) as channel:
             await channel.exchange_declare(UNROUTED_EXCHANGE, exchange_type="fanout", durable=True)
-            await channel.queue_declare(
-                UNROUTED_QUEUE,
-                durable=True,
-                arguments={
-                    "x-message-ttl": _UNROUTED_TTL_MILLISECONDS,
-                    "x-max-length-bytes": _UNROUTED_MAX_BYTES,
-                    "x-overflow": "drop-head",
-                },
-            )
-            await channel.queue_bind(UNROUTED_QUEUE, UNROUTED_EXCHANGE)
             await channel.exchange_declare(INGEST_EXCHANGE, exchange_type="x-consistent-hash", durable=True)
-            for shard in range(shards):
-                await _declare_shard(channel, shard, kind)
+            for queue in (_UNROUTED, *queues.values()):
+                if not is_outdated(queue, types, kind):
+                    await ensure_queue(channel, queue, kind, types)
             for source in (Channel.TELEMETRY, Channel.STATUS, Channel.ACK):
                 await channel.exchange_bind(INGEST_EXCHANGE, "amq.topic", routing_key=routing_key_pattern(source))
             await channel.exchange_declare(COMMANDS_EXCHANGE, exchange_type="fanout", durable=True)
@@ -66,21 +97,27 @@ async def declare(broker_url: str, management_url: str, *, shards: int, queue_ty
         await management.put_policy(
             PLANTS_VHOST, "unrouted", r"^amq\.topic$", "exchanges", {"alternate-exchange": UNROUTED_EXCHANGE}
         )
+    if is_outdated(_UNROUTED, types, kind):
+        await _replace_unrouted(broker_url, types, kind)
+    return OutdatedShards({shard for shard, queue in queues.items() if is_outdated(queue, types, kind)}, types, kind)
 
 
-async def _declare_shard(channel: AbstractChannel, shard: int, kind: QueueType) -> None:
+async def replace_shard(broker_url: str, outdated: OutdatedShards, shard: int) -> None:
+    """Replace the queue of an outdated shard, from which nothing may consume."""
+    await replace_queue(broker_url, PLANTS_VHOST, _shard_queue(shard), outdated.types, outdated.kind)
+    outdated.shards.discard(shard)
+
+
+async def _replace_unrouted(broker_url: str, types: Mapping[str, str], kind: QueueType) -> None:
+    """Replace the queue in one process; another one that is at it already is left alone."""
+    async with open_channel(broker_url, PLANTS_VHOST) as channel:
+        try:
+            await channel.queue_declare(_REPLACEMENT_LOCK, exclusive=True)
+        except ChannelLockedResource:
+            return
+        await replace_queue(broker_url, PLANTS_VHOST, _UNROUTED, types, kind)
+
+
+def _shard_queue(shard: int) -> ServiceQueue:
     # No length limit: rejected publishes cut MQTT clients off. Memory and disk alarms hold publishers back instead.
-    arguments: dict[str, Any] = {"x-single-active-consumer": True, "x-queue-type": kind}
-    if kind == "quorum":
-        arguments["x-delivery-limit"] = 1_000_000  # the default of newer brokers drops a message after 20 tries
-    await channel.queue_declare(ingest_queue(shard), durable=True, arguments=arguments)
-    await channel.queue_bind(ingest_queue(shard), INGEST_EXCHANGE, routing_key="1")
-
-
-async def _queue_type(management: Management, setting: str) -> QueueType:
-    """Classic on one node: a young quorum queue can lose confirmed messages with its node. Quorum on a cluster that has
-    mature ones."""
-    if setting in ("classic", "quorum"):
-        return "classic" if setting == "classic" else "quorum"
-    clustered = await management.running_nodes() > 1
-    return "quorum" if clustered and await management.version() >= _FIRST_SAFE_QUORUM else "classic"
+    return ServiceQueue(ingest_queue(shard), INGEST_EXCHANGE, ("1",), {"x-single-active-consumer": True})

@@ -1,0 +1,146 @@
+"""Queues of the type that the deployment chose, and classic ones that are replaced without losing a message."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiormq
+import pytest
+from aiormq.abc import AbstractChannel
+from aiormq.exceptions import ChannelPreconditionFailed
+from pamqp.commands import Basic
+
+from broker_node import BrokerNode
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.kernel.broker.queue_types import ServiceQueue, ensure_queue, is_outdated, replace_queue
+from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
+from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
+
+VHOST = "replaced"
+QUEUE = ServiceQueue("kept", "x", ("a.#", "b.#"), {"x-max-length-bytes": 10_000_000})
+
+
+@pytest.fixture
+async def channel(broker: BrokerNode) -> AsyncIterator[AbstractChannel]:
+    """A channel to a vhost with a classic queue."""
+    async with open_management(broker.management_url) as management:
+        await management.enter_vhost(VHOST)
+        async with open_channel(broker.url, VHOST) as opened:
+            await opened.exchange_declare("x", exchange_type="topic", durable=True)
+            await ensure_queue(opened, QUEUE, "classic")
+            yield opened
+        await management.delete_vhost(VHOST)
+
+
+async def types_in(broker: BrokerNode, vhost: str) -> dict[str, str]:
+    async with open_management(broker.management_url) as management:
+        return await management.queue_types(vhost)
+
+
+async def publish(channel: AbstractChannel, number: int) -> None:
+    await channel.basic_publish(
+        str(number).encode(),
+        exchange="x",
+        routing_key=f"{'ab'[number % 2]}.{number}",
+        properties=aiormq.spec.Basic.Properties(delivery_mode=2, message_id=f"m{number}"),
+        mandatory=True,
+    )
+
+
+async def take_all(channel: AbstractChannel) -> dict[int, tuple[str | None, str | None]]:
+    """Routing key and message id of each message that waits.
+
+    A message that is published while both queues are bound comes twice, like any message after a lost acknowledgement.
+    """
+    found = {}
+    while isinstance((message := await channel.basic_get(QUEUE.name, no_ack=True)).delivery, Basic.GetOk):
+        found[int(message.body)] = (message.delivery.routing_key, message.header.properties.message_id)
+    return found
+
+
+async def test_a_classic_queue_is_replaced_while_messages_arrive(broker: BrokerNode, channel: AbstractChannel) -> None:
+    for number in range(200):
+        await publish(channel, number)
+    published = 200
+    types = await types_in(broker, VHOST)
+    assert is_outdated(QUEUE, types, "quorum")
+    replacing = asyncio.create_task(replace_queue(broker.url, VHOST, QUEUE, types, "quorum"))
+    while not replacing.done():
+        await publish(channel, published)
+        published += 1
+    await replacing
+    assert published > 210
+    types = await types_in(broker, VHOST)
+    assert types == {QUEUE.name: "quorum"}
+    assert not is_outdated(QUEUE, types, "quorum")
+    assert await take_all(channel) == {n: (f"{'ab'[n % 2]}.{n}", f"m{n}") for n in range(published)}
+
+
+async def test_a_replacement_that_was_interrupted_is_completed(broker: BrokerNode, channel: AbstractChannel) -> None:
+    for number in range(50):
+        await publish(channel, number)
+    await channel.basic_qos(prefetch_count=1)
+    consumer = await channel.basic_consume(QUEUE.name, asyncio.Queue().put)
+    with pytest.raises(ChannelPreconditionFailed):
+        await replace_queue(broker.url, VHOST, QUEUE, await types_in(broker, VHOST), "quorum")
+    await publish(channel, 50)
+    await channel.basic_cancel(str(consumer.consumer_tag))
+    await channel.basic_nack(1)
+    types = await types_in(broker, VHOST)
+    assert is_outdated(QUEUE, types, "quorum")
+    await replace_queue(broker.url, VHOST, QUEUE, types, "quorum")
+    assert (await take_all(channel)).keys() == set(range(51))
+    assert await types_in(broker, VHOST) == {QUEUE.name: "quorum"}
+
+
+def test_a_quorum_queue_is_never_replaced() -> None:
+    assert not is_outdated(QUEUE, {QUEUE.name: "quorum"}, "classic")
+    assert not is_outdated(QUEUE, {QUEUE.name: "classic"}, "classic")
+
+
+async def test_the_plants_queues_follow_the_setting(broker: BrokerNode) -> None:
+    await broker.declare(2)
+    async with open_channel(broker.url, PLANTS_VHOST) as channel:
+        await channel.queue_purge(UNROUTED_QUEUE)
+        await channel.basic_publish(b"lost", exchange="amq.topic", routing_key="no.binding")
+        try:
+            outdated = await declare(broker.url, broker.management_url, shards=3, queue_type="quorum")
+            assert outdated.shards == {0, 1}
+            types = await types_in(broker, PLANTS_VHOST)
+            assert [types[ingest_queue(shard)] for shard in range(3)] == ["classic", "classic", "quorum"]
+            assert types[UNROUTED_QUEUE] == "quorum"
+            message = await channel.basic_get(UNROUTED_QUEUE, no_ack=True)
+            assert (message.body, message.delivery.routing_key) == (b"lost", "no.binding")  # type: ignore[union-attr]
+            again = await declare(broker.url, broker.management_url, shards=3, queue_type="classic")
+            assert again.shards == set()
+        finally:
+            for name in (UNROUTED_QUEUE, ingest_queue(2)):
+                await channel.queue_delete(name)
+
+
+async def test_a_partners_queues_follow_the_setting(broker: BrokerNode) -> None:
+    queues, vhost = PartnerQueues("acme", "acme"), "partner-outdated"
+    async with open_management(broker.management_url) as management:
+        try:
+            await settle_partner_vhost(management, broker.url, vhost, queues, queue_type="classic")
+            assert set((await management.queue_types(vhost)).values()) == {"classic"}
+            async with open_channel(broker.url, vhost) as channel:
+                for key in ("acme.event.status", "acme.command.mode", "acme.schedule.set"):
+                    await channel.basic_publish(key.encode(), exchange=EXCHANGE, routing_key=key, mandatory=True)
+            async with open_channel(broker.url, vhost) as consumer:
+                await consumer.basic_consume(inbound_queue("acme"), asyncio.Queue().put, exclusive=True)
+                await settle_partner_vhost(management, broker.url, vhost, queues, queue_type="quorum")
+                await asyncio.wait([consumer.closing], timeout=5)
+                assert consumer.closing.done()
+            assert await management.queue_types(vhost) == dict.fromkeys(queues.names, "quorum")
+            async with open_channel(broker.url, vhost) as channel:
+                await channel.basic_publish(b"after", exchange=EXCHANGE, routing_key="acme.event.status", mandatory=True)
+                for name, wanted in (
+                    (event_queue("acme", EventKind.STATUS), ["acme.event.status", "after"]),
+                    (inbound_queue("acme"), ["acme.command.mode", "acme.schedule.set"]),
+                ):
+                    found = [(await channel.basic_get(name, no_ack=True)).body.decode() for _ in wanted]
+                    assert found == wanted
+        finally:
+            await management.delete_vhost(vhost)

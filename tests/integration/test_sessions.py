@@ -1,0 +1,83 @@
+"""Session queues of plants follow the type that the broker is configured for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from free_ports import settings_at
+from gridfleet.amqp.upkeep import keep_broker
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.private_node import ACCOUNT, PrivateBroker
+from gridfleet.kernel.broker.server_certificate import write_server_certificate
+from gridfleet.kernel.broker.topology import PLANTS_VHOST
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets, local_secret
+from gridfleet.kernel.settings import Settings
+from lean_mqtt import Connection, Login, Refused, connect
+
+QUEUE = "mqtt-subscription-plantqos1"
+
+
+@pytest.mark.timeout(300)
+async def test_a_classic_session_is_replaced_once_the_broker_makes_quorum_ones(home: Path) -> None:
+    settings = settings_at(home)
+    ensure_local_secrets(home)
+    write_server_certificate(home / "ca", Authority.create(), ["localhost"])
+    node = PrivateBroker(settings)
+    service = settings.model_copy(
+        update={
+            "broker_url": SecretStr(node.url),
+            "broker_management_url": SecretStr(node.management_url),
+            "broker_queue_type": "quorum",
+            "ingest_shards": 1,
+        }
+    )
+    login = Login("plant", ACCOUNT, local_secret(home, "broker_password"), clean_session=False)
+
+    async def session_type() -> str:
+        async with await connected(settings.mqtt_port, login) as connection:
+            assert await connection.subscribe("v1/plants/plant/commands") == [1]
+            async with open_management(node.management_url) as management:
+                return (await management.queue_types(PLANTS_VHOST))[QUEUE]
+
+    try:
+        await asyncio.to_thread(node.start)
+        async with await connected(settings.mqtt_port, login) as connection:
+            assert await connection.subscribe("v1/plants/plant/commands") == [1]
+            async with upkeep(service):
+                await connection.wait_lost(60)
+        assert await session_type() == "classic"
+        await asyncio.to_thread(node.stop)
+        (home / "broker" / "conf.d").mkdir()
+        (home / "broker" / "conf.d" / "sessions.conf").write_text("mqtt.durable_queue_type = quorum\n")
+        await asyncio.to_thread(node.start)
+        async with upkeep(service), asyncio.timeout(100):
+            while await session_type() != "quorum":
+                await asyncio.sleep(1)
+    finally:
+        await asyncio.to_thread(node.stop)
+
+
+@asynccontextmanager
+async def upkeep(settings: Settings) -> AsyncIterator[None]:
+    """The gateway's upkeep of the broker, until the block ends."""
+    task = asyncio.create_task(keep_broker(settings))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def connected(port: int, login: Login) -> Connection:
+    """A connection once the node takes it: not while it starts, and on 3.10 not while the old session exists."""
+    while True:
+        try:
+            return await connect(port, login)
+        except Refused:
+            await asyncio.sleep(0.5)
