@@ -16,9 +16,9 @@ from gridfleet.kernel.broker.legacy_topology import LEGACY_INTAKE, LEGACY_ORDERS
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.partner_keys import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
-from raw_properties import HARD_TO_WRITE, STRANGE, STRANGE_HEADERS, RawProperties
+from raw_properties import GROWING, STRANGE, STRANGE_HEADERS, RawProperties
 
-PROPERTIES = STRANGE | STRANGE_HEADERS | HARD_TO_WRITE
+PROPERTIES = STRANGE | STRANGE_HEADERS | GROWING
 
 
 async def test_strange_properties_hold_up_no_orders(
