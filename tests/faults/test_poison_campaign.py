@@ -1,6 +1,7 @@
-"""Minutes of poison from one plant and one partner while another organisation is watched."""
+"""Minutes of poison from one plant, one partner and one ESM while another organisation is watched."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker_node import BrokerNode
 from gridfleet.kernel.db import Database
+from poisoned_esm import Answer, PoisonedTrading, of_an_esm, poisoned_trading
 from poisoned_service import PoisonedService, Sent, of_a_partner, of_a_plant, poisoned_service
 
 
@@ -18,6 +20,12 @@ async def service(database: Database, broker: BrokerNode) -> AsyncIterator[Poiso
         await running.everything_of_others_is_right()
 
 
+@pytest.fixture
+async def trading(database_url: str, home: Path) -> AsyncIterator[PoisonedTrading]:
+    async with poisoned_trading(database_url, home) as running:
+        yield running
+
+
 @pytest.mark.faults
 @pytest.mark.timeout(3_600)
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
@@ -25,3 +33,11 @@ async def service(database: Database, broker: BrokerNode) -> AsyncIterator[Poiso
 async def test_a_campaign_of_poison(service: PoisonedService, of_plant: list[Sent], of_partner: list[Sent]) -> None:
     await service.send(of_plant, of_partner)
     await service.others_are_served()
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3_600)
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+@given(st.lists(of_an_esm(), min_size=5, max_size=20))
+async def test_a_campaign_of_an_esm(trading: PoisonedTrading, answers: list[Answer]) -> None:
+    await trading.round(answers)
