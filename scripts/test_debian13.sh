@@ -2,7 +2,7 @@
 # Runs `make test` in a Debian 13 root (Python 3.13, RabbitMQ 4.0), which debootstrap makes on the first run. Needs root.
 #
 # DEBIAN13_ROOT    folder of the root; build/debian13 if not set. A copy of the checkout is kept in its /source.
-# DEBIAN13_MIRROR  package mirror for debootstrap
+# DEBIAN13_MIRROR  package mirror for debootstrap; its own default if not set
 # DEBIAN13_BINDS   further paths to show inside, separated by spaces: a folder of wheels, an authority's certificates
 #
 # Proxy settings and the variables of pip (PIP_…) and of TLS (SSL_CERT_…) hold inside as outside.
@@ -11,7 +11,6 @@ cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
 root=$(realpath -m "${DEBIAN13_ROOT:-build/debian13}")
-mirror=${DEBIAN13_MIRROR:-http://deb.debian.org/debian}
 packages="ca-certificates erlang-base gcc git make openssl procps python3 python3-dev python3-venv rabbitmq-server redis-server"
 
 if [ "$(id -u)" -ne 0 ]; then
@@ -22,7 +21,7 @@ if [ ! -e "$root/etc/debian_version" ]; then
     command -v debootstrap >/dev/null 2>&1 || install_packages "debootstrap" "debootstrap" "debootstrap" "debootstrap"
     say "Making $root with debootstrap, for some minutes"
     mkdir -p "$root"
-    debootstrap --variant=minbase trixie "$root" "$mirror" >"$root.log" 2>&1 || {
+    debootstrap --variant=minbase trixie "$root" ${DEBIAN13_MIRROR:+"$DEBIAN13_MIRROR"} >"$root.log" 2>&1 || {
         tail -20 "$root.log" >&2
         rm -rf "$root"
         exit 1
@@ -48,7 +47,7 @@ done
 export root packages
 export binds="${DEBIAN13_BINDS:-}"
 # shellcheck disable=SC2016 # expanded by the inner shell
-exec unshare --mount --pid --fork --propagation private sh -eu -c '
+exec unshare --mount --pid --fork --kill-child --propagation private sh -eu -c '
     mount -t proc proc "$root/proc"
     mountpoint -q "$root/dev/pts" || mount --rbind /dev "$root/dev"
     mountpoint -q "$root/sys" || mount -t sysfs -o ro sys "$root/sys"
