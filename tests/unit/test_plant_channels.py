@@ -2,7 +2,7 @@
 
 import pytest
 
-from gridfleet.amqp.plant_channels import plant_of_channel_error
+from gridfleet.amqp.plant_channels import BrokenConnection, broken_connection
 
 PLANT = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
 START = "2026-11-20 10:00:00.000000+00:00 [error] <0.900.0> "
@@ -17,8 +17,8 @@ def channel_error(user: str, address: str = "127.0.0.1:41000 -> 127.0.0.1:8883",
 
 @pytest.mark.parametrize("user", [PLANT, f"SERIALNUMBER=0a1b,CN={PLANT}"])
 @pytest.mark.parametrize("address", ["127.0.0.1:41000 -> 127.0.0.1:8883", "[2001:db8::1]:41000 -> [::1]:8883"])
-def test_a_plants_failed_channel_is_found(user: str, address: str) -> None:
-    assert plant_of_channel_error(channel_error(user, address)) == user
+def test_the_connection_of_a_failed_channel_is_found(user: str, address: str) -> None:
+    assert broken_connection(channel_error(user, address)) == BrokenConnection(address, user)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_a_plants_failed_channel_is_found(user: str, address: str) -> None:
     ],
 )
 def test_any_other_line_names_no_plant(line: bytes) -> None:
-    assert plant_of_channel_error(line) is None
+    assert broken_connection(line) is None

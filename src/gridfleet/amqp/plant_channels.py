@@ -3,12 +3,15 @@
 RabbitMQ before 3.12 publishes a plant's QoS 1 messages on an AMQP channel behind its MQTT connection. An error on that channel,
 such as a message above `max_message_size`, closes the channel and leaves the MQTT connection open: pings are answered and
 nothing is ever acknowledged again. The broker reports the error only in its log, so the log's error lines are consumed from
-the exchange `amq.rabbitmq.log` (`log.exchange = true`) and the plant's connections are closed; the plant reconnects.
+the exchange `amq.rabbitmq.log` (`log.exchange = true`) and that connection is closed; the plant reconnects.
+
+Other connections of the plant stay open: a refused subscription also fails a channel and ends its connection, so the plant
+may be connected again already.
 """
 
 import asyncio
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from aiormq.exceptions import ChannelNotFoundEntity
@@ -20,7 +23,7 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["disconnect_broken_plants", "plant_of_channel_error"]
+__all__ = ["BrokenConnection", "broken_connection", "disconnect_broken_plants"]
 
 log = structlog.get_logger(__name__)
 
@@ -36,20 +39,29 @@ _RETRY_SECONDS: Final = 600.0
 _CHANNEL_ERROR: Final = re.compile(
     # The peers' addresses hold no space, comma or parenthesis. A connection name that an AMQP client chose is appended behind
     # them, and must not be able to name a plant.
-    rb"\S+ \S+ \[error\] <[\d.]+> Channel error on connection <[\d.]+> \([^ ,()]+ -> [^ ,()]+,"
+    rb"\S+ \S+ \[error\] <[\d.]+> Channel error on connection <[\d.]+> \(([^ ,()]+ -> [^ ,()]+),"
     rb" vhost: '" + PLANTS_VHOST.encode() + rb"', user: '([^'\n]+)'\), channel \d+:"
 )
 
 
-def plant_of_channel_error(line: bytes) -> str | None:
-    """Return the broker user name of the plant whose channel failed, or None for any other log message."""
+class BrokenConnection(NamedTuple):
+    """A connection whose channel failed: its name at the broker, and the broker user name of the plant."""
+
+    name: str
+    user: str
+
+
+def broken_connection(line: bytes) -> BrokenConnection | None:
+    """Return the plant's connection whose channel failed, or None for any other log message."""
     found = _CHANNEL_ERROR.match(line)
-    name = found[1].decode(errors="replace") if found else ""
-    return name if parse_plant_name(name) is not None else None
+    if found is None:
+        return None
+    name, user = (part.decode(errors="replace") for part in found.groups())
+    return BrokenConnection(name, user) if parse_plant_name(user) is not None else None
 
 
 async def disconnect_broken_plants(settings: Settings) -> None:
-    """Close the connections of plants as their channels fail, until the broker is lost, which raises."""
+    """Close connections of plants as their channels fail, until the broker is lost, which raises."""
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
         if not await management.has_plant_channels():
             await asyncio.Event().wait()
@@ -67,8 +79,8 @@ async def disconnect_broken_plants(settings: Settings) -> None:
                 if not isinstance(message.delivery, Basic.GetOk):
                     await asyncio.sleep(_POLL_SECONDS)
                     continue
-                name = plant_of_channel_error(message.body)
-                if name is not None:
-                    await management.close_connections(name)
-                    log.warning("plant disconnected: the broker had closed its channel", user=name)
+                broken = broken_connection(message.body)
+                if broken is not None:
+                    await management.close_connection(broken.name)
+                    log.warning("plant disconnected: the broker had closed its channel", user=broken.user)
                 await channel.basic_ack(message.delivery_tag or 0)

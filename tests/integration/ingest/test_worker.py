@@ -395,7 +395,7 @@ async def test_a_database_that_goes_away_for_a_moment_is_waited_for(line: Line) 
                         " WHERE application_name = 'worker' AND datname = current_database()"
                     )
             await asyncio.sleep(0.02)
-        await until(lambda: _all_dealt_with(line, [plant], 60), 30)
+        await until(lambda: _all_dealt_with(line, [plant], 60), 90)
         assert not working.done()
     assert (await plant.stored())["a"] == {moment(number): number for number in range(60)}
     assert await plant.refusals() == []

@@ -167,11 +167,15 @@ class Management:
         """Closes every connection of a broker user."""
         await self._call("DELETE", f"/api/connections/username/{quote(username, safe='')}")
 
+    async def close_connection(self, name: str) -> None:
+        """Close the connection of this name; one that has ended is fine."""
+        await self._remove(f"/api/connections/{quote(name, safe='')}")
+
     async def close_connections_in(self, vhost: str, username: str) -> None:
         """Close the connections of a broker user to one vhost; those to other vhosts stay open."""
         for connection in (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json():
             if connection["vhost"] == vhost:
-                await self._remove(f"/api/connections/{quote(connection['name'], safe='')}")
+                await self.close_connection(connection["name"])
 
     async def close_own_connections_in(self, vhost: str) -> None:
         """Close the connections of the service's account to one vhost."""
