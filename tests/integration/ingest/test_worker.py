@@ -161,8 +161,12 @@ async def test_a_worker_replaces_the_queues_of_its_shards(line: Line) -> None:
             await until(lambda: _all_dealt_with(line, plants, 100), 60)
             assert not worker.done()
             async with open_management(line.node.management_url) as management:
-                types = await management.queue_types(PLANTS_VHOST)
-        assert {types[ingest_queue(shard)] for shard in range(SHARDS)} == {"quorum"}
+
+                async def replaced() -> bool:
+                    types = await management.queue_types(PLANTS_VHOST)
+                    return {types.get(ingest_queue(shard)) for shard in range(SHARDS)} == {"quorum"}
+
+                await until(replaced, 60)
         assert [await plant.refusals() for plant in plants] == [[]] * 4
     finally:
         for shard in range(SHARDS):
