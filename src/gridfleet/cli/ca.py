@@ -26,9 +26,7 @@ _FILE: Final[dict[str, Any]] = {"exists": True, "dir_okay": False, "readable": T
 
 @commands.command()
 def export(
-    key: Annotated[
-        bool, typer.Option("--key/--no-key", help="Print the private key as well. Keep it secret.")
-    ] = False,
+    key: Annotated[bool, typer.Option("--key/--no-key", help="Print the private key as well. Keep it secret.")] = False,
 ) -> None:
     """Print the authority's certificate (PEM), which everything that talks to the broker has to trust."""
     from gridfleet.domains.plants.certificates.authority import ensure_authority
