@@ -23,7 +23,7 @@ from gridfleet.domains.device_templates.models import Action, Signal
 from gridfleet.domains.device_templates.parameters import parameter_complaints
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
 from gridfleet.domains.ingest import pipeline
-from gridfleet.domains.ingest.models import Batch, Refusal
+from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.plant_book import KnownPlant
 from gridfleet.domains.partners import key_text
 from gridfleet.domains.partners.amqp_access import decisions as partner_access
@@ -95,7 +95,8 @@ def _take_snapshot(body: bytes) -> None:
 
 def _take_ack(body: bytes) -> None:
     message = wire.Envelope(1, "m-1", 0, msgspec.Raw(body))
-    pipeline._take_ack(Batch(), cast("KnownPlant", _PlantOfAck()), message)
+    delivery = Delivery(f"v1.plants.{PLANT}.ack", body, 0)
+    pipeline._take_ack(Batch(), cast("KnownPlant", _PlantOfAck()), delivery, message)
 
 
 class _PlantOfAck:

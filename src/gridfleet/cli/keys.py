@@ -85,7 +85,13 @@ def use_newest() -> None:
 @commands.command("import")
 def import_(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="CSV with a header; columns in docs/partners.md, section Legacy keys.")
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="CSV with a header; columns in docs/partners.md, section Legacy keys.",
+        ),
     ],
 ) -> None:
     """Import API keys of an older integration, which work in the vhost `/`.
