@@ -13,7 +13,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -234,9 +234,9 @@ def storable(text: str) -> str:
 def _date_time(value: Any, path: str, complaints: list[str]) -> Any:
     if isinstance(value, str) and _DATE_TIME.match(text := value.strip()):
         try:
-            return datetime.fromisoformat(text.upper())
-        except ValueError:
-            pass  # the complaint below says it: a date that no calendar has
+            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass  # the complaint below says it: a date that no calendar has, or not in UTC
     rule = "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"
     return _say(complaints, path, _or_null(value, rule))
 

@@ -8,7 +8,7 @@ from typing import Final
 from gridfleet.domains.sandbox_esm import store
 from gridfleet.domains.sandbox_esm.errors import SandboxPlantNotFound
 from gridfleet.domains.sandbox_esm.models import EsiState, PlanAnswer, Reading, SandboxPlant
-from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.clock import measurable, utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.time_blocks import TimeBlock
 
@@ -71,8 +71,8 @@ def readings(plant: SandboxPlant, start: datetime, end: datetime) -> Iterator[Re
 
     The same plant has the same curve whenever it is asked.
     """
+    start, end = measurable(start, min(end, utc_now()))
     start += (_EPOCH - start) % _WIDTH
-    end = min(end, utc_now())
     while start + _WIDTH <= end:
         power = _load_kw(plant, start) - _sun_kw(plant, start)
         yield Reading(start, f"{plant.external_plant_id}-M1", READING_MINUTES, round(power * READING_MINUTES / 60, 4))

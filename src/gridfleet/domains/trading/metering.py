@@ -12,6 +12,7 @@ from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.domains.trading.models import MeterRow
 from gridfleet.domains.trading.plans import LinkedPlant, refusal
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
@@ -20,15 +21,13 @@ __all__ = ["MOST_SPAN", "checked_range", "esm_meters", "in_buckets", "own_meters
 MOST_SPAN: Final = timedelta(days=31)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _USUAL_SPAN: Final = timedelta(hours=24)
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def checked_range(start: datetime | None, end: datetime | None, now: datetime) -> tuple[datetime, datetime]:
-    """The range in UTC that is asked for: up to `now` and of 24 hours where it is left open. Raises ValidationFailed."""
-    try:
-        until = (end or now).astimezone(UTC)
-        since = start.astimezone(UTC) if start else until - _USUAL_SPAN
-    except OverflowError:
-        raise ValidationFailed(details=["from: is outside the calendar"]) from None
+    """The range that is asked for: up to `now` and of 24 hours where it is left open. Raises ValidationFailed."""
+    until = end or now
+    since = start or max(until, _FIRST + _USUAL_SPAN) - _USUAL_SPAN
     if since >= until:
         raise ValidationFailed(details=["from: must be before to"])
     if until - since > MOST_SPAN:
@@ -40,6 +39,9 @@ async def esm_meters(
     esm: EsmClient, plant: LinkedPlant, start: datetime, end: datetime, bucket_minutes: float
 ) -> list[MeterRow]:
     """What the ESM's meters counted. Raises PlantNotLinked when it does not know the plant, EsmSilent."""
+    start, end = measurable(start, end)
+    if start == end:
+        return []
     try:
         readings = await esm.readings(plant.access, plant.external_id, start, end)
     except EsmFailed as error:

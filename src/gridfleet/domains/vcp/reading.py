@@ -24,8 +24,6 @@ _LONGEST_SPAN: Final = timedelta(hours=48)
 _MOST_ORDERS: Final = 1_000
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15 * _MINUTE
-_FIRST_YEAR: Final = 2000
-"""Nothing was measured before; the calendar's own beginning is not far."""
 
 
 class MeterReading(msgspec.Struct, frozen=True):
@@ -87,8 +85,6 @@ async def list_meter_readings(
     if end - start > _LONGEST_SPAN:
         raise ValidationFailed(details=["from: must be at most 48 hours before to"])
     await _site(db, org, plant_id)
-    if end.year < _FIRST_YEAR:
-        return []
     quarters = [quarter async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER)]
     return [
         MeterReading(quarter.start, plant_id, quarter.external_id, _QUARTER // _MINUTE, quarter.energy)

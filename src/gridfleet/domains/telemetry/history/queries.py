@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Pag
 from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, raw_reader
 from gridfleet.domains.telemetry.history.series import by_unit, device_series, plant_series
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
@@ -46,9 +47,9 @@ async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, ca
     Raises `ValidationFailed` for an empty range, `PlantNotFound`, and `TooManyPoints` when it is `capped` and has more than
     `MAX_POINTS`. A metric that the plant does not have has no points.
     """
-    start, end = _in_utc(query.start, "from"), _in_utc(query.end, "to")
-    if start >= end:
+    if query.start >= query.end:
         raise ValidationFailed(details=["from: must be before to"])
+    start, end = measurable(query.start, query.end)
     await get_plant(db, org, query.plant_id)
     series = await plant_series(db, org, query.plant_id, query.metric)
     reader: SeriesReader | FramesReader | BucketReader
@@ -75,13 +76,11 @@ async def open_device_history(
 
     Raises `ValidationFailed` for an empty range, `SubDeviceNotFound`, and `TooManyPoints`.
     """
-    start, end = _in_utc(start, "from"), _in_utc(end, "to")
     if start >= end:
         raise ValidationFailed(details=["from: must be before to"])
     await get_sub_device(db, org, plant_id, external_id)
     series = await device_series(db, org, plant_id, external_id, metric)
-    bucket = fitting_level(end - start)
-    reader = await _bucket_reader(db, series, bucket, start, end)
+    reader = await _bucket_reader(db, series, fitting_level(end - start), *measurable(start, end))
     if await reader.exceeds(db, MAX_POINTS):
         raise TooManyPoints(None)
     return History(await reader.read(db), reader)
@@ -98,13 +97,6 @@ _LEVELS: Final = (
     (timedelta(days=14), Bucket.QUARTER_HOUR),
     (timedelta(days=90), Bucket.HOUR),
 )
-
-
-def _in_utc(time: datetime, name: str) -> datetime:
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        raise ValidationFailed(details=[f"{name}: is outside the calendar"]) from None
 
 
 async def _bucket_reader(
