@@ -83,6 +83,12 @@ async def test_resets_and_dips_add_nothing(plant: RecordedPlant) -> None:
     assert (await energy(plant)).produced == 3.5
 
 
+async def test_a_dip_at_midnight_adds_nothing(plant: RecordedPlant) -> None:
+    readings = {-3: 1000.0, -2: 1010.0, -1: 990.0, 1: 1012.0, 2: 1015.0}
+    await plant.write("PV1", PRODUCED, {MIDNIGHT + n * MINUTE: [None, value] for n, value in readings.items()})
+    assert (await energy(plant)).produced == 5.0
+
+
 async def test_a_day_over_several_layouts_and_a_replaced_device_counts_whole(plant: RecordedPlant) -> None:
     await plant.write("PV1", PRODUCED, {MIDNIGHT: [1.0, 10.0], MIDNIGHT + MINUTE: [1.0, 12.0]})
     await plant.write("PV1", [Metric("energy_produced", "kWh", counter=True)], {MIDNIGHT + 2 * MINUTE: [15.0]})

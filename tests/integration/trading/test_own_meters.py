@@ -90,3 +90,17 @@ async def test_linking_a_plant_hands_its_metering_to_the_esm(fleet: Fleet) -> No
     settings = {"esmApiUrl": "http://127.0.0.1:1025", "esmClientId": "us", "esmClientSecret": "s3cret"}
     await fleet.call("POST", "/trading/config", settings)
     assert (await fleet.call("GET", path))[0] == 500
+
+
+async def test_a_dip_over_midnight_adds_nothing(fleet: Fleet) -> None:
+    """A counter that rises by 1 a minute shows 50 less from 23:40 to 00:20."""
+    plant = await metered(fleet)
+    midnight = datetime(2026, 11, 19, tzinfo=UTC)
+    counts = {number: 1_000.0 + number - (50 if 60 <= number < 100 else 0) for number in range(161)}
+    times = {midnight + timedelta(minutes=number - 80): (count, 0.0) for number, count in counts.items()}
+    await plant.write("QUIET", IN_KWH, times)
+    path = f"/trading/plants/{plant.id}/meters"
+    for first, expected in (("18T23:00", 135), ("18T00:00", 155), ("18T23:45", 96), ("19T00:00", 96)):
+        _, rows = await fleet.call("GET", f"{path}?from=2026-11-{first}:00Z&to=2026-11-19T01:15:00Z")
+        energies = [row["energy"] for row in rows if row["meter_id"] == "QUIET"]
+        assert sum(energies) == expected, first

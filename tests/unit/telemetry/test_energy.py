@@ -1,12 +1,12 @@
 """Energy from counters and powers."""
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, integrate_power, self_consumption_percent
+from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, integrate_power, self_consumption_percent, steps
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
@@ -32,7 +32,7 @@ def test_a_counter_rises_by(readings: list[float], increase: float) -> None:
     assert counter_increase(readings) == pytest.approx(increase)
 
 
-steps = st.lists(st.floats(0, 50), min_size=1, max_size=40)
+increments = st.lists(st.floats(0, 50), min_size=1, max_size=40)
 
 
 def rising(start: float, rises: list[float]) -> list[float]:
@@ -49,13 +49,13 @@ def test_an_increase_is_never_negative_nor_more_than_all_rises(readings: list[fl
     assert 0 <= increase <= sum(max(0.0, after - before) for before, after in pairwise(readings)) + 1e-6
 
 
-@given(st.floats(0, 1e6), steps)
+@given(st.floats(0, 1e6), increments)
 def test_an_undisturbed_counter_gives_its_difference(start: float, rises: list[float]) -> None:
     readings = rising(start, rises)
     assert counter_increase(readings) == readings[-1] - readings[0]
 
 
-@given(st.floats(1_000, 1e6), steps, st.data())
+@given(st.floats(1_000, 1e6), increments, st.data())
 def test_single_dips_change_nothing(start: float, rises: list[float], data: st.DataObject) -> None:
     readings = rising(start, rises)
     disturbed = list(readings)
@@ -66,7 +66,7 @@ def test_single_dips_change_nothing(start: float, rises: list[float], data: st.D
     assert counter_increase(disturbed) == pytest.approx(readings[-1] - readings[0], abs=1e-6)
 
 
-@given(st.lists(st.tuples(st.floats(0, 10), steps), min_size=1, max_size=5))
+@given(st.lists(st.tuples(st.floats(0, 10), increments), min_size=1, max_size=5))
 def test_resets_lose_no_more_than_the_step_they_fall_into(runs: list[tuple[float, list[float]]]) -> None:
     """Each run starts below half of where the one before ended, and so that no single reading looks taken back."""
     readings: list[float] = []
@@ -128,3 +128,35 @@ def test_energies_are_never_negative_and_their_difference_is_the_net(samples: li
 )
 def test_self_consumption(produced: float, exported: float, percent: float) -> None:
     assert self_consumption_percent(produced, exported) == pytest.approx(percent)
+
+
+@pytest.mark.parametrize(
+    ("before", "day", "increase"),
+    [
+        ([1000.0, 1010.0, 990.0], [1012.0, 1015.0], 5),  # the last reading of yesterday is a dip
+        ([1000.0, 1010.0, 990.0, 995.0], [1000.0, 1012.0], 2),  # a dip that lasts over midnight
+        ([1000.0, 5000.0], [1012.0, 1015.0], 15),  # a reading far too high
+        ([1000.0, 3.0], [5.0], 2),  # a reset
+        ([1000.0, 0.0], [1001.0], 1),  # one reading of nothing, taken back
+        ([1000.0, 1010.0], [], 0),
+        ([], [1000.0, 1010.0], 10),
+    ],
+)
+def test_a_day_counts_from_the_level_at_midnight(before: list[float], day: list[float], increase: float) -> None:
+    assert counter_increase([*before, *day], len(before)) == pytest.approx(increase)
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=30), st.data())
+def test_what_is_counted_before_and_from_midnight_on_is_the_whole(readings: list[float], data: st.DataObject) -> None:
+    midnight = data.draw(st.integers(0, len(readings)))
+    yesterday = sum(step.rise for step in islice(steps(readings), midnight))
+    assert yesterday + counter_increase(readings, midnight) == pytest.approx(counter_increase(readings))
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=30), st.data())
+def test_steps_go_on_from_a_level(readings: list[float], data: st.DataObject) -> None:
+    # The reading after the cut is known to both parts: it decides whether the last one before is an outlier.
+    cut = data.draw(st.integers(0, len(readings)))
+    whole = list(steps(readings))
+    level = whole[cut - 1].level if cut else None
+    assert list(steps(readings[cut:], level)) == whole[cut:]

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, integrate_power, self_consumption_percent
+from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, integrate_power, self_consumption_percent, steps
 from gridfleet.domains.telemetry.energy.metering import energy_between
-from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.domains.trading.metering import in_buckets
 
@@ -90,9 +89,9 @@ def test_an_undisturbed_counter_gives_its_difference(readings: list[float]) -> N
 @example([0.0, LARGEST, 0.0, 0.0, LARGEST, LARGEST, 0.0], 2)
 @example([-LARGEST, LARGEST, LARGEST], 1)
 def test_buckets_of_a_counter_are_finite(readings: list[float], width: int) -> None:
-    values = Values([number * MINUTE for number in range(len(readings))], readings)
+    times = [number * MINUTE for number in range(len(readings))]
     boundaries = [number * width * MINUTE + 30 * SECOND for number in range(30 // width)]
-    for energy in energy_between(values, boundaries, width * MINUTE):
+    for energy in energy_between(times, steps(readings), boundaries, width * MINUTE):
         assert energy is None or (isfinite(energy) and energy >= 0)
 
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, rises
+from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, steps
 from gridfleet.domains.telemetry.energy.metering import energy_between
-from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.domains.trading.metering import in_buckets
 
@@ -21,8 +20,8 @@ MINUTE = 60_000_000
 
 def energies(readings: Mapping[Any, float], boundaries: Sequence[float], width: float) -> list[float | None]:
     """With times in minutes."""
-    values = Values([int(time * MINUTE) for time in readings], list(readings.values()))
-    return energy_between(values, [int(moment * MINUTE) for moment in boundaries], int(width * MINUTE))
+    times, moments = ([int(minute * MINUTE) for minute in minutes] for minutes in (readings, boundaries))
+    return energy_between(times, steps(list(readings.values())), moments, int(width * MINUTE))
 
 
 def test_readings_at_the_boundaries_say_it_all() -> None:
@@ -61,8 +60,8 @@ def test_without_readings_nothing_is_known() -> None:
 
 @given(st.lists(st.floats(0, 1e6), max_size=30))
 def test_rises_add_up_to_the_increase(readings: list[float]) -> None:
-    assert sum(rises(readings)) == pytest.approx(counter_increase(readings))
-    assert all(rise >= 0 for rise in rises(readings))
+    assert sum(step.rise for step in steps(readings)) == pytest.approx(counter_increase(readings))
+    assert all(step.rise >= 0 for step in steps(readings))
 
 
 @given(

@@ -5,7 +5,7 @@ finite; a result that would be larger than the largest double is the largest dou
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise, zip_longest
 from operator import le
 from sys import float_info
 from typing import Final, NamedTuple
@@ -13,11 +13,12 @@ from typing import Final, NamedTuple
 __all__ = [
     "MAX_GAP_SECONDS",
     "Energies",
+    "Step",
     "counter_increase",
     "integrate_power",
     "limited",
-    "rises",
     "self_consumption_percent",
+    "steps",
 ]
 
 MAX_GAP_SECONDS: Final = 15 * 60
@@ -29,33 +30,45 @@ def limited(value: float) -> float:
     return min(max(value, -float_info.max), float_info.max)
 
 
-def counter_increase(readings: Sequence[float]) -> float:
-    """How far a counter rose over its readings, in its unit.
+def counter_increase(readings: Sequence[float], since: int = 0) -> float:
+    """Return how far a counter rose by its readings from position `since` on, in its unit.
 
     A reading below half of the last one is a reset: the count goes on from it. A smaller fall adds nothing until the
     counter is back where it was. A single reading, low or high, that the next one takes back is as if it were not there.
+    The readings before `since` add nothing, but they say from where the counter rises.
     """
-    if len(readings) < 2:
+    if len(readings) < 2 or since >= len(readings):
         return 0.0
     if all(map(le, readings, readings[1:])):
-        return limited(readings[-1] - readings[0])
-    return limited(sum(rises(readings)))
+        return limited(readings[-1] - readings[max(0, since - 1)])
+    return limited(sum(step.rise for step in islice(steps(readings), since, None)))
 
 
-def rises(readings: Sequence[float]) -> Iterator[float]:
-    """By how much each reading says that the counter rose, by the rules of `counter_increase`; the first says nothing: 0."""
+class Step(NamedTuple):
+    """What one reading says: how far the counter rose, and the level from which it rises on."""
+
+    rise: float
+    level: float
+
+
+def steps(readings: Sequence[float], level: float | None = None) -> Iterator[Step]:
+    """Yield the step of each reading by the rules of `counter_increase`.
+
+    Args:
+        readings: A counter's readings in the order of their times.
+        level: The level after the readings before; without it the first reading says nothing.
+    """
     if not readings:
         return
-    yield 0.0
-    last = readings[0]
-    for reading, following in zip(readings[1:], [*readings[2:], None], strict=False):
+    level = readings[0] if level is None else level
+    for reading, following in zip_longest(readings, readings[1:]):
         rise = 0.0
-        if following is None or not (reading < last <= following or last <= following < reading):
-            if reading >= last:
-                rise, last = limited(reading - last), reading
-            elif reading < last / 2:
-                last = reading
-        yield rise
+        if following is None or not (reading < level <= following or level <= following < reading):
+            if reading >= level:
+                rise, level = limited(reading - level), reading
+            elif reading < level / 2:
+                level = reading
+        yield Step(rise, level)
 
 
 class Energies(NamedTuple):

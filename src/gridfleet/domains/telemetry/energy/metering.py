@@ -1,7 +1,7 @@
 """Energy that a plant's METER sub-devices counted, in buckets of any width."""
 
-from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
@@ -9,13 +9,13 @@ from uuid import UUID
 
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
-from gridfleet.domains.telemetry.energy.arithmetic import limited, rises
+from gridfleet.domains.telemetry.energy.arithmetic import Step, limited, steps
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import Source
-from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -24,6 +24,7 @@ __all__ = ["MeteredEnergy", "energy_between", "metered_energy"]
 _COUNTERS: Final = (("energy_imported", 1), ("energy_exported", -1))
 _MOST_METERS: Final = 1_000
 _PART: Final = timedelta(days=1)
+_BEFORE_RANGE: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SLACK: Final = 1.25
@@ -49,10 +50,11 @@ async def metered_energy(
     wanted = {meter.external_id for meter in meters.data}
     sources = [source for source in await plant_sources(db, org, plant_id) if source.live and source.external_id in wanted]
     for source in sorted(sources, key=lambda one: one.external_id or ""):
-        part = _whole_buckets(start, end, width)
+        part = _whole_buckets(*measurable(start, end), width)
+        levels: dict[str, float] = {}
         while part[0] < part[1]:
             part_end = min(part[1], part[0] + max(width, _PART // width * width))
-            for moment, energy in await _read(db, source, part[0], part_end, width):
+            for moment, energy in await _read(db, source, part[0], part_end, width, levels):
                 yield MeteredEnergy(moment, source.external_id or "", energy)
             part = part_end, part[1]
 
@@ -63,15 +65,29 @@ def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[da
 
 
 async def _read(
-    db: Connection, source: Source, start: datetime, end: datetime, width: timedelta
+    db: Connection, source: Source, start: datetime, end: datetime, width: timedelta, levels: dict[str, float]
 ) -> Iterator[tuple[datetime, float]]:
+    """Return the whole buckets of one part of the range.
+
+    `levels`: from where each counter rises, by the readings of the parts before; updated for the part after. So a dip that
+    lasts from one part to the next adds nothing.
+    """
+    margin = 2 * width
     boundaries = [start + number * width for number in range((end - start) // width + 1)]
     parts: list[list[float | None]] = []
     for counter, sign in _COUNTERS:
         if not any(counter in layout.positions for layout in source.layouts):
             continue
-        readings = await read_in_kilo(db, source, counter, start - 2 * width, end + 2 * width)
-        energies = energy_between(readings, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
+        level = levels.get(counter)
+        # Without a level, the counter may be in a dip where the range begins.
+        before = max(margin, _BEFORE_RANGE) if level is None else margin
+        readings = await read_in_kilo(db, source, counter, start - before, end + margin)
+        counted = list(steps(readings.values, level))
+        if known := counted[: bisect_left(readings.times, microseconds(end - margin))]:
+            levels[counter] = known[-1].level
+        energies = energy_between(
+            readings.times, counted, [microseconds(moment) for moment in boundaries], width // _MICROSECOND
+        )
         parts.append([None if energy is None else sign * energy for energy in energies])
     return _sums(boundaries, parts)
 
@@ -84,14 +100,14 @@ def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]
             yield moment, round(sum(known), 6)
 
 
-def energy_between(readings: Values, boundaries: Sequence[int], width: int) -> list[float | None]:
-    """How far a counter rose from each boundary to the next, both times in microseconds; None where its readings are too far
-    apart to tell.
+def energy_between(times: Sequence[int], counted: Iterable[Step], boundaries: Sequence[int], width: int) -> list[float | None]:
+    """How far a counter rose from each boundary to the next, by its steps at `times`, all times in microseconds; None where
+    its readings are too far apart to tell.
 
     Between two readings it is taken to rise evenly, so that the buckets of a range add up to what was counted in it.
     """
-    totals = list(accumulate(rises(readings.values), lambda total, rise: limited(total + rise)))
-    counts = [_count_at(readings.times, totals, boundary, width) for boundary in boundaries]
+    totals = list(accumulate((step.rise for step in counted), lambda total, rise: limited(total + rise)))
+    counts = [_count_at(times, totals, boundary, width) for boundary in boundaries]
     return [None if before is None or after is None else after - before for before, after in pairwise(counts)]
 
 

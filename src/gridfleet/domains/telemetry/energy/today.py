@@ -1,6 +1,6 @@
 """Energy of the day of one plant, from its PV sub-devices and its GRID meter."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -18,6 +18,7 @@ from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import Source
 from gridfleet.domains.telemetry.history.raw import Values, read_values
 from gridfleet.domains.telemetry.history.series import plant_sources
+from gridfleet.domains.telemetry.units import SIZES
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
@@ -27,8 +28,7 @@ _PV_PREFIX: Final = "PV"
 _GRID: Final = "GRID"
 _POWER: Final = "active_power"
 _BEFORE_MIDNIGHT: Final = timedelta(hours=1)
-_FACTORS: Final = {"W": 1e-3, "Wh": 1e-3, "kW": 1.0, "kWh": 1.0, "MW": 1e3, "MWh": 1e3}
-"""To kW and kWh; a metric without a known unit is taken for kW or kWh, which the standard keys have."""
+_KILO: Final = SIZES["kW"]
 
 
 async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> EnergyOfDay:
@@ -70,7 +70,7 @@ class _Device:
         """kWh by the counter if the device has one that reports, else of its positive (0) or negative (1) power."""
         readings = await self._read(counter)
         if readings.values:
-            return counter_increase(_of_day(readings, microseconds(self._midnight)))
+            return counter_increase(readings.values, bisect_left(readings.times, microseconds(self._midnight)))
         if self._integral is None:
             powers = await self._read(_POWER)
             self._integral = integrate_power(powers.times, powers.values, microseconds(self._midnight))
@@ -85,13 +85,14 @@ class _Device:
 async def read_in_kilo(db: Connection, source: Source, key: str, start: datetime, end: datetime) -> Values:
     """Return a source's values of one metric with `start` <= time < `end` in kW or kWh, each by the unit of its layout.
 
+    A metric without a known unit is taken for kW or kWh, which the standard keys have.
     Where an edited template gave the metric another unit, both may have values of the same time: the newer layout's counts.
     """
     picks: dict[float, list[tuple[int, int]]] = {}
     for layout in sorted(source.layouts, key=lambda layout: layout.id):
         if key in layout.positions:
             position = layout.positions[key]
-            factor = _FACTORS.get(layout.metrics[position].unit, 1.0)
+            factor = SIZES.get(layout.metrics[position].unit, _KILO) / _KILO
             # The factor of the newest layout comes last.
             picks[factor] = [*picks.pop(factor, ()), (layout.id, position)]
     parts = [_scaled(await read_values(db, source.id, places, start, end), factor) for factor, places in picks.items()]
@@ -105,9 +106,3 @@ def _scaled(values: Values, factor: float) -> Values:
     if factor == 1.0:
         return values
     return Values(values.times, [limited(factor * value) for value in values.values])
-
-
-def _of_day(readings: Values, midnight: int) -> Sequence[float]:
-    """The readings of the day, led by the last one before it."""
-    before = sum(1 for time in readings.times if time < midnight)
-    return list(readings.values[max(0, before - 1) :])
