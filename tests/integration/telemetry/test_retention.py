@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gridfleet.domains.telemetry.history.buckets import read_buckets
-from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint
+from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery
+from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.domains.telemetry.history.series import plant_series
 from gridfleet.domains.telemetry.rollups.recomputing import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention, set_retention
@@ -26,11 +27,13 @@ async def record(plant: RecordedPlant, *days_ago: int) -> None:
 
 
 async def asked(plant: RecordedPlant, bucket: Bucket, days_ago: int) -> list[BucketPoint]:
+    return await read(plant, bucket, TODAY - days_ago * DAY, DAY)
+
+
+async def read(plant: RecordedPlant, bucket: Bucket, start: datetime, length: timedelta) -> list[BucketPoint]:
     async with plant.database.transaction() as db:
         series = await plant_series(db, plant.org, plant.id)
-        first = TODAY - days_ago * DAY
-        points = await read_buckets(db, series, bucket, first, first + DAY)
-        return [point._replace(series=series[0]) for point in points]
+        return await read_buckets(db, series, bucket, start, start + length)
 
 
 async def count(database: Database, table: str, source: int, before: datetime) -> int:
@@ -138,3 +141,48 @@ async def test_years_that_are_kept_no_longer_go_piece_by_piece(database: Databas
         ).fetchall()
     assert found == [("telemetry_frame", 288, 4 * 288), ("telemetry_minute", 288, 4 * 288)]
     assert await count(database, "telemetry_frame", await usual.source(None), TODAY) == 4 * 288
+
+
+@pytest.mark.parametrize("bucket", Bucket)
+async def test_ranges_inside_hours_keep_their_edges_where_frames_are_gone(database: Database, bucket: Bucket) -> None:
+    plant = await RecordedPlant.create(database)
+    await record(plant, 2, 15, 30)
+    narrow = bucket in (Bucket.MINUTE, Bucket.FIVE_MINUTES)
+    ranges = [
+        (TODAY - days * DAY + timedelta(hours=10, minutes=15), timedelta(minutes=length))
+        for days in (2, 15, 30)
+        for length in (30, 60, 150)
+    ]
+    before = [await read(plant, bucket, start, length) for start, length in ranges]
+    await roll_up(database)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    for (start, length), expected in zip(ranges, before, strict=True):
+        gone = narrow and start < TODAY - 20 * DAY
+        assert await read(plant, bucket, start, length) == ([] if gone else expected), (start, length)
+
+
+async def test_a_part_of_a_quarter_whose_values_are_gone_is_left_out(database: Database) -> None:
+    plant = await RecordedPlant.create(database)
+    await record(plant, 15, 30)
+    await roll_up(database)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    sizes = []
+    for days in (15, 30):
+        start = TODAY - days * DAY + timedelta(hours=10, minutes=5)
+        found = await read(plant, Bucket.QUARTER_HOUR, start, timedelta(minutes=35))
+        sizes.append({point.time - start: point.size for point in found})
+    assert sizes == [{-5 * MINUTE: 2, 10 * MINUTE: 3, 25 * MINUTE: 2}, {10 * MINUTE: 3}]
+
+
+async def test_a_long_range_reaches_back_to_where_only_roll_ups_are_left(database: Database) -> None:
+    plant = await RecordedPlant.create(database)
+    await record(plant, 2, 15)
+    await roll_up(database)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    query = HistoryQuery(plant.id, TODAY - 100 * DAY, TODAY, "a", Bucket.FIVE_MINUTES)
+    async with database.transaction() as db:
+        history = await open_history(db, plant.org, query, capped=True)
+        points = list(history.first)
+        while not history.finished:
+            points += await history.read(db)
+    assert len(points) == 2 * 288

@@ -7,7 +7,7 @@ from typing import Final
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Place, Series
 from gridfleet.domains.telemetry.rollups import store as rollups
-from gridfleet.domains.telemetry.rollups.models import Level
+from gridfleet.domains.telemetry.rollups.models import Level, Reach
 from gridfleet.kernel.db import Connection
 
 __all__ = ["BucketReader", "bucket_start", "buckets_between", "read_buckets"]
@@ -37,21 +37,22 @@ async def read_buckets(
     """
     sums = _Sums(series, bucket)
     rolled_start, rolled_end = _up(start, _HOUR), _down(end, _HOUR)
-    if rolled_start < rolled_end:
-        level = _LEVELS[bucket]
-        sources = sorted({place.source_id for one in series for place in one.places})
-        reach = await rollups.reach(db, sources, rolled_start, rolled_end)
-        rolled_start = max(rolled_start, _up(reach.level_from(level) or rolled_start, _HOUR))
-        rolled_end = min(rolled_end, reach.sealed_before)
+    level = _LEVELS[bucket]
+    sources = sorted({place.source_id for one in series for place in one.places})
+    reach = await rollups.reach(db, sources, rolled_start, rolled_end)
+    rolled_start = max(rolled_start, _up(reach.level_from(level) or rolled_start, _HOUR))
+    rolled_end = min(rolled_end, reach.sealed_before)
     if rolled_start >= rolled_end:
-        await _add_frames(db, sums, series, start, end)
+        await _add_edge(db, sums, start, end, reach)
         return sums.points()
     # What became dirty after its frames were dropped cannot be computed again: its roll-ups stay as they are.
     stale = _spans(sorted(hour for hour in reach.dirty if max(reach.raw_from, rolled_start) <= hour < rolled_end))
     if len(stale) > _MOST_SPANS:
         stale = [(stale[0][0], stale[-1][1])]
-    for span in ((start, rolled_start), *stale, (rolled_end, end)):
+    for span in stale:
         await _add_frames(db, sums, series, *span)
+    for span in ((start, rolled_start), (rolled_end, end)):
+        await _add_edge(db, sums, *span, reach)
     for span in _between(rolled_start, rolled_end, stale):
         if level is Level.DAY:
             first, last = _up(span[0], _DAY), _down(span[1], _DAY)
@@ -147,6 +148,18 @@ def _between(start: datetime, end: datetime, gaps: Sequence[Span]) -> Iterator[S
         start = gap_end
     if start < end:
         yield start, end
+
+
+async def _add_edge(db: Connection, sums: _Sums, start: datetime, end: datetime, reach: Reach) -> None:
+    """Adds a part of the range that is not made of whole hours: from frames, or where they were dropped, from the narrowest
+    buckets that are left and lie whole in it."""
+    framed = min(max(start, reach.raw_from), end)
+    await _add_frames(db, sums, sums.series, framed, end)
+    for level, level_from in ((Level.MINUTE, reach.minutes_from), (Level.QUARTER, reach.quarters_from)):
+        if level.width <= sums.width:
+            first = min(max(start, level_from), framed)
+            await _add_rollups(db, sums, level, _up(first, level.width), _down(framed, level.width), reach.raw_from)
+            framed = first
 
 
 async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetime, end: datetime, raw_from: datetime) -> None:

@@ -230,13 +230,21 @@ async def count_points(db: Connection, source_ids: Sequence[int], start: datetim
 
 
 async def extent(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime) -> tuple[datetime, datetime] | None:
-    """Times of the sources' first and last frame in the range."""
+    """Return the part of the range from the sources' first frame or hour of roll-ups to their last; None without either.
+
+    Roll-ups reach further back than frames, which retention drops.
+    """
+    frames = "FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s ORDER BY time"
+    hours = (
+        "FROM telemetry_hour WHERE source_id = s.id AND bucket > %(start)s - interval '1 hour' AND bucket < %(end)s"
+        " ORDER BY bucket"
+    )
     cursor = await db.execute(
         "SELECT min(f.time), max(f.time) FROM unnest(%(ids)s::int[]) AS s (id) CROSS JOIN LATERAL ("
-        " (SELECT time FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s"
-        " ORDER BY time LIMIT 1) UNION ALL"
-        " (SELECT time FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s"
-        " ORDER BY time DESC LIMIT 1)) AS f",
+        f" (SELECT time {frames} LIMIT 1) UNION ALL (SELECT time {frames} DESC LIMIT 1)"
+        f" UNION ALL (SELECT greatest(bucket, %(start)s) {hours} LIMIT 1)"
+        f" UNION ALL (SELECT least(bucket + interval '1 hour', %(end)s) - interval '1 microsecond' {hours} DESC LIMIT 1)"
+        ") AS f",
         {"ids": list(source_ids), "start": start, "end": end},
         prepare=_PLAN_FOR_THIS_RANGE,
     )
