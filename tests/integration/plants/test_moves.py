@@ -4,9 +4,12 @@ import asyncio
 from uuid import UUID
 
 import pytest
+from msgspec import UNSET
 
 from accounts import add_organization
 from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.plants.esm_link.facts import write_facts
+from gridfleet.domains.plants.esm_link.models import EsmFacts
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.plants.sub_devices.models import DeviceType
@@ -111,3 +114,33 @@ async def test_sources_made_just_before_their_plant_moves_move_along(plant: Reco
         await asyncio.wait({moving}, timeout=0.5)
     await moving
     assert await owners(plant, "telemetry_source") == {buyer}
+
+
+@pytest.mark.parametrize("given", [None, "P7"])
+async def test_a_plant_that_moves_is_no_longer_linked_to_the_esm_it_leaves(
+    plant: RecordedPlant, buyer: UUID, given: str | None
+) -> None:
+    facts = EsmFacts(50.0, 9.9, True, "South roof", "PLC_READY", 50.1, 14.4, True, "A")
+    async with plant.database.transaction() as db:
+        await update_plant(db, administrator(plant), plant.id, PlantChanges(external_plant_id="P1"))
+        await write_facts(db, plant.organization_id, plant.id, "P1", facts)
+        changes = PlantChanges(organization_id=buyer, external_plant_id=UNSET if given is None else given)
+        updated = await update_plant(db, administrator(plant), plant.id, changes)
+    assert (updated.organization_id, updated.external_plant_id) == (buyer, given)
+    assert [getattr(updated, name) for name in EsmFacts._fields] == [None] * len(EsmFacts._fields)
+
+
+async def test_a_plant_that_stays_keeps_its_link(plant: RecordedPlant) -> None:
+    async with plant.database.transaction() as db:
+        await update_plant(db, administrator(plant), plant.id, PlantChanges(external_plant_id="P1"))
+        changes = PlantChanges(organization_id=plant.organization_id)
+        assert (await update_plant(db, administrator(plant), plant.id, changes)).external_plant_id == "P1"
+
+
+async def test_a_plant_moves_to_an_organisation_that_has_the_external_id(plant: RecordedPlant) -> None:
+    other = await RecordedPlant.create(plant.database)
+    async with plant.database.transaction() as db:
+        for one in (plant, other):
+            await update_plant(db, administrator(one), one.id, PlantChanges(external_plant_id="P1"))
+        await move(db, plant, other.organization_id)
+    assert await owners(plant, "telemetry_source") <= {other.organization_id}

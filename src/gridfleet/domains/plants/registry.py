@@ -90,10 +90,13 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
     columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     if not columns:
         return plant
-    if columns.get("external_plant_id", plant.external_plant_id) != plant.external_plant_id:
+    moves = changes.organization_id not in (UNSET, plant.organization_id)
+    if moves:
+        columns.setdefault("external_plant_id", None)  # an id at the ESM of the organisation that the plant leaves
+    if moves or columns.get("external_plant_id", plant.external_plant_id) != plant.external_plant_id:
         columns |= dict.fromkeys(EsmFacts._fields)  # they are of the plant that it was linked to
     try:
-        if changes.organization_id not in (UNSET, plant.organization_id):
+        if moves:
             # Commands are locked before the site, which the update deletes: acknowledgements lock them in this order too.
             await end_open_commands(db, org, plant_id, utc_now())
         updated = await store.update(db, org, plant_id, columns)
