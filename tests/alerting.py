@@ -34,6 +34,7 @@ def rule_columns(**changes: Any) -> dict[str, Any]:
         "for_seconds": 0,
         "clear_threshold": None,
         "auto_resolve": False,
+        "unit": None,
         **changes,
     }
 

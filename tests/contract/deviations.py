@@ -37,7 +37,7 @@ _SANDBOX_PLANTS: Final[tuple[Row, ...]] = (
 )
 _PUSH_TOKENS: Final[Row] = ("POST", "/api/v1/notifications/push-tokens")
 
-_RULE_FIELDS: Final = {"forSeconds", "clearThreshold", "autoResolve"}
+_RULE_FIELDS: Final = {"forSeconds", "clearThreshold", "autoResolve", "unit"}
 
 MORE_CODES: Final[dict[Row, tuple[set[str], str]]] = {
     _REVOKE: (

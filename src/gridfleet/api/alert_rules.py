@@ -23,6 +23,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Metric = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 CooldownMinutes = Annotated[int, msgspec.Meta(ge=1, le=1440)]
 ForSeconds = Annotated[int, msgspec.Meta(ge=0, le=86_400)]
+Unit = Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
 
 
 class RuleFilter(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -32,7 +33,7 @@ class RuleFilter(PageQuery, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A rule to make. `plantId` null: all plants of the organisation."""
+    """A rule to make. `plantId` null: all plants of the organisation. `unit` null: that of the newest values."""
 
     condition: Condition
     metric: Metric
@@ -45,6 +46,7 @@ class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     for_seconds: ForSeconds = 0
     clear_threshold: float | None = None
     auto_resolve: bool = False
+    unit: Unit | None = None
 
     def complaints(self) -> Iterator[str]:
         """An alert must be able to clear."""
@@ -53,7 +55,7 @@ class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 class RulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What to change; null takes the plant or the clear threshold away."""
+    """What to change; null takes the plant or the clear threshold away, and as `unit` that of the newest values."""
 
     condition: Condition | UnsetType = UNSET
     metric: Metric | UnsetType = UNSET
@@ -66,6 +68,7 @@ class RulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     for_seconds: ForSeconds | UnsetType = UNSET
     clear_threshold: float | UnsetType | None = UNSET
     auto_resolve: bool | UnsetType = UNSET
+    unit: Unit | UnsetType | None = UNSET
 
 
 class RulePreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):

@@ -12,6 +12,7 @@ import pytest
 from accounts import add_member, add_user, session_of
 from alerting import ago
 from api_service import ApiService, api_service, bearer
+from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
@@ -61,6 +62,7 @@ async def test_a_rule_is_made_listed_changed_and_deleted(desk: Desk) -> None:
         "forSeconds": 0,
         "clearThreshold": None,
         "autoResolve": False,
+        "unit": None,
         "lastTriggeredAt": None,
     }
     own = (await desk.call("POST", "/alert-rules", {**NEW, "plantId": str(desk.plant.id)}))[1]
@@ -254,3 +256,26 @@ async def test_a_phone_is_an_international_number(desk: Desk, phone: object) -> 
         ]
     assert (await desk.call("PATCH", "/auth/me", {"phone": None}))[0] == 200
     assert (await desk.call("PATCH", "/auth/me", {"name": "Olga"}))[0] == 200
+
+
+async def test_a_rules_unit_is_the_measurements_unless_it_is_given(desk: Desk) -> None:
+    await desk.plant.write(None, [Metric("soc", "%")], {ago(60): [50.0]})
+    status, rule = await desk.call("POST", "/alert-rules", NEW)
+    assert (status, rule["unit"]) == (201, "%")
+    path = f"/alert-rules/{rule['id']}"
+    assert (await desk.call("PATCH", path, {"unit": "‰", "threshold": 100}))[1]["unit"] == "‰"
+    assert (await desk.call("PATCH", path, {"threshold": 90}))[1]["unit"] == "‰"
+    assert (await desk.call("PATCH", path, {"unit": None}))[1]["unit"] == "%"
+    assert (await desk.call("PATCH", path, {"metric": "voltage"}))[1]["unit"] is None
+    assert (await desk.call("POST", "/alert-rules", {**NEW, "unit": ""}))[1]["code"] == "VALIDATION_ERROR"
+
+
+async def test_a_preview_compares_values_of_an_earlier_unit(desk: Desk) -> None:
+    start = ago(600)
+    for number, (unit, value) in enumerate([("W", 900.0), ("kW", 0.9), ("kW", 0.04), ("W", 40.0), ("K", 1.0)]):
+        await desk.plant.write(None, [Metric("power", unit)], {start + number * timedelta(minutes=1): [value]})
+    rule = {**NEW, "metric": "power", "threshold": 50, "unit": "W"}
+    asked = {"rule": rule, "from": format_time(start), "to": format_time(ago(0))}
+    status, answer = await desk.call("POST", "/alert-rules/preview", asked)
+    assert status == 200
+    assert (answer["points"], answer["matches"]) == (4, 2)

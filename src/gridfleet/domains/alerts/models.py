@@ -2,12 +2,25 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-__all__ = ["Alert", "AlertFilter", "AlertRule", "AlertStatus", "AlertType", "Condition", "RuleChanges", "Severity"]
+from gridfleet.domains.notifications.models import Channel
+
+__all__ = [
+    "CHANNELS",
+    "Alert",
+    "AlertFilter",
+    "AlertRule",
+    "AlertStatus",
+    "AlertType",
+    "Condition",
+    "RuleChanges",
+    "Severity",
+]
 
 
 class Severity(StrEnum):
@@ -17,6 +30,15 @@ class Severity(StrEnum):
     WARNING = "WARNING"
     CRITICAL = "CRITICAL"
     EMERGENCY = "EMERGENCY"
+
+
+CHANNELS: Final = {
+    Severity.INFO: (Channel.PUSH,),
+    Severity.WARNING: (Channel.PUSH, Channel.EMAIL),
+    Severity.CRITICAL: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
+    Severity.EMERGENCY: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
+}
+"""How members are notified of what a rule finds."""
 
 
 class Condition(StrEnum):
@@ -47,6 +69,7 @@ class AlertRule(msgspec.Struct, frozen=True, rename="camel"):
     `metric`: the key of a plant's metric or of any of its sub-devices', or `{externalId}.{key}`. `for_seconds`: how long the
     condition must hold. `clear_threshold`: the value that must be passed again before the same metric may raise anew.
     `auto_resolve`: the alert is resolved when that happens; without a clear threshold, when the condition no longer holds.
+    `unit`: that of both thresholds; None when it is not known, and they are compared as numbers.
     """
 
     id: UUID
@@ -62,6 +85,7 @@ class AlertRule(msgspec.Struct, frozen=True, rename="camel"):
     for_seconds: int
     clear_threshold: float | None
     auto_resolve: bool
+    unit: str | None
     last_triggered_at: datetime | None
     created_at: datetime
     updated_at: datetime
@@ -91,6 +115,7 @@ class RuleChanges(msgspec.Struct, frozen=True):
     for_seconds: int | UnsetType = UNSET
     clear_threshold: float | UnsetType | None = UNSET
     auto_resolve: bool | UnsetType = UNSET
+    unit: str | UnsetType | None = UNSET
 
 
 class Alert(msgspec.Struct, frozen=True, rename="camel"):

@@ -14,6 +14,7 @@ from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point
 from gridfleet.domains.alerts.findings import Findings, Hit, Run, Watch
 from gridfleet.domains.alerts.models import AlertRule, Condition
 from gridfleet.domains.alerts.rules import store
+from gridfleet.domains.alerts.rules.units import adopt_unit, in_unit, report_unfit
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.places.models import LayoutKeys, SourcePlace
 from gridfleet.domains.telemetry.places.reading import layout_keys, source_places
@@ -112,12 +113,14 @@ class RuleBook:
             by_organization[rule.organization_id].append(rule)
         owners: dict[tuple[int, int], _Owner] = {}
         compiled: dict[tuple[int, int], tuple[Check, ...]] = {}
+        unfit: list[Watch] = []
         for source_id, layout_id in missing:
             if (source := sources.get(source_id)) is None:
                 continue
             owners[source_id, layout_id] = _Owner(str(source.organization_id), str(source.plant_id))
             if (own := by_organization.get(source.organization_id)) and (layout := layouts.get(layout_id)) is not None:
-                compiled[source_id, layout_id] = compile_checks(own, source, layout)
+                compiled[source_id, layout_id] = compile_checks(own, source, layout, unfit)
+        await self._settle_units(compiled, unfit)
         compiled = {place: checks for place, checks in compiled.items() if checks}
         if changes == self._changes:  # else it may be stale already: good for now, not to be remembered
             self._owners |= owners
@@ -125,9 +128,24 @@ class RuleBook:
             return self._checks
         return before | compiled
 
+    async def _settle_units(self, compiled: dict[tuple[int, int], tuple[Check, ...]], unfit: list[Watch]) -> None:
+        """Give rules without a unit the one that they meet, and report those that cannot be converted."""
+        met = {check.watch.rule.id: check.watch for checks in compiled.values() for check in checks if check.watch.unit}
+        new = [watch for watch in met.values() if watch.rule.unit is None]
+        if new or unfit:
+            async with self._database.transaction() as db:
+                for watch in sorted(new, key=lambda watch: watch.rule.id):
+                    await adopt_unit(db, watch.rule, watch.unit)
+                await report_unfit(db, unfit)
 
-def compile_checks(rules: Iterable[AlertRule], source: SourcePlace, layout: LayoutKeys) -> tuple[Check, ...]:
-    """The rules of the source's organisation that watch something in the layout."""
+
+def compile_checks(
+    rules: Iterable[AlertRule], source: SourcePlace, layout: LayoutKeys, unfit: list[Watch]
+) -> tuple[Check, ...]:
+    """Return the checks of a layout by the rules of the source's organisation, with thresholds in the layout's units.
+
+    What cannot be checked, as no conversion of its unit is known, is added to `unfit`.
+    """
     prefix = None if source.external_id is None else f"{source.external_id}."
     checks: list[Check] = []
     for rule in rules:
@@ -136,8 +154,14 @@ def compile_checks(rules: Iterable[AlertRule], source: SourcePlace, layout: Layo
         keys = {rule.metric} if prefix is None else {rule.metric, rule.metric.removeprefix(prefix)}
         for key in keys & layout.positions.keys():
             position = layout.positions[key]
-            watch = Watch(rule, source.plant_id, source.id, f"{prefix or ''}{key}", layout.units[position])
-            checks.append(Check(position, _COMPARE[rule.condition], rule.threshold, rule.remembers, watch))
+            unit = layout.units[position]
+            watch = Watch(rule, source.plant_id, source.id, f"{prefix or ''}{key}", unit)
+            fitting = in_unit(rule, unit)
+            if fitting is None:
+                unfit.append(watch)
+                continue
+            watch = watch._replace(rule=fitting)
+            checks.append(Check(position, _COMPARE[fitting.condition], fitting.threshold, fitting.remembers, watch))
     return tuple(checks)
 
 

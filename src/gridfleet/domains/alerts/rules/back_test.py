@@ -11,6 +11,7 @@ from gridfleet.domains.alerts.conditions import Point, Standing, advance, holds
 from gridfleet.domains.alerts.models import AlertRule
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.registry import check_plant
+from gridfleet.domains.alerts.rules.units import in_unit, measured_unit
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -54,7 +55,6 @@ class Replay:
     """One rule over values in the order of their times."""
 
     def __init__(self, rule: AlertRule) -> None:
-        self._rule = rule
         self._quiet_until: int | None = None
         self._standings: dict[tuple[int, str], Standing] = {}
         self._open: dict[tuple[int, str], _Raised] = {}
@@ -63,9 +63,9 @@ class Replay:
         self.matches = 0
         self.raised: list[_Raised] = []
 
-    def take(self, source_id: int, plant_id: UUID, metric: str, point: Point) -> None:
-        """The next value."""
-        rule, key = self._rule, (source_id, metric)
+    def take(self, rule: AlertRule, source_id: int, plant_id: UUID, metric: str, point: Point) -> None:
+        """Take the next value; `rule` has its thresholds in the value's unit."""
+        key = (source_id, metric)
         self.points += 1
         self.matches += holds(rule.condition, rule.threshold, point.value)
         may_raise = self._quiet_until is None or point.time >= self._quiet_until
@@ -102,13 +102,17 @@ async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datet
     await check_plant(db, org, rule.plant_id)
     if end - start > MOST_SPAN:
         raise ValidationFailed(details=[f"from: must not lie more than {MOST_SPAN.days} days before to"])
+    if rule.unit is None:
+        rule = msgspec.structs.replace(rule, unit=await measured_unit(db, org.organization_id, rule.plant_id, rule.metric))
     replay = Replay(rule)
-    places = await store.places_of(db, org, rule.plant_id, rule.metric)
+    found = await store.places_of(db, org, rule.plant_id, rule.metric)
+    rules = {place.unit: fitting for place in found if (fitting := in_unit(rule, place.unit)) is not None}
+    places = [place for place in found if place.unit in rules]
     async with db.cursor(name="back_test", binary=True) as cursor:
         cursor.itersize = _BATCH
         await store.open_history(cursor, org, places, start, end)
-        async for source_id, plant_id, metric, time, value in cursor:
+        async for source_id, plant_id, metric, unit, time, value in cursor:
             if replay.points >= MOST_POINTS:
                 raise ValidationFailed(details=[f"from: more than {MOST_POINTS} values; choose a shorter time or one plant"])
-            replay.take(source_id, plant_id, metric, Point(microseconds(time), value))
+            replay.take(rules[unit], source_id, plant_id, metric, Point(microseconds(time), value))
     return replay.outcome()

@@ -11,6 +11,7 @@ from gridfleet.domains.alerts.conditions import complaint_about
 from gridfleet.domains.alerts.errors import RuleNotFound
 from gridfleet.domains.alerts.models import AlertRule, RuleChanges
 from gridfleet.domains.alerts.rules import store
+from gridfleet.domains.alerts.rules.units import measured_unit
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.kernel.caller import OrgScope
@@ -21,13 +22,18 @@ from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = ["check_plant", "create_rule", "delete_rule", "get_rule", "list_rules", "update_rule"]
 
-_RESTARTS_TIME: Final = ("plant_id", "metric", "condition", "threshold", "enabled")
+_RESTARTS_TIME: Final = ("plant_id", "metric", "condition", "threshold", "unit", "enabled")
 """Members that decide which values meet the rule: after a change, `for_seconds` counts from the next value."""
 
 
 async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) -> AlertRule:
-    """A new rule of these members. Raises ValidationFailed (plant of somebody else), Forbidden (key limited to some plants)."""
+    """Create a rule of these members; without a `unit` it takes that of the newest values that it watches.
+
+    Raises ValidationFailed (plant of another organisation), Forbidden (key limited to some plants).
+    """
     await check_plant(db, org, columns["plant_id"])
+    if columns["unit"] is None:
+        columns["unit"] = await measured_unit(db, org.organization_id, columns["plant_id"], columns["metric"])
     return await store.insert(db, org, new_id(), columns)
 
 
@@ -47,7 +53,8 @@ async def list_rules(db: Connection, org: OrgScope, plant_id: UUID | None, pagin
 async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: RuleChanges) -> AlertRule:
     """Change a rule and return it.
 
-    Open alerts stay linked to the rule: they clear by its new condition, and their metrics raise no second one before.
+    Open alerts stay linked to the rule: they clear by its new condition, and their metrics raise no second one before. A
+    change of the metric, or of the unit to None, takes the unit of the newest values.
 
     Raises:
         RuleNotFound: The caller may see no such rule.
@@ -65,6 +72,11 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     if "plant_id" in columns:
         await check_plant(db, org, columns["plant_id"])
     changed = msgspec.structs.replace(rule, **columns)
+    if changed.metric != rule.metric or "unit" in columns:
+        if columns.get("unit") is None:
+            columns["unit"] = await measured_unit(db, org.organization_id, changed.plant_id, changed.metric)
+        changed = msgspec.structs.replace(changed, unit=columns["unit"])
+        columns["unit_notice_at"] = None
     if complaint := complaint_about(changed.condition, changed.threshold, changed.clear_threshold):
         raise ValidationFailed(details=[complaint])
     if any(getattr(changed, name) != getattr(rule, name) for name in _RESTARTS_TIME):

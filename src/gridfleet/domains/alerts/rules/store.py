@@ -23,13 +23,14 @@ _VISIBLE = (
 
 
 class Place(NamedTuple):
-    """Where a metric stands in frames; `position` from 1. `metric` as alerts name it."""
+    """Where a metric stands in frames; `position` from 1. `metric` as alerts name it, in `unit`."""
 
     source_id: int
     plant_id: UUID
     layout_id: int
     position: int
     metric: str
+    unit: str
 
 
 def _rule(**row: Any) -> AlertRule:
@@ -139,12 +140,42 @@ async def claim(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -
     return {row[0] for row in await cursor.fetchall()}
 
 
+async def units_of(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID | None, metric: str) -> set[str]:
+    """Return the units, where there are any, of the newest values of every metric that a rule on this metric watches."""
+    cursor = await db.execute(
+        "SELECT DISTINCT unit FROM (SELECT DISTINCT ON (s.id, m.key) l.units[m.position] AS unit"
+        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
+        " WHERE s.organization_id = %(org)s AND (%(plant)s::uuid IS NULL OR s.plant_id = %(plant)s)"
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND t.vals[m.position] IS NOT NULL"
+        " AND %(metric)s IN (m.key, s.external_id || '.' || m.key)"
+        " ORDER BY s.id, m.key, coalesce(t.times[m.position], t.time) DESC, l.id DESC) AS newest WHERE unit <> ''",
+        {"org": organization_id, "plant": plant_id, "metric": metric},
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def set_unit(db: Connection, system: SystemScope, rule_id: UUID, metric: str, unit: str) -> None:
+    """Set the unit of a rule that has none and still watches this metric."""
+    await db.execute("UPDATE alert_rule SET unit = %s WHERE id = %s AND metric = %s AND unit IS NULL", (unit, rule_id, metric))
+
+
+async def claim_unit_notices(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -> set[UUID]:
+    """Return those of the rules about whose unit no notice was sent; from now on one counts as sent."""
+    cursor = await db.execute(
+        "UPDATE alert_rule SET unit_notice_at = now() WHERE id IN (SELECT id FROM alert_rule"
+        " WHERE id = ANY(%s) AND unit_notice_at IS NULL ORDER BY id FOR NO KEY UPDATE) RETURNING id",
+        (sorted(rule_ids),),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
 async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str) -> list[Place]:
     """Every place of the organisation's frames that a rule on this metric watches; with `plant_id` those of this plant."""
     cursor = db.cursor(row_factory=class_row(Place))
     await cursor.execute(
         "SELECT s.id AS source_id, s.plant_id, l.id AS layout_id, m.position::int,"
-        " coalesce(s.external_id || '.', '') || m.key AS metric"
+        " coalesce(s.external_id || '.', '') || m.key AS metric, l.units[m.position] AS unit"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
         " WHERE s.organization_id = %(org)s AND (%(plant)s::uuid IS NULL OR s.plant_id = %(plant)s)"
@@ -157,11 +188,11 @@ async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric
 async def open_history(
     cursor: AsyncServerCursor[TupleRow], org: OrgScope, places: Sequence[Place], start: datetime, end: datetime
 ) -> None:
-    """Opens the values of these places, which `places_of` gave: (source, plant, metric, time, value), oldest first."""
+    """Opens the values of these places, which `places_of` gave: (source, plant, metric, unit, time, value), oldest first."""
     await cursor.execute(
-        "SELECT p.source_id, p.plant_id, p.metric, f.time, f.vals[p.position]"
-        " FROM unnest(%(sources)s::int[], %(plants)s::uuid[], %(layouts)s::int[], %(positions)s::int[], %(metrics)s::text[])"
-        " AS p (source_id, plant_id, layout_id, position, metric)"
+        "SELECT p.source_id, p.plant_id, p.metric, p.unit, f.time, f.vals[p.position]"
+        " FROM unnest(%(sources)s::int[], %(plants)s::uuid[], %(layouts)s::int[], %(positions)s::int[], %(metrics)s::text[],"
+        " %(units)s::text[]) AS p (source_id, plant_id, layout_id, position, metric, unit)"
         " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s"
         " JOIN telemetry_frame f ON f.source_id = p.source_id AND f.layout_id = p.layout_id"
         " AND f.time >= %(start)s AND f.time < %(end)s"
@@ -172,6 +203,7 @@ async def open_history(
             "layouts": [place.layout_id for place in places],
             "positions": [place.position for place in places],
             "metrics": [place.metric for place in places],
+            "units": [place.unit for place in places],
             "org": org.organization_id,
             "start": start,
             "end": end,

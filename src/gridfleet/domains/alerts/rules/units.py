@@ -1,0 +1,70 @@
+"""The unit of a rule's thresholds, and what becomes of rules whose measurement changes its unit."""
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.alerts import store as alerts
+from gridfleet.domains.alerts.findings import Watch
+from gridfleet.domains.alerts.models import CHANNELS, AlertRule
+from gridfleet.domains.alerts.rules import store
+from gridfleet.domains.notifications.queueing import Notice, notify_members
+from gridfleet.domains.telemetry.units import converted
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["adopt_unit", "in_unit", "measured_unit", "report_unfit"]
+
+_SYSTEM: Final = SystemScope("ingest applies every organisation's rules to its plants")
+
+
+def in_unit(rule: AlertRule, unit: str) -> AlertRule | None:
+    """Return the rule with its thresholds in `unit`; None where they cannot be converted.
+
+    A rule or a measurement without a unit is compared as a number.
+    """
+    if not unit or rule.unit is None or rule.unit == unit:
+        return rule
+    threshold = converted(rule.threshold, rule.unit, unit)
+    if threshold is None:
+        return None
+    clear = None if rule.clear_threshold is None else converted(rule.clear_threshold, rule.unit, unit)
+    return msgspec.structs.replace(rule, threshold=threshold, clear_threshold=clear, unit=unit)
+
+
+async def measured_unit(db: Connection, organization_id: UUID, plant_id: UUID | None, metric: str) -> str | None:
+    """Return the unit of what a rule watches, by the newest values; None when there is none, or more than one."""
+    units = await store.units_of(db, _SYSTEM, organization_id, plant_id, metric)
+    return units.pop() if len(units) == 1 else None
+
+
+async def adopt_unit(db: Connection, rule: AlertRule, unit: str) -> None:
+    """Give a rule that has no unit the one in which its measurement arrives, unless others arrive in other units."""
+    units = await store.units_of(db, _SYSTEM, rule.organization_id, rule.plant_id, rule.metric)
+    if units <= {unit}:
+        await store.set_unit(db, _SYSTEM, rule.id, rule.metric, unit)
+
+
+async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
+    """Notify the members once of each rule that cannot watch a measurement because of its unit."""
+    watches = {watch.rule.id: watch for watch in unfit}
+    for rule_id in sorted(await store.claim_unit_notices(db, _SYSTEM, watches)):
+        rule, plant_id, _, metric, unit = watches[rule_id]
+        plant = (await alerts.plant_names(db, _SYSTEM, [plant_id])).get(plant_id)
+        name = plant.name if plant else "a plant"
+        notice = Notice(
+            subject=f"Alert rule not applied: {rule.name}",
+            body=(
+                f"{metric} of {name} is measured in {unit}, but the thresholds of the rule {rule.name} are in {rule.unit},"
+                " and there is no conversion. The rule does not watch it. Set the rule's unit and thresholds."
+            ),
+            metadata={
+                "ruleId": str(rule.id),
+                "plantId": str(plant_id),
+                "organizationId": str(rule.organization_id),
+                "severity": rule.severity.value,
+            },
+        )
+        await notify_members(db, rule.organization_id, CHANNELS[rule.severity], notice)

@@ -1,0 +1,153 @@
+"""Rules whose measurement changes its unit by an edit of its template."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from accounts import add_member, add_user
+from alerting import add_rule, ago, alerts_of, operator, snapshot
+from gridfleet.domains.alerts.models import AlertRule, Condition, RuleChanges
+from gridfleet.domains.alerts.rules.registry import get_rule, update_rule
+from gridfleet.domains.telemetry.units import converted
+from gridfleet.kernel.caller import OrgRole
+from ingest_bench import Bench, BenchPlant
+
+
+class Inverter:
+    """A plant with one sub-device that measures `x` in a unit which can be edited."""
+
+    def __init__(self, bench: Bench, plant: BenchPlant, template_id: UUID | None) -> None:
+        self.bench = bench
+        self.plant = plant
+        self.template_id = template_id
+
+    @classmethod
+    async def create(cls, bench: Bench, unit: str) -> "Inverter":
+        plant = await bench.plant()
+        user = await add_user(bench.database)
+        await add_member(bench.database, plant.organization_id, user.id, OrgRole.OPERATOR)
+        return cls(bench, plant, await plant.add_device("inv", [{"key": "x", "field": "x", "unit": unit}]))
+
+    async def edit(self, unit: str) -> None:
+        """Change the unit in the template."""
+        async with self.bench.database.transaction() as db:
+            await db.execute(
+                "UPDATE device_template SET version = version + 1, signals = %s WHERE id = %s",
+                (Jsonb([{"key": "x", "field": "x", "unit": unit}]), self.template_id),
+            )
+        self.bench.pipeline.book.forget_all()
+
+    async def say(self, seconds_ago: float, value: float) -> None:
+        """One value; the pipeline knows of no rule that has changed meanwhile, so it forgets them."""
+        self.bench.pipeline.rules.forget_all()
+        await self.bench.take(self.plant.message(snapshot(ago(seconds_ago), inv={"x": value})))
+
+    async def rule(self, **changes: Any) -> AlertRule:
+        return await add_rule(self.bench.database, self.plant.organization_id, metric="x", name="Rule", **changes)
+
+    async def change(self, rule: AlertRule, **changes: Any) -> None:
+        async with self.bench.database.transaction() as db:
+            await update_rule(db, operator(self.plant.organization_id), rule.id, RuleChanges(**changes))
+
+    async def unit_of(self, rule: AlertRule) -> str | None:
+        async with self.bench.database.transaction() as db:
+            return (await get_rule(db, operator(self.plant.organization_id), rule.id)).unit
+
+    async def messages(self) -> list[str]:
+        return [alert.message for alert in await alerts_of(self.bench.database, self.plant.organization_id)]
+
+    async def notices(self) -> list[tuple[str]]:
+        return await self.plant.rows(
+            "SELECT DISTINCT body FROM notification_log WHERE subject LIKE 'Alert rule%%' AND %s::uuid IS NOT NULL"
+        )
+
+
+async def test_a_rule_keeps_its_unit_and_is_compared_in_the_measurements(bench: Bench) -> None:
+    inverter = await Inverter.create(bench, "W")
+    await inverter.say(100, 900)
+    rule = await inverter.rule(threshold=50.0)
+    assert rule.unit == "W"
+    await inverter.edit("kW")
+    await inverter.say(90, 0.9)
+    assert await inverter.messages() == [], "900 W are not below 50 W"
+    await inverter.say(80, 0.04)
+    assert await inverter.messages() == ["Rule: inv.x of Plant is 0.04 kW, below 0.05 kW"]
+    assert await inverter.notices() == []
+
+
+async def test_an_alert_clears_at_its_converted_threshold(bench: Bench) -> None:
+    inverter = await Inverter.create(bench, "W")
+    await inverter.say(100, 900)
+    await inverter.rule(threshold=50.0, clear_threshold=100.0, auto_resolve=True)
+    await inverter.say(90, 40)
+    await inverter.edit("kW")
+    await inverter.say(80, 0.09)
+    assert [alert.status for alert in await alerts_of(bench.database, inverter.plant.organization_id)] == ["ACTIVE"]
+    await inverter.say(70, 0.1)
+    assert [alert.status for alert in await alerts_of(bench.database, inverter.plant.organization_id)] == ["RESOLVED"]
+
+
+async def test_a_rule_without_a_conversion_raises_nothing_and_its_members_are_notified_once(bench: Bench) -> None:
+    inverter = await Inverter.create(bench, "°C")
+    await inverter.say(100, 20)
+    rule = await inverter.rule(threshold=40.0, condition=Condition.GT)
+    await inverter.edit("K")
+    for seconds_ago in (90, 80):
+        await inverter.say(seconds_ago, 293)
+    assert await inverter.messages() == []
+    ((body,),) = await inverter.notices()
+    assert body.startswith("inv.x of Plant is measured in K, but the thresholds of the rule Rule are in °C")
+    await inverter.change(rule, unit="K", threshold=313.0)
+    await inverter.say(70, 320)
+    assert await inverter.messages() == ["Rule: inv.x of Plant is 320 K, above 313 K"]
+
+
+async def test_a_rule_that_is_older_than_its_first_value_takes_that_values_unit(bench: Bench) -> None:
+    inverter = await Inverter.create(bench, "W")
+    rule = await inverter.rule(threshold=50.0)
+    assert rule.unit is None
+    await inverter.say(100, 900)
+    assert await inverter.unit_of(rule) == "W"
+    await inverter.edit("kW")
+    await inverter.say(90, 0.9)
+    assert await inverter.messages() == []
+
+
+async def test_measurements_of_several_units_are_compared_as_numbers(bench: Bench) -> None:
+    inverter = await Inverter.create(bench, "W")
+    await inverter.plant.add_device("old", [{"key": "x", "field": "x", "unit": "kW"}])
+    await inverter.say(100, 900)
+    await bench.take(inverter.plant.message(snapshot(ago(95), old={"x": 900})))
+    rule = await inverter.rule(threshold=50.0)
+    assert rule.unit is None
+    await inverter.say(90, 40)
+    assert await inverter.unit_of(rule) is None
+    assert await inverter.messages() == ["Rule: inv.x of Plant is 40 W, below 50 W"]
+
+
+async def test_a_measurement_without_a_unit_is_compared_as_a_number(bench: Bench) -> None:
+    inverter = await Inverter.create(bench, "")
+    await inverter.say(100, 900)
+    rule = await inverter.rule(threshold=50.0)
+    assert rule.unit is None
+    await inverter.edit("W")
+    await inverter.say(90, 40)
+    assert await inverter.messages() == ["Rule: inv.x of Plant is 40 W, below 50 W"]
+    assert await inverter.unit_of(rule) == "W"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "to", "expected"),
+    [
+        (900.0, "W", "kW", 0.9),
+        (0.57, "MW", "kW", 570.0),
+        (1e308, "MWh", "Wh", 1.7976931348623157e308),
+        (1.0, "W", "Wh", None),
+        (1.0, "°C", "K", None),
+        (1.0, "%", "%", 1.0),
+    ],
+)
+def test_conversions(value: float, unit: str, to: str, expected: float | None) -> None:
+    assert converted(value, unit, to) == expected
