@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -11,7 +12,11 @@ from alerting import add_rule, ago, alerts_of, operator, snapshot
 from gridfleet.domains.alerts.handling import acknowledge, resolve
 from gridfleet.domains.alerts.models import AlertRule, AlertStatus, Condition, RuleChanges, Severity
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
+from gridfleet.domains.plants.models import PlantChanges
+from gridfleet.domains.plants.registry import update_plant
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import open_database
+from gridfleet.kernel.ids import new_id
 from ingest_bench import Bench, BenchPlant
 
 
@@ -367,3 +372,57 @@ async def test_rules_that_change_while_a_batch_is_examined_still_watch_it(bench:
         bench.pipeline.rules.forget_organization(str(known.organization_id))
     await reading
     assert len(await alerts_of(bench.database, known.organization_id)) == 1
+
+
+async def test_a_late_match_before_a_value_that_did_not_match_starts_no_time(bench: Bench) -> None:
+    plant = await bench.plant(["bat1"])
+    await add_rule(bench.database, plant.organization_id, for_seconds=60)
+    for seconds_ago, value in [(300, 50), (330, 5), (290, 5), (260, 5)]:
+        bench.pipeline = bench.another_process()
+        await say(bench, plant, seconds_ago, bat1={"soc": value})
+    assert await alerts_of(bench.database, plant.organization_id) == [], "the condition has held for 30 s"
+    await say(bench, plant, 225, bat1={"soc": 5})
+    assert len(await alerts_of(bench.database, plant.organization_id)) == 1
+
+
+async def move(bench: Bench, plant: BenchPlant, organization_id: UUID) -> None:
+    """Move a plant as a SuperAdmin does, with the running pipeline not yet informed."""
+    caller = UserCaller(new_id(), new_id(), "root@example.com", "Root", True, None)
+    org = OrgScope(plant.organization_id, OrgRole.ORG_ADMIN, caller)
+    async with bench.database.transaction() as db:
+        await update_plant(db, org, plant.id, PlantChanges(organization_id=organization_id))
+
+
+async def test_a_plant_that_moves_leaves_the_states_of_its_old_organisations_rules_behind(bench: Bench) -> None:
+    plant, other = await bench.plant(), await bench.plant()
+    await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    own = await add_rule(bench.database, plant.organization_id, auto_resolve=True, plant_id=plant.id)
+    await say(bench, plant, 100, {"soc": 5})
+    await move(bench, plant, other.organization_id)
+    async with bench.database.transaction() as db:
+        cursor = await db.execute("SELECT rule_id FROM alert_state")
+        assert await cursor.fetchall() == [(own.id,)], "the plant's own rule moves along"
+
+
+@pytest.mark.parametrize("for_seconds", [0, 60])
+async def test_a_batch_that_waits_while_its_plant_moves_raises_and_clears_nothing(bench: Bench, for_seconds: int) -> None:
+    plant, other = await bench.plant(), await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, auto_resolve=True, for_seconds=for_seconds)
+    for seconds_ago in (200, 130):
+        await say(bench, plant, seconds_ago, {"soc": 5})
+    await end_cooldown(bench, rule)
+    second = await add_rule(bench.database, plant.organization_id, name="Second", for_seconds=for_seconds)
+    bench.pipeline.rules.forget_organization(str(plant.organization_id))
+    cleared = await bench.pipeline.prepare([plant.message(snapshot(ago(50), {"soc": 50}))])
+    raised = await bench.pipeline.prepare([plant.message(snapshot(ago(40), {"soc": 5}))])
+    await move(bench, plant, other.organization_id)
+
+    for batch in (cleared, raised):
+        async with bench.database.transaction() as db:
+            await bench.pipeline.store(db, batch)
+
+    assert await statuses(bench, other) == [AlertStatus.ACTIVE], "the one that moved along"
+    assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []
+    assert await plant.rows(f"SELECT last_triggered_at FROM alert_rule WHERE id = '{second.id}' AND %s::uuid IS NOT NULL") == [
+        (None,)
+    ]

@@ -31,6 +31,7 @@ def rule(**changes: object) -> AlertRule:
         "for_seconds": 0,
         "clear_threshold": None,
         "auto_resolve": False,
+        "unit": None,
         "last_triggered_at": None,
         "created_at": NOW,
         "updated_at": NOW,
@@ -159,3 +160,46 @@ def test_a_value_that_comes_late_does_not_clear_what_newer_values_confirmed(clea
     late = advance(chosen, standing, [Point(20, 50.0)], may_raise=True)
     assert (late.cleared, late.standing) == (False, standing)
     assert advance(chosen, standing, [Point(40, 50.0)], may_raise=True).cleared
+
+
+arrivals = st.lists(st.tuples(st.integers(0, 2_000), st.sampled_from([5, 50])), max_size=40)
+"""Values in the order in which they arrive: (second, value)."""
+
+
+def held_since(chosen: AlertRule, arrived: list[Point]) -> int | None:
+    """Since when the condition has held, by the values that were the newest when they arrived: back to the first break."""
+    in_order: list[Point] = []
+    for point in arrived:
+        if not in_order or point.time > in_order[-1].time:
+            in_order.append(point)
+    since: int | None = None
+    for time, value in reversed(in_order):
+        broken = since is not None and since - time > MAX_AGE_SECONDS * SECOND
+        if broken or not holds(chosen.condition, chosen.threshold, value):
+            break
+        since = time
+    return since
+
+
+@given(arrivals)
+def test_in_any_order_of_arrival_a_time_starts_after_the_newest_value_that_did_not_match(seen: list[tuple[int, int]]) -> None:
+    chosen = rule(for_seconds=60)
+    arrived = [Point(second * SECOND, float(value)) for second, value in seen]
+    standing: Standing | None = None
+    newest: int | None = None
+    for number, point in enumerate(arrived, 1):
+        standing = advance(chosen, standing, [point], may_raise=False, newest=newest).standing
+        newest = point.time if newest is None else max(newest, point.time)
+        assert (standing and standing.since) == held_since(chosen, arrived[:number])
+
+
+@given(arrivals, st.data())
+def test_batches_of_late_values_end_where_their_values_in_order_end(seen: list[tuple[int, int]], data: st.DataObject) -> None:
+    chosen = rule(for_seconds=60)
+    arrived = [Point(second * SECOND, float(value)) for second, value in seen]
+    cut = data.draw(st.integers(0, len(arrived)))
+    first, second = sorted(dict(arrived[:cut]).items()), sorted(dict(arrived[cut:]).items())
+    standing = advance(chosen, None, first, may_raise=False).standing
+    newest = first[-1][0] if first else None
+    standing = advance(chosen, standing, second, may_raise=False, newest=newest).standing
+    assert (standing and standing.since) == held_since(chosen, [Point(*point) for point in (*first, *second)])

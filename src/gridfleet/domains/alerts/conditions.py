@@ -65,10 +65,23 @@ def complaint_about(condition: Condition, threshold: float, clear_threshold: flo
     return None
 
 
-def advance(rule: AlertRule, standing: Standing | None, points: Iterable[tuple[int, float]], *, may_raise: bool) -> Progress:
-    """Takes points, (time, value), in the order of their times. What is not newer than the last counted point changes nothing.
+def advance(
+    rule: AlertRule,
+    standing: Standing | None,
+    points: Iterable[tuple[int, float]],
+    *,
+    may_raise: bool,
+    newest: int | None = None,
+) -> Progress:
+    """Apply the rule to points, (time, value), in the order of their times.
 
-    At most one alert is raised; with `may_raise` false none is, and the metric goes on waiting for one.
+    Args:
+        rule: The rule.
+        standing: Where the metric stands by earlier points. Points that are not newer than its last one change nothing.
+        points: The new points.
+        may_raise: Whether an alert may be raised, at most one; otherwise the metric goes on waiting for one.
+        newest: Time of the newest earlier point. Without a standing the condition does not hold since then, so what came
+            before it does not start the condition's time.
     """
     raised_at: Point | None = None
     cleared = False
@@ -86,6 +99,8 @@ def advance(rule: AlertRule, standing: Standing | None, points: Iterable[tuple[i
             continue
         if not holds(rule.condition, rule.threshold, value):
             standing = None
+            continue
+        if standing is None and rule.for_seconds and newest is not None and time <= newest:
             continue
         broken = standing is None or time - standing.seen_at > MAX_AGE_SECONDS * _SECOND
         since = time if standing is None or broken else standing.since

@@ -32,11 +32,16 @@ class Hit(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Every value of a metric whose rule looks further than one of them. `matched`: one of them meets the condition."""
+    """Every value of a metric whose rule looks further than one of them.
+
+    `matched`: one of them meets the condition. `newest`: time of the metric's newest value of earlier batches, where the rule
+    needs it.
+    """
 
     watch: Watch
     points: list[tuple[int, float]] = field(default_factory=list)
     matched: bool = False
+    newest: int | None = None
 
     @property
     def key(self) -> RunKey:

@@ -15,9 +15,8 @@ from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.conditions import Point, Progress, Standing, advance
 from gridfleet.domains.alerts.findings import Findings, Hit, Run, RunKey, Watch
 from gridfleet.domains.alerts.messages import alert_message
-from gridfleet.domains.alerts.models import Severity
+from gridfleet.domains.alerts.models import CHANNELS, Severity
 from gridfleet.domains.alerts.rules import store as rules
-from gridfleet.domains.notifications.models import Channel
 from gridfleet.domains.notifications.queueing import Notice, notify_members
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.caller import SystemScope
@@ -25,22 +24,24 @@ from gridfleet.kernel.cause import caused_by, current_cause
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
 
-__all__ = ["raise_alerts"]
+__all__ = ["note_newest", "raise_alerts"]
 
 log = structlog.get_logger(__name__)
 
 _SYSTEM: Final = SystemScope("ingest raises alerts about what verified plants reported")
 
-_CHANNELS: Final = {
-    Severity.INFO: (Channel.PUSH,),
-    Severity.WARNING: (Channel.PUSH, Channel.EMAIL),
-    Severity.CRITICAL: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
-    Severity.EMERGENCY: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
-}
-
-
 RequestIdOf = Callable[[int, int], str | None]
 """The request id of the message that reported a source's values of a time."""
+
+
+async def note_newest(db: Connection, findings: Findings) -> None:
+    """Note the newest earlier value of each metric whose time may start; called before the batch's values are written."""
+    runs = [run for run in findings.runs if run.matched and run.watch.rule.for_seconds]
+    if runs:
+        found = await store.newest_times(db, _SYSTEM, {(run.watch.source_id, run.watch.name) for run in runs})
+        for run in runs:
+            newest = found.get((run.watch.source_id, run.watch.name))
+            run.newest = None if newest is None else microseconds(newest)
 
 
 async def raise_alerts(db: Connection, findings: Findings, request_id_of: RequestIdOf) -> list[Severity]:
@@ -51,8 +52,15 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     known = await _standings(db, all_runs)
     # Most do nothing: no value matches, and nothing is remembered that could end.
     runs = {key: run for key, run in all_runs.items() if run.matched or key in known}
-    steps = {key: _advance(run, known.get(key), may_raise=True) for key, run in runs.items()}
     wishes = dict(findings.hits)
+    plant_ids = {run.watch.plant_id for run in runs.values()} | {hit.watch.plant_id for hit in wishes.values()}
+    if not plant_ids:
+        return []
+    # From here on none of them can be deleted or move. One that did while its message waited is not the rule's any more.
+    plants = await store.plant_names(db, _SYSTEM, plant_ids)
+    runs = {key: run for key, run in runs.items() if _watches(run.watch, plants)}
+    wishes = {rule_id: hit for rule_id, hit in wishes.items() if _watches(hit.watch, plants)}
+    steps = {key: _advance(run, known.get(key), may_raise=True) for key, run in runs.items()}
     winners: dict[UUID, RunKey] = {}
     for key, step in steps.items():
         if step.raised_at is None:
@@ -61,7 +69,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
         if rule_id not in wishes or step.raised_at.time < wishes[rule_id].point.time:
             wishes[rule_id] = Hit(runs[key].watch, step.raised_at)
             winners[rule_id] = key
-    raised = await _raise(db, wishes, request_id_of)
+    raised = await _raise(db, wishes, plants, request_id_of)
     for key, step in steps.items():
         if step.raised_at is not None and not (key[0] in raised and winners[key[0]] == key):
             steps[key] = _advance(runs[key], known.get(key), may_raise=False)
@@ -76,27 +84,29 @@ async def _standings(db: Connection, runs: dict[RunKey, Run]) -> dict[RunKey, st
     return {(row.rule_id, row.source_id, row.metric): row for row in rows}
 
 
+def _watches(watch: Watch, plants: dict[UUID, store.PlantName]) -> bool:
+    plant = plants.get(watch.plant_id)
+    return plant is not None and plant.organization_id == watch.rule.organization_id
+
+
 def _advance(run: Run, row: store.StandingRow | None, *, may_raise: bool) -> Progress:
     standing = None
     if row is not None:
         standing = Standing(microseconds(row.since), microseconds(row.seen_at), row.alert_id is not None)
-    return advance(run.watch.rule, standing, sorted(run.points), may_raise=may_raise)
+    return advance(run.watch.rule, standing, sorted(run.points), may_raise=may_raise, newest=run.newest)
 
 
-async def _raise(db: Connection, wishes: dict[UUID, Hit], request_id_of: RequestIdOf) -> dict[UUID, UUID]:
+async def _raise(
+    db: Connection, wishes: dict[UUID, Hit], plants: dict[UUID, store.PlantName], request_id_of: RequestIdOf
+) -> dict[UUID, UUID]:
     """Raise an alert for each rule whose cooldown allows one; return their ids by rule."""
     if not wishes:
         return {}
-    claimed = await rules.claim(db, _SYSTEM, wishes)
-    plants = await store.plant_names(db, _SYSTEM, {wishes[rule_id].watch.plant_id for rule_id in claimed}) if claimed else {}
     raised: dict[UUID, UUID] = {}
-    for rule_id in sorted(claimed):
+    for rule_id in sorted(await rules.claim(db, _SYSTEM, wishes)):
         watch, point = wishes[rule_id]
-        plant = plants.get(watch.plant_id)
-        if plant is None or plant.organization_id != watch.rule.organization_id:
-            continue  # deleted, or given away, while its message waited
         with caused_by(request_id_of(watch.source_id, point.time)):
-            raised[rule_id] = await _raise_one(db, plant, watch, point)
+            raised[rule_id] = await _raise_one(db, plants[watch.plant_id], watch, point)
     return raised
 
 
@@ -133,7 +143,7 @@ async def _raise_one(db: Connection, plant: store.PlantName, watch: Watch, point
     if cause is not None:
         known["request_id"] = cause["request_id"]
     after_commit(db, partial(log.info, "alert raised", **known))
-    await notify_members(db, plant.organization_id, _CHANNELS[rule.severity], notice)
+    await notify_members(db, plant.organization_id, CHANNELS[rule.severity], notice)
     return alert_id
 
 

@@ -155,6 +155,22 @@ async def standings(
     return await cursor.fetchall()
 
 
+async def newest_times(
+    db: Connection, system: SystemScope, metrics: Iterable[tuple[int, str]]
+) -> dict[tuple[int, str], datetime]:
+    """Return when (source, metric as alerts name it) had its newest value, for those that have one."""
+    wanted = list(metrics)
+    cursor = await db.execute(
+        "SELECT w.source_id, w.name, max(coalesce(t.times[m.position], t.time))"
+        " FROM unnest(%s::int[], %s::text[]) AS w (source_id, name) JOIN telemetry_source s ON s.id = w.source_id"
+        " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
+        " WHERE w.name = coalesce(s.external_id || '.', '') || m.key AND t.vals[m.position] IS NOT NULL GROUP BY 1, 2",
+        ([source_id for source_id, _ in wanted], [name for _, name in wanted]),
+    )
+    return {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
+
+
 async def save_standings(db: Connection, system: SystemScope, rows: Sequence[StandingRow]) -> None:
     """Writes where metrics stand now; a rule that was deleted meanwhile is passed over."""
     await db.execute(

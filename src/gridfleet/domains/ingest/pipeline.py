@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.domains.alerts.raising import raise_alerts
+from gridfleet.domains.alerts.raising import note_newest, raise_alerts
 from gridfleet.domains.alerts.rule_book import RuleBook
 from gridfleet.domains.ingest.complaints import listed, with_field_named
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
@@ -108,6 +108,7 @@ class Pipeline:
 
     async def store(self, db: Connection, batch: Batch) -> None:
         """Writes a prepared batch; the caller's transaction commits it, and only then the messages are acknowledged."""
+        await note_newest(db, batch.findings)
         await write_batch(db, batch.frames)
         if batch.plants_seen or batch.devices_seen:
             for plant_id in await record_presence(db, _SYSTEM, batch.plants_seen.values(), batch.devices_seen.values()):
