@@ -3,7 +3,7 @@
 from typing import Any
 
 from gridfleet.amqp.partner_vhosts import settling
-from gridfleet.domains.partners.vhosts import SETTLE
+from gridfleet.domains.partners import vhosts
 from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS, PURGE_SESSIONS
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
@@ -22,11 +22,15 @@ async def carry_out_effects(settings: Settings, database: Database) -> None:
             for name in payload["names"]:
                 await management.close_connections(name)
 
+        async def close_partner_connections(db: Connection, payload: dict[str, Any]) -> None:
+            await management.close_connections_in(payload["vhost"], payload["slug"])
+
         async def purge_sessions(db: Connection, payload: dict[str, Any]) -> None:
             await management.purge_queues(PLANTS_VHOST, payload["pattern"])
 
         outbox = Outbox(database)
         outbox.register(CLOSE_CONNECTIONS, close_connections, workers=4)
         outbox.register(PURGE_SESSIONS, purge_sessions, workers=1)
-        outbox.register(SETTLE, settling(settings, management), workers=2)
+        outbox.register(vhosts.CLOSE_CONNECTIONS, close_partner_connections, workers=4)
+        outbox.register(vhosts.SETTLE, settling(settings, management), workers=2)
         await outbox.run()

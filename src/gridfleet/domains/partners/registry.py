@@ -57,7 +57,7 @@ async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
         return
     await store.revoke(db, org, key_id)
     if at_broker is not None:
-        await vhosts.queue_settling(db, at_broker)
+        await vhosts.queue_ending(db, at_broker)
     await _record(db, org, Event.API_KEY_REVOKED, key_id, {})
 
 

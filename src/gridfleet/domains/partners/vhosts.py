@@ -1,7 +1,8 @@
 """The keys' vhosts at the broker, as effects of what happens to the keys.
 
-An effect names a key and says nothing about what to do: whoever carries it out looks at the key and makes the vhost what it
-should be by then. So effects may come late, twice and in any order.
+`SETTLE` names a key and says nothing about what to do: whoever carries it out looks at the key and makes the vhost what it
+should be by then. So effects may come late, twice and in any order. The connections of a key that ended are closed by an effect
+of a kind of its own, since removing one vhost can take as long as half a minute.
 """
 
 from collections.abc import Sequence
@@ -19,10 +20,12 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.outbox import enqueue
 
 __all__ = [
+    "CLOSE_CONNECTIONS",
     "SETTLE",
     "WantedVhost",
     "expire_due",
     "has_legacy_keys",
+    "queue_ending",
     "queue_settling",
     "settle_all_but",
     "wanted_queues",
@@ -31,6 +34,9 @@ __all__ = [
 
 SETTLE: Final = "partners.settle_vhost"
 """The kind of effect; its payload is for `wanted_vhost`."""
+
+CLOSE_CONNECTIONS: Final = "partners.close_connections"
+"""The kind of effect; its payload is {vhost, slug: the broker user name}."""
 
 _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 2))
 """A login that was answered just before a key's end may become a connection just after it."""
@@ -68,6 +74,13 @@ async def queue_settling(db: Connection, key: AmqpKey, unwanted: Sequence[str] =
     }
     for delay in _RACING_LOGINS:
         await enqueue(db, SETTLE, payload, delay=delay)
+
+
+async def queue_ending(db: Connection, key: AmqpKey) -> None:
+    """Close the connections of a key that ended, and remove its vhost, once the transaction has committed."""
+    for delay in _RACING_LOGINS:
+        await enqueue(db, CLOSE_CONNECTIONS, {"vhost": key.vhost, "slug": key.slug}, delay=delay)
+    await queue_settling(db, key)
 
 
 async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, Any]) -> WantedVhost:
@@ -108,7 +121,7 @@ async def expire_due(db: Connection, system: SystemScope) -> int:
     ended = await store.end_expired(db, system, now)
     ended += await store.forget_unproven(db, system, now - _UNPROVEN)
     for key in ended:
-        await queue_settling(db, key)
+        await queue_ending(db, key)
     return len(ended)
 
 

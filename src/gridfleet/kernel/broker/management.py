@@ -1,5 +1,6 @@
 """The broker's management API, as far as the service needs it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -173,9 +174,8 @@ class Management:
 
     async def close_connections_in(self, vhost: str, username: str) -> None:
         """Close the connections of a broker user to one vhost; those to other vhosts stay open."""
-        for connection in (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json():
-            if connection["vhost"] == vhost:
-                await self.close_connection(connection["name"])
+        found = (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json()
+        await asyncio.gather(*(self.close_connection(one["name"]) for one in found if one["vhost"] == vhost))
 
     async def close_own_connections_in(self, vhost: str) -> None:
         """Close the connections of the service's account to one vhost."""
