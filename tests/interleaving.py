@@ -1,6 +1,9 @@
 """Two transactions at the same time: wait until one of them is held up by the other."""
 
 import asyncio
+from uuid import UUID
+
+from psycopg.errors import LockNotAvailable
 
 from gridfleet.kernel.db import Database
 
@@ -33,3 +36,13 @@ async def pause_reads(database: Database, table: str) -> None:
         )
         await db.execute(f"ALTER TABLE {table} RENAME TO {table}_row".encode())
         await db.execute(f"CREATE VIEW {table} AS SELECT * FROM {table}_row WHERE pause()".encode())
+
+
+async def is_locked(database: Database, table: str, row_id: UUID) -> bool:
+    """Return whether a transaction holds the row against changes."""
+    async with database.autocommit() as db:
+        try:
+            await db.execute(f"SELECT FROM {table} WHERE id = %s FOR NO KEY UPDATE NOWAIT".encode(), (row_id,))
+        except LockNotAvailable:
+            return True
+        return False

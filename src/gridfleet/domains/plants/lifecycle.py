@@ -9,12 +9,14 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.plants import store
+from gridfleet.domains.plants.commands.expiry import end_open_commands
 from gridfleet.domains.plants.connections import queue_closing
 from gridfleet.domains.plants.credentials import store as credentials
 from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
 from gridfleet.domains.plants.models import Lifecycle, Plant
 from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.jobs import defer
 
@@ -73,6 +75,8 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     commit. Raises `PlantNotFound`."""
     plant = await require_plant(db, org, plant_id)
     serials = await store.certificate_serials(db, org, plant_id)
+    # The deletion locks the plant's rows in any order; acknowledgements lock open commands in the order of their ids.
+    await end_open_commands(db, org, plant_id, utc_now())
     await store.delete(db, org, plant_id)
     await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
     if plant.lifecycle_status not in (Lifecycle.PENDING, Lifecycle.DECOMMISSIONED):

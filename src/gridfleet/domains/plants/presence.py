@@ -58,9 +58,12 @@ async def record_presence(
         The plants that stay as they are, because what they sent is older than that or because they do not exist.
     """
     written = set(await store.record_presence(db, system, plants)) if plants else set()
+    offline = [seen.plant_id for seen in plants if seen.status is PlantStatus.OFFLINE]
+    if devices or offline:
+        await sub_devices.lock_many(db, system, [seen.sub_device_id for seen in devices], offline)
     if devices:
         await sub_devices.record_presence(db, system, devices)
-    if offline := [seen.plant_id for seen in plants if seen.status is PlantStatus.OFFLINE]:
+    if offline:
         await sub_devices.forget_status(db, system, offline)
     return {seen.plant_id for seen in plants} - written
 

@@ -267,25 +267,35 @@ async def record_presence(
     """
     rows = list(seen)
     cursor = await db.execute(
-        "UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = seen.status,"
+        "WITH held AS (SELECT id FROM plant WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE)"
+        " UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = seen.status,"
         " status_reason = CASE WHEN seen.status <> plant.status THEN seen.reason ELSE plant.status_reason END,"
         " status_cause = CASE WHEN seen.status = plant.status THEN plant.status_cause"
         " WHEN seen.request_id IS NOT NULL THEN jsonb_build_object('request_id', seen.request_id) END,"
         " usual_interval_seconds = coalesce(seen.every, plant.usual_interval_seconds)"
-        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[], %s::text[], %s::timestamptz[], %s::text[])"
-        " AS seen (id, at, status, every, reason, sent_at, request_id)"
-        " WHERE plant.id = seen.id"
+        " FROM held JOIN unnest(%(ids)s::uuid[], %(at)s::timestamptz[], %(statuses)s::text[], %(every)s::real[],"
+        " %(reasons)s::text[], %(sent_at)s::timestamptz[], %(request_ids)s::text[])"
+        " AS seen (id, at, status, every, reason, sent_at, request_id) ON seen.id = held.id"
+        " WHERE plant.id = held.id"
         " AND (plant.status <> 'OFFLINE' OR coalesce(seen.sent_at > plant.last_seen_at, true)) RETURNING plant.id",
-        [[row[column] for row in rows] for column in range(7)],
+        {
+            name: [row[column] for row in rows]
+            for column, name in enumerate(("ids", "at", "statuses", "every", "reasons", "sent_at", "request_ids"))
+        },
     )
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:
-    """Plants that were ONLINE and have been silent for three usual intervals (at least 90 s) become OFFLINE."""
+    """Plants that were ONLINE and have been silent for three usual intervals (at least 90 s) become OFFLINE.
+
+    Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep looks at it again.
+    """
     cursor = await db.execute(
-        "UPDATE plant SET status = 'OFFLINE', status_reason = 'silent', status_cause = NULL WHERE status = 'ONLINE'"
-        " AND last_seen_at < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' RETURNING id"
+        "WITH silent AS (SELECT id FROM plant WHERE status = 'ONLINE' AND last_seen_at"
+        " < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' FOR NO KEY UPDATE SKIP LOCKED)"
+        " UPDATE plant p SET status = 'OFFLINE', status_reason = 'silent', status_cause = NULL"
+        " FROM silent WHERE p.id = silent.id RETURNING p.id"
     )
     return [row[0] for row in await cursor.fetchall()]
 

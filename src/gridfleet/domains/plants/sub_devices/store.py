@@ -162,6 +162,15 @@ async def count(
     return int(row[0]) if row else 0
 
 
+async def lock_many(db: Connection, system: SystemScope, sub_device_ids: Iterable[UUID], plant_ids: Iterable[UUID]) -> None:
+    """Lock sub-devices, and all those of plants, until the transaction ends: in the order of their ids, so that two
+    transactions that do so never wait for each other."""
+    await db.execute(
+        "SELECT FROM sub_device WHERE id = ANY(%s) OR plant_id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+        (list(sub_device_ids), list(plant_ids)),
+    )
+
+
 async def record_presence(
     db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, SubDeviceStatus, float | None]]
 ) -> None:
@@ -183,7 +192,9 @@ async def record_presence(
 async def forget_status(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> None:
     """Sub-devices of plants that went OFFLINE are UNKNOWN."""
     await db.execute(
-        "UPDATE sub_device SET status = 'UNKNOWN' WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN'", (list(plant_ids),)
+        "WITH held AS (SELECT id FROM sub_device WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN' ORDER BY id FOR NO KEY UPDATE)"
+        " UPDATE sub_device d SET status = 'UNKNOWN' FROM held WHERE d.id = held.id",
+        (list(plant_ids),),
     )
 
 
@@ -196,11 +207,13 @@ async def forget_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> Non
 
 
 async def mark_silent(db: Connection, system: SystemScope) -> int:
-    """Sub-devices that fell silent while their plant speaks become OFFLINE; answers how many."""
+    """Sub-devices that fell silent while their plant speaks become OFFLINE; answers how many. Waits for no lock."""
     cursor = await db.execute(
-        "UPDATE sub_device d SET status = 'OFFLINE' FROM plant p WHERE p.id = d.plant_id AND p.status = 'ONLINE'"
-        " AND d.status IN ('ONLINE', 'DEGRADED')"
+        "WITH silent AS (SELECT d.id FROM sub_device d JOIN plant p ON p.id = d.plant_id AND p.status = 'ONLINE'"
+        " WHERE d.status IN ('ONLINE', 'DEGRADED')"
         " AND d.last_seen_at < now() - greatest(90, 3 * coalesce(d.usual_interval_seconds, 0)) * interval '1 second'"
+        " FOR NO KEY UPDATE OF d SKIP LOCKED)"
+        " UPDATE sub_device d SET status = 'OFFLINE' FROM silent WHERE d.id = silent.id"
     )
     return cursor.rowcount
 

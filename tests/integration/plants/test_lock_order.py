@@ -1,0 +1,120 @@
+"""Transactions that lock rows of several plants do so in one order, or wait for nobody: none of them ends by a deadlock."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from commands_at_work import add_commandable, issue
+from gridfleet.domains.plants.lifecycle import delete_plant
+from gridfleet.domains.plants.models import PlantStatus
+from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_presence, sweep_silent
+from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
+from gridfleet.kernel.caller import OrgRole, OrgScope, SystemScope, UserCaller
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.ids import new_id
+from ingest_bench import Bench, BenchPlant
+from interleaving import is_locked, until_blocked
+
+SYSTEM = SystemScope("a test")
+
+
+@dataclass
+class TwoPlants:
+    """Plants with a sub-device each; the rows with the lower ids are stored behind the others."""
+
+    database: Database
+    plants: list[UUID]
+    devices: list[UUID]
+
+    @asynccontextmanager
+    async def held_up(self, table: str, row_id: UUID, work: Callable[[Connection], Awaitable[object]]) -> AsyncIterator[None]:
+        """In the block, `work` waits in its transaction for the row; afterwards it ends."""
+
+        async def run() -> None:
+            async with self.database.transaction() as db:
+                await work(db)
+
+        async with self.database.transaction() as db:
+            await db.execute(f"SELECT FROM {table} WHERE id = %s FOR NO KEY UPDATE".encode(), (row_id,))
+            running = asyncio.create_task(run())
+            await until_blocked(self.database)
+            yield
+        await running
+
+    def seen(self, number: int, status: PlantStatus = PlantStatus.ONLINE) -> PlantSeen:
+        return PlantSeen(self.plants[number], datetime.now(UTC), status, None)
+
+    def device_seen(self, number: int) -> DeviceSeen:
+        return DeviceSeen(self.devices[number], datetime.now(UTC), SubDeviceStatus.ONLINE, None)
+
+    async def statuses(self) -> list[str]:
+        async with self.database.transaction() as db:
+            cursor = await db.execute("SELECT status FROM plant ORDER BY id")
+            return [row[0] for row in await cursor.fetchall()]
+
+
+@pytest.fixture
+async def two(database: Database) -> TwoPlants:
+    bench = Bench(database)
+    for _ in range(2):
+        await bench.plant(["D"])
+    async with database.transaction() as db:
+        ids = {}
+        for table in ("plant", "sub_device"):
+            ids[table] = [row[0] for row in await (await db.execute(f"SELECT id FROM {table} ORDER BY id")).fetchall()]
+            await db.execute(f"UPDATE {table} SET name = 'Moved' WHERE id = %s".encode(), (ids[table][0],))
+    return TwoPlants(database, ids["plant"], ids["sub_device"])
+
+
+async def test_presence_locks_plants_by_their_ids(two: TwoPlants) -> None:
+    seen = [two.seen(1), two.seen(0)]
+    async with two.held_up("plant", two.plants[0], lambda db: record_presence(db, SYSTEM, seen, [])):
+        assert not await is_locked(two.database, "plant", two.plants[1])
+    assert await two.statuses() == ["ONLINE", "ONLINE"]
+
+
+async def test_presence_locks_sub_devices_by_their_ids(two: TwoPlants) -> None:
+    seen = [two.device_seen(1), two.device_seen(0)]
+    async with two.held_up("sub_device", two.devices[0], lambda db: record_presence(db, SYSTEM, [], seen)):
+        assert not await is_locked(two.database, "sub_device", two.devices[1])
+
+
+async def test_presence_locks_the_sub_devices_of_plants_that_went_offline_among_the_others(two: TwoPlants) -> None:
+    async with two.database.transaction() as db:
+        await db.execute("UPDATE sub_device SET status = 'ONLINE'")
+    gone, seen = [two.seen(0, PlantStatus.OFFLINE)], [two.device_seen(1)]
+    async with two.held_up("sub_device", two.devices[0], lambda db: record_presence(db, SYSTEM, gone, seen)):
+        assert not await is_locked(two.database, "sub_device", two.devices[1])
+
+
+@pytest.mark.parametrize("table", ["plant", "sub_device"])
+async def test_the_sweep_passes_over_what_is_being_written(two: TwoPlants, table: str) -> None:
+    async with two.database.transaction() as db:
+        await record_presence(db, SYSTEM, [two.seen(0), two.seen(1)], [two.device_seen(0), two.device_seen(1)])
+        await db.execute(f"UPDATE {table} SET last_seen_at = now() - interval '2 minutes'".encode())
+    row_id = two.plants[0] if table == "plant" else two.devices[0]
+    one, none = ((1, 0), (0, 0)) if table == "plant" else ((0, 1), (0, 0))
+    async with two.database.transaction() as writing:
+        await writing.execute(f"SELECT FROM {table} WHERE id = %s FOR NO KEY UPDATE".encode(), (row_id,))
+        async with two.database.transaction() as db, asyncio.timeout(3):
+            assert await sweep_silent(db, SYSTEM) == one
+    async with two.database.transaction() as db:
+        assert await sweep_silent(db, SYSTEM) == one
+        assert await sweep_silent(db, SYSTEM) == none
+
+
+async def test_a_deletion_locks_open_commands_as_acknowledgements_do(database: Database) -> None:
+    plant: BenchPlant = await Bench(database).plant()
+    await add_commandable(plant)
+    first, second = [await issue(plant) for _ in range(2)]
+    caller = UserCaller(new_id(), new_id(), "admin@example.com", "Admin", False, None)
+    org = OrgScope(plant.organization_id, OrgRole.ORG_ADMIN, caller)
+    two = TwoPlants(database, [plant.id], [])
+    async with two.held_up("plant_command", first, lambda db: delete_plant(db, org, plant.id)):
+        assert not await is_locked(database, "plant_command", second)
+    assert await two.statuses() == []
