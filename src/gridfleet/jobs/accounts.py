@@ -3,7 +3,8 @@
 import aiosmtplib
 import structlog
 from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
-from procrastinate.jobs import Job
+from procrastinate.exceptions import ConnectorException, UniqueViolation
+from procrastinate.jobs import Job, Status
 
 from gridfleet.domains.audit import recording as audit
 from gridfleet.domains.identity import housekeeping as identity
@@ -91,6 +92,15 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     @app.task(queueing_lock="retry_stalled", name="jobs.retry_stalled", pass_context=True)
     async def retry_stalled(context: JobContext, timestamp: int) -> None:
         # What a killed process had begun would else stay "doing" for ever.
-        for job in await context.app.job_manager.get_stalled_jobs():
-            if job.id != context.job.id:
-                await context.app.job_manager.retry_job(job)
+        manager = context.app.job_manager
+        for job in await manager.get_stalled_jobs():
+            if job.id == context.job.id:
+                continue
+            try:
+                await manager.retry_job(job)
+            except UniqueViolation:
+                # The same work waits already, for the job's next turn.
+                await manager.finish_job(job, Status.FAILED, delete_job=True)
+            except ConnectorException as error:
+                # Another process has retried it, or it has ended after all.
+                log.warning("stalled job not retried", job=job.task_name, job_id=job.id, error=str(error.__cause__))
