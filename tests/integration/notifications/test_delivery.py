@@ -452,3 +452,56 @@ async def test_a_strange_receipt_is_the_matter_of_its_own_message(database: Data
 
     async with delivering(database, expo):
         await until(database, lambda found: all(log.status is NotificationStatus.FAILED for log in found))
+
+
+class SlowGateway:
+    """Answers when the test says so."""
+
+    most = 5
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.tries: list[int] = []
+
+    async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
+        self.tries += [delivery.attempts for delivery in deliveries]
+        self.asked.set()
+        return [await self.outcome] * len(deliveries)
+
+
+@pytest.mark.parametrize("is_later", [True, False])
+async def test_a_worker_that_is_late_changes_nothing(database: Database, expo: ExpoServer, is_later: bool) -> None:
+    """A delivery that one worker holds for too long is tried by another one, and only that try counts."""
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
+    late, current = SlowGateway(), SlowGateway()
+
+    async def fail_late() -> None:
+        late.outcome.set_result(Outcome("the gateway refused", final=True))
+        await queue(database, organization.id, Channel.SMS)  # the worker comes to this one when it is done with the first
+        async with asyncio.timeout(10):
+            while len(late.tries) < 2:
+                await asyncio.sleep(0.02)
+
+    async with contextlib.AsyncExitStack() as workers:
+        await queue(database, organization.id, Channel.SMS)
+        push = ExpoPush(await workers.enter_async_context(httpx.AsyncClient(base_url=expo.url, timeout=5)))
+        tasks = []
+        for gateway in (late, current):
+            tasks.append(asyncio.create_task(Deliveries(database, {Channel.SMS: gateway}, push).run()))
+            workers.push_async_callback(asyncio.wait, [tasks[-1]])
+            workers.callback(tasks[-1].cancel)
+            async with asyncio.timeout(10):
+                await gateway.asked.wait()
+            async with database.transaction() as db:
+                await db.execute("UPDATE notification_log SET due_at = now() WHERE attempts = 1")
+        if not is_later:
+            await fail_late()
+        current.outcome.set_result(Outcome())
+        await until(database, lambda found: found[-1].status is not NotificationStatus.PENDING)
+        if is_later:
+            tasks[1].cancel()
+            await fail_late()
+        [*_, log] = await logs(database)
+    assert (log.status, log.error) == (NotificationStatus.SENT, None)

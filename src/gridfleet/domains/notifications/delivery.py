@@ -127,18 +127,23 @@ class Deliveries:
                 await self._settle_one(delivery, outcome)
 
     async def _settle_one(self, delivery: Outgoing, outcome: Outcome) -> None:
+        is_current = True
         async with self._database.transaction() as db:
             if outcome.error is None:
                 result = "sent"
                 await store.mark_sent(db, delivery.id, outcome.ticket, self._receipt_after if outcome.ticket else None)
             elif outcome.final or delivery.attempts >= MAX_TRIES:
                 result = "failed"
-                await store.mark_failed(db, delivery.id, outcome.error)
+                is_current = await store.mark_failed(db, delivery.id, delivery.attempts, outcome.error)
                 if outcome.error.startswith(DEVICE_NOT_REGISTERED):
                     await store.drop_tokens(db, [delivery.address])
             else:
                 result = "retried"
-                await store.postpone(db, delivery.id, outcome.error, self._waits[min(delivery.attempts, len(self._waits)) - 1])
+                wait = self._waits[min(delivery.attempts, len(self._waits)) - 1]
+                is_current = await store.postpone(db, delivery.id, delivery.attempts, outcome.error, wait)
+        if not is_current:
+            log.info("late outcome of a notification ignored", channel=delivery.channel, attempts=delivery.attempts)
+            return
         metrics.NOTIFICATIONS.labels(delivery.channel.lower(), result).inc()
         if outcome.error is None:
             log.info("notification sent", channel=delivery.channel, attempts=delivery.attempts)
@@ -172,11 +177,11 @@ class Deliveries:
                 if outcome.error is None:
                     await store.settle_receipt(db, delivery_id)
                     continue
-                await store.mark_failed(db, delivery_id, outcome.error)
+                await store.mark_undelivered(db, delivery_id, outcome.error)
                 if outcome.error.startswith(DEVICE_NOT_REGISTERED):
                     await store.drop_tokens(db, [token])
             metrics.NOTIFICATIONS.labels(Channel.PUSH.lower(), "failed").inc()
 
     async def _fail_receipt(self, one: tuple[UUID, str, str], error: Exception) -> None:
         async with self._database.transaction() as db:
-            await store.mark_failed(db, one[0], reason_of(error))
+            await store.mark_undelivered(db, one[0], reason_of(error))

@@ -160,20 +160,32 @@ async def mark_sent(db: Connection, delivery_id: UUID, ticket: str | None, recei
     )
 
 
-async def mark_failed(db: Connection, delivery_id: UUID, error: str) -> None:
-    """It was given up, or the push service could not deliver what it had taken."""
+async def mark_failed(db: Connection, delivery_id: UUID, attempts: int, error: str) -> bool:
+    """Give a delivery up. Returns False if it was settled or claimed again since its try number `attempts`."""
+    cursor = await db.execute(
+        "UPDATE notification_log SET status = 'FAILED', due_at = NULL, error = %s"
+        " WHERE id = %s AND status = 'PENDING' AND attempts = %s",
+        (error, delivery_id, attempts),
+    )
+    return cursor.rowcount > 0
+
+
+async def mark_undelivered(db: Connection, delivery_id: UUID, error: str) -> None:
+    """The push service could not deliver what it had taken."""
     await db.execute(
-        "UPDATE notification_log SET status = 'FAILED', due_at = NULL, receipt_due_at = NULL, error = %s WHERE id = %s",
+        "UPDATE notification_log SET status = 'FAILED', receipt_due_at = NULL, error = %s WHERE id = %s AND status = 'SENT'",
         (error, delivery_id),
     )
 
 
-async def postpone(db: Connection, delivery_id: UUID, error: str, wait: timedelta) -> None:
-    """It failed and is due again after `wait`."""
-    await db.execute(
-        "UPDATE notification_log SET error = %s, due_at = clock_timestamp() + %s WHERE id = %s AND status = 'PENDING'",
-        (error, wait, delivery_id),
+async def postpone(db: Connection, delivery_id: UUID, attempts: int, error: str, wait: timedelta) -> bool:
+    """Make a delivery due again after `wait`. Returns False if it was settled or claimed again since try `attempts`."""
+    cursor = await db.execute(
+        "UPDATE notification_log SET error = %s, due_at = clock_timestamp() + %s"
+        " WHERE id = %s AND status = 'PENDING' AND attempts = %s",
+        (error, wait, delivery_id, attempts),
     )
+    return cursor.rowcount > 0
 
 
 async def claim_receipts(db: Connection, most: int, lease: timedelta) -> list[tuple[UUID, str, str]]:
