@@ -28,7 +28,8 @@ class KeptAnswer(NamedTuple):
 async def claim(db: Connection, caller_id: UUID, scope: str, key: str, request_hash: bytes) -> bool:
     """Takes the key for this request; False when an answer of the last 24 hours has it.
 
-    Waits for a request with the same key that is still running.
+    Waits for a request with the same key that is still running. The row is locked also when it is not taken, so that
+    `forget_old` of another request leaves it to `find`.
     """
     cursor = await db.execute(
         """
