@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import DataError, OperationalError
+from psycopg.errors import AdminShutdown, DeadlockDetected, DiskFull, QueryCanceled
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
@@ -65,6 +66,21 @@ async def test_what_cannot_even_be_set_aside_holds_up_nothing() -> None:
 def test_errors_of_many_tasks_are_an_outage_if_one_is() -> None:
     assert is_poison(ExceptionGroup("", [ValueError(), DataError()]))
     assert not is_poison(ExceptionGroup("", [ValueError(), ConnectionError()]))
+
+
+def test_a_slow_or_blocked_statement_is_the_fault_of_an_item_that_is_tried_again() -> None:
+    for error in (QueryCanceled(), DeadlockDetected()):
+        assert not is_poison(error)
+        assert is_poison(error, is_retried=True)
+    for error in (OperationalError("server closed the connection"), DiskFull(), AdminShutdown(), ConnectionError()):
+        assert not is_poison(error)
+        assert not is_poison(error, is_retried=True)
+    for error in (DataError(), ValueError()):
+        assert is_poison(error)
+        assert is_poison(error, is_retried=True)
+
+
+def test_a_reason_can_be_stored() -> None:
     assert reason_of(ValueError("a\0b\ud800\nsecond line")) == "ValueError: a\ufffdb?"
 
 

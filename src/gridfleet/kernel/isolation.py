@@ -12,10 +12,11 @@ from typing import Final, TypeVar
 import httpx
 import structlog
 from aiormq.exceptions import AMQPError
+from psycopg import InterfaceError, OperationalError
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import caused_by
-from gridfleet.kernel.db import UNSTORABLE, DatabaseError
+from gridfleet.kernel.db import UNSTORABLE, DatabaseError, storable
 from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
 
 __all__ = ["Consumer", "is_poison", "isolate", "note_set_aside", "reason_of"]
@@ -25,6 +26,8 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _OUTAGES: Final = (DatabaseError, AMQPError, httpx.HTTPError, OSError, MemoryError, DecryptionFailed, UnknownKeyVersion)
+_AWAY: Final = ("08", "53", "57P")
+"""Beginnings of SQLSTATEs: the connection, the server's resources, its shutdown."""
 
 
 class Consumer(StrEnum):
@@ -45,16 +48,30 @@ for _consumer in Consumer:
     metrics.SET_ASIDE.labels(_consumer)
 
 
-def is_poison(error: BaseException) -> bool:
-    """Return whether an item caused the error, so that trying again cannot succeed."""
+def is_poison(error: BaseException, *, is_retried: bool = False) -> bool:
+    """Return whether an item caused the error, so that trying again cannot succeed.
+
+    Args:
+        error: Any exception.
+        is_retried: The item is kept and tried again after it was set aside. Then an error that the item may have caused counts
+            too: a statement that took too long, or that met a lock.
+    """
     if isinstance(error, BaseExceptionGroup):
-        return all(is_poison(part) for part in error.exceptions)
+        return all(is_poison(part, is_retried=is_retried) for part in error.exceptions)
+    if is_retried and isinstance(error, DatabaseError):
+        return not _is_away(error)
     return isinstance(error, UNSTORABLE) or not isinstance(error, _OUTAGES)
+
+
+def _is_away(error: DatabaseError) -> bool:
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    return error.sqlstate is None or error.sqlstate.startswith(_AWAY)
 
 
 def reason_of(error: BaseException) -> str:
     """Return the error's kind and the first line of its text, in a form that PostgreSQL stores."""
-    first, *_ = str(error).strip().replace("\0", "\ufffd").encode("utf-8", "replace").decode().splitlines() or [""]
+    first, *_ = storable(str(error).strip()).splitlines() or [""]
     return f"{type(error).__name__}: {first}"[:300]
 
 

@@ -36,7 +36,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection, Database, storable
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
 from gridfleet.kernel.security.keyring import Keyring
@@ -304,7 +304,7 @@ def _take_ack(batch: Batch, plant: KnownPlant, delivery: Delivery, message: wire
         raise Refusal(RefusalReason.MALFORMED, f"payload.time: {error}", message.id) from None
     reason = None
     if ack.reason is not None:
-        reason = CommandReason(_storable(ack.reason.code)[:64], _storable(ack.reason.message)[:500])
+        reason = CommandReason(storable(ack.reason.code)[:64], storable(ack.reason.message)[:500])
     batch.acknowledgements.append(Acknowledgement(command_id, plant.id, ack.status, reported_at, reason, delivery.request_id))
 
 
@@ -331,7 +331,7 @@ def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datet
     message = _parse(_status, delivery.body, "message", None)
     if message.status is wire.PlantStatus.OFFLINE:
         plant.forget_status()
-    reason = _storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
+    reason = storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
     _see_plant(batch, plant, delivery, PlantStatus(message.status), now, reason)
     if message.status is wire.PlantStatus.ONLINE:
         batch.connected.add(plant.id)
@@ -388,13 +388,8 @@ def _refuse(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime, 
         now,
         delivery.routing_key.replace(".", "/"),
         refusal.reason,
-        _storable(refusal.detail)[:500],
-        refusal.message_id and _storable(refusal.message_id),
+        storable(refusal.detail)[:500],
+        refusal.message_id and storable(refusal.message_id),
         len(delivery.body),
     )
     batch.refused.append((plant.id, message))
-
-
-def _storable(text: str) -> str:
-    """PostgreSQL's text knows neither NUL nor lone surrogates."""
-    return text.replace("\0", "�").encode("utf-8", "replace").decode()

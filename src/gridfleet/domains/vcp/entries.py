@@ -9,10 +9,11 @@ from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus
 from gridfleet.domains.vcp.models import Inbound, NewEntry
 from gridfleet.domains.vcp.verification import NUL
+from gridfleet.kernel.db import storable
 from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading
 
-__all__ = ["Entry", "new_entry", "storable"]
+__all__ = ["Entry", "new_entry"]
 
 _MOST_TEXT: Final = 128
 _MOST_READ: Final = 16 * MAX_BODY_BYTES
@@ -89,8 +90,3 @@ def _message_id(value: Any) -> str | None:
 
 def _text(value: Any) -> str | None:
     return storable(value)[:_MOST_TEXT] if isinstance(value, str) else None
-
-
-def storable(text: str) -> str:
-    """PostgreSQL's text knows neither NUL nor lone surrogates."""
-    return text.replace("\0", "�").encode("utf-8", "replace").decode()

@@ -16,7 +16,7 @@ from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, 
 from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledging import acknowledgement
-from gridfleet.domains.vcp.entries import Entry, new_entry, storable
+from gridfleet.domains.vcp.entries import Entry, new_entry
 from gridfleet.domains.vcp.events.queueing import queue_events
 from gridfleet.domains.vcp.models import (
     Inbound,
@@ -31,7 +31,7 @@ from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.changes import change_site
 from gridfleet.domains.vcp.verification import command_type, prove, read
 from gridfleet.kernel.caller import SystemScope
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, storable
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_keys import parse_inbound

@@ -192,7 +192,8 @@ async def record_presence(
 async def forget_status(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> None:
     """Sub-devices of plants that went OFFLINE are UNKNOWN."""
     await db.execute(
-        "WITH held AS (SELECT id FROM sub_device WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN' ORDER BY id FOR NO KEY UPDATE)"
+        "WITH held AS (SELECT id FROM sub_device WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN'"
+        " ORDER BY id FOR NO KEY UPDATE)"
         " UPDATE sub_device d SET status = 'UNKNOWN' FROM held WHERE d.id = held.id",
         (list(plant_ids),),
     )

@@ -11,8 +11,8 @@ from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAside, Stale
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database, is_outage
-from gridfleet.kernel.isolation import Consumer, note_set_aside, reason_of
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
 
 __all__ = ["ensure_partitions_ahead", "roll_up", "seal_hour", "set_aside_hours"]
 
@@ -30,7 +30,7 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
 
     A transaction that fails is tried again with half as many hours. One hour that fails by itself is set aside, and the rest of
     its source waits until all other sources were looked at: a source whose every hour fails must not hold them up. Raises the
-    error of a database that is unavailable. Where another process is recomputing, returns 0.
+    error of an outage. Where another process is recomputing, returns 0.
     """
     until = monotonic() + seconds
     done = 0
@@ -46,7 +46,7 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
                 stale = await store.take_dirty(db, _SYSTEM, after, limit)
                 await _recompute(db, stale)
         except Exception as error:
-            if is_outage(error) or not stale:
+            if not stale or not is_poison(error, is_retried=True):
                 raise
             limit = max(1, len(stale) // 2)
             if len(stale) > 1:
