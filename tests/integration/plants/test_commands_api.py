@@ -253,7 +253,8 @@ async def test_a_command_stays_readable_when_its_plant_moves_and_goes_with_its_p
     )
 
     assert (await site.commands())[1]["code"] == "SUB_DEVICE_NOT_FOUND"
-    assert len((await site.commands(headers=root | {"x-org-id": str(other.id)}))[1]["data"]) == 1
+    [command] = (await site.commands(headers=root | {"x-org-id": str(other.id)}))[1]["data"]
+    assert (command["status"], command["reason"]["code"]) == ("EXPIRED", "PLANT_MOVED")
     await site.sql("DELETE FROM plant")
     async with site.service.state.database.transaction() as db:
         cursor = await db.execute("SELECT count(*) FROM plant_command_transition")

@@ -69,6 +69,7 @@ async def test_what_the_plant_had_received_ends_too(site: PartnerSite, buyer: UU
     await moved(site, buyer)
     await expire(site)
     assert [status for _, _, status in await site.commands()] == ["EXPIRED"]
+    assert await site.rows("SELECT reason->>'code' FROM plant_command") == [("PLANT_MOVED",)]
 
 
 async def test_a_partner_s_command_waits_for_a_plant_a_day_at_most(site: PartnerSite) -> None:

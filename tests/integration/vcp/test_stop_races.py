@@ -169,3 +169,40 @@ async def test_clocks_that_differ_hide_no_command_in_flight_from_a_stop(site: Pa
     seen_by_the_other = published + timedelta(seconds=ahead - 0.1)
     assert again not in await site.send_commands(now=seen_by_the_other), "the setpoint can still be published"
     assert again in await site.send_commands(now=published + timedelta(seconds=CLOCK_SECONDS))
+
+
+async def reason_of(site: PartnerSite, command: UUID) -> str | None:
+    [(reason,)] = [row[1:] for row in await site.rows("SELECT id, reason->>'code' FROM plant_command") if row[0] == command]
+    assert reason is None or isinstance(reason, str)
+    return reason
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+async def test_a_command_that_a_stop_withdrew_says_so(site: PartnerSite, is_locked: bool) -> None:
+    command = await setpoint(site)
+    async with site.database.transaction() as other:
+        if is_locked:
+            await other.execute("SELECT FROM plant_command WHERE id = %s FOR NO KEY UPDATE", (command,))
+        await stop(site)
+    await site.expire()
+    assert await reason_of(site, command) == "EMERGENCY_STOPPED"
+    [step] = await site.rows("SELECT reason->>'code' FROM plant_command_transition WHERE status = 'EXPIRED'")
+    assert step == ("EMERGENCY_STOPPED",)
+
+
+async def test_a_plant_that_obeys_a_withdrawn_command_before_the_sweep_leaves_the_reason(site: PartnerSite) -> None:
+    command = await setpoint(site)
+    assert await site.send_commands() == [command]
+    await stop(site)
+    await site.acknowledge({command: "RECEIVED"})
+    assert await reason_of(site, command) == "EMERGENCY_STOPPED"
+    await site.acknowledge({command: "APPLIED"})
+    assert await reason_of(site, command) == "APPLIED_LATE"
+
+
+async def test_a_command_whose_time_was_over_before_the_stop_was_not_withdrawn(site: PartnerSite) -> None:
+    command = await setpoint(site)
+    await site.execute("UPDATE plant_command SET expires_at = now() - interval '1 second'")
+    await stop(site)
+    await site.expire()
+    assert await reason_of(site, command) == "NOT_SENT"

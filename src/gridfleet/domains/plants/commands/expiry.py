@@ -27,12 +27,12 @@ EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
     CommandStatus.SENT: CommandReason("NOT_RECEIVED", "The plant did not acknowledge the command."),
     CommandStatus.RECEIVED: CommandReason("NOT_FINISHED", "The plant received the command and did not say how it ended."),
 }
-"""Why a command expired, by the state it had."""
+"""Why a command expired that was not withdrawn, by the state it had."""
 
 
 def expire(life: CommandLife) -> tuple[CommandLife, Transition]:
     """An open command's end by time, with its step."""
-    reason = EXPIRY_REASONS[life.status]
+    reason = life.reason or EXPIRY_REASONS[life.status]
     ended = replace(life, status=CommandStatus.EXPIRED, finished_at=life.expires_at, reason=reason)
     return ended, Transition(life.id, life.plant_id, CommandStatus.EXPIRED, life.expires_at, reason=reason)
 
@@ -45,7 +45,7 @@ def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
         command,
         status=CommandStatus.EXPIRED,
         finished_at=command.expires_at,
-        reason=EXPIRY_REASONS[command.status],
+        reason=command.reason or EXPIRY_REASONS[command.status],
     )
 
 

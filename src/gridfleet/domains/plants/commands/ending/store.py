@@ -1,11 +1,13 @@
 """SQL of withdrawn and expired commands.
 
 A withdrawn command is recorded in a table of its own, because its row may be locked: a claim leaves it out from then on,
-whatever the clocks of other processes say, and the sweep for expired commands ends it.
+whatever the clocks of other processes say, and the sweep for expired commands ends it. Its row has the reason while it is still
+open.
 """
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID
 
 from psycopg.rows import kwargs_row
@@ -14,6 +16,13 @@ from gridfleet.domains.plants.commands.models import CommandReason, CommandStatu
 from gridfleet.domains.plants.commands.store import json_of, step_of
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
+
+STOPPED: Final = CommandReason("EMERGENCY_STOPPED", "An emergency stop withdrew the command.")
+MOVED: Final = CommandReason("PLANT_MOVED", "The plant moved to another organisation.")
+
+_ENDS: Final = (
+    "expires_at = least(c.expires_at, %(now)s), reason = CASE WHEN c.expires_at > %(now)s THEN %(reason)s ELSE c.reason END"
+)
 
 
 async def withdraw_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: datetime, hold: timedelta) -> bool:
@@ -32,11 +41,10 @@ async def withdraw_waiting(db: Connection, system: SystemScope, plant_id: UUID, 
         " ON CONFLICT DO NOTHING),"
         " free AS (SELECT id, due_at FROM plant_command WHERE plant_id = %(plant)s AND due_at IS NOT NULL"
         " AND type <> 'EMERGENCY' ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),"
-        " ended AS (UPDATE plant_command c SET expires_at = least(c.expires_at, %(now)s), due_at = 'infinity'"
-        " FROM free WHERE c.id = free.id)"
+        f" ended AS (UPDATE plant_command c SET {_ENDS}, due_at = 'infinity' FROM free WHERE c.id = free.id)"
         " SELECT EXISTS (SELECT FROM free WHERE due_at > %(now)s AND due_at <= %(now)s + %(hold)s)"
         " OR EXISTS (SELECT FROM waiting WHERE id NOT IN (SELECT id FROM free))",
-        {"plant": plant_id, "now": now, "hold": hold},
+        {"plant": plant_id, "now": now, "hold": hold, "reason": json_of(STOPPED)},
     )
     row = await cursor.fetchone()
     return bool(row and row[0])
@@ -50,32 +58,36 @@ async def withdraw_open(db: Connection, org: OrgScope, plant_id: UUID, now: date
         " ORDER BY c.id FOR NO KEY UPDATE OF c),"
         " withdrawn AS (INSERT INTO plant_command_withdrawn (command_id, at) SELECT id, %(now)s FROM open"
         " WHERE due_at IS NOT NULL ON CONFLICT DO NOTHING)"
-        " UPDATE plant_command c SET expires_at = least(c.expires_at, %(now)s) FROM open WHERE c.id = open.id",
-        {"plant": plant_id, "org": org.organization_id, "now": now},
+        f" UPDATE plant_command c SET {_ENDS} FROM open WHERE c.id = open.id",
+        {"plant": plant_id, "org": org.organization_id, "now": now, "reason": json_of(MOVED)},
     )
 
 
 async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
-    """Let withdrawn commands expire whose rows were locked, and forget those that ended or were acknowledged."""
+    """Let commands expire whose rows were locked when they were withdrawn, and forget those that ended or were acknowledged."""
     await db.execute(
         "WITH held AS (SELECT c.id, c.due_at, w.at FROM plant_command_withdrawn w JOIN plant_command c ON c.id = w.command_id"
         " FOR NO KEY UPDATE OF c SKIP LOCKED),"
-        " ended AS (UPDATE plant_command c SET expires_at = held.at FROM held"
+        # A move waits for locks, so that a stop withdrew these.
+        " ended AS (UPDATE plant_command c SET expires_at = held.at, reason = %s FROM held"
         " WHERE c.id = held.id AND held.due_at IS NOT NULL AND c.expires_at > held.at)"
-        " DELETE FROM plant_command_withdrawn w USING held WHERE w.command_id = held.id AND held.due_at IS NULL"
+        " DELETE FROM plant_command_withdrawn w USING held WHERE w.command_id = held.id AND held.due_at IS NULL",
+        (json_of(STOPPED),),
     )
 
 
 async def expire(
     db: Connection, system: SystemScope, now: datetime, reasons: Mapping[CommandStatus, CommandReason], limit: int = 1_000
 ) -> list[Transition]:
-    """Open commands whose time has passed become EXPIRED at that time, with the reason for the state they had."""
+    """Open commands whose time has passed become EXPIRED at that time, with the reason of their withdrawal or for the state
+    they had."""
     cursor = db.cursor(row_factory=kwargs_row(step_of))
     await cursor.execute(
         "WITH passed AS (SELECT id, status FROM plant_command WHERE finished_at IS NULL AND expires_at <= %(now)s"
         " ORDER BY expires_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED),"
         " expired AS (UPDATE plant_command c SET status = 'EXPIRED', finished_at = c.expires_at, due_at = NULL,"
-        " reason = r.reason FROM passed JOIN unnest(%(statuses)s::text[], %(reasons)s::jsonb[]) AS r (status, reason)"
+        " reason = coalesce(c.reason, r.reason)"
+        " FROM passed JOIN unnest(%(statuses)s::text[], %(reasons)s::jsonb[]) AS r (status, reason)"
         " ON r.status = passed.status WHERE c.id = passed.id RETURNING c.id, c.plant_id, c.expires_at, c.reason),"
         " steps AS (INSERT INTO plant_command_transition (command_id, status, at, reason)"
         " SELECT id, 'EXPIRED', expires_at, reason FROM expired)"
