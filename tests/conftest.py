@@ -18,6 +18,7 @@ import structlog
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from broker_node import BrokerNode
+from expo_server import ExpoServer, expo_server
 from fleet_under_test import Fleet
 from free_ports import settings_at
 from gridfleet.kernel.broker.private_node import PrivateBroker
@@ -35,6 +36,7 @@ _numbers = itertools.count(1)
 
 USE_STACK = {
     "tests/acceptance/test_accounts.py",
+    "tests/acceptance/test_alerts.py",
     "tests/acceptance/test_backup.py",
     "tests/acceptance/test_commands.py",
     "tests/acceptance/test_guides.py",
@@ -50,14 +52,21 @@ USE_STACK = {
     "tests/integration/test_simulate.py",
 }
 """Files whose tests share `stack`; one that is missing here makes a worker start a whole service more."""
+USE_VICTIM = {
+    "tests/faults/test_commands.py",
+    "tests/faults/test_kills.py",
+    "tests/faults/test_partner.py",
+    "tests/faults/test_telemetry_campaign.py",
+}
+"""Files whose tests share `victim` of tests/faults/conftest.py."""
 
 
 class ByServers(LoadScopeScheduling):  # type: ignore[misc]
-    """Whatever shares servers runs in one worker: a file's tests, and all that use the whole service."""
+    """Tests that share servers run in one worker: those of a file, and those of the files that use the same whole service."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return "stack" if path in USE_STACK else path
+        return "stack" if path in USE_STACK else "victim" if path in USE_VICTIM else path
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
@@ -173,10 +182,17 @@ def broker() -> Iterator[BrokerNode]:
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[RunningStack]:
+def expo() -> Iterator[ExpoServer]:
+    """The push service of `stack`."""
+    with expo_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def stack(expo: ExpoServer) -> Iterator[RunningStack]:
     """The whole service on free ports, started by `gridfleet up` in a home of its own."""
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-up-"))
-    running = RunningStack(folder)
+    running = RunningStack(folder, {"expo_url": expo.url})
     try:
         yield running.start()
     finally:

@@ -1,40 +1,18 @@
 """From a rule over REST to the people in charge: a plant measures, an alert is raised, push and mail arrive, it is handled."""
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from uuid import uuid4
 
 import httpx
-import pytest
 
-from expo_server import ExpoServer, expo_server
+from expo_server import ExpoServer
 from fleet_under_test import Fleet, JsonObject, wait_for
 from gridfleet.protocol.envelope import format_time
 from postbox import delivered, text_of, token_in
-from running_stack import RunningStack
 
 PASSWORD = "Correct-horse-battery-9"
 TOKEN = "ExponentPushToken[operator-phone]"
-
-
-@pytest.fixture
-def expo() -> Iterator[ExpoServer]:
-    with expo_server() as server:
-        yield server
-
-
-@pytest.fixture
-def fleet(home: Path, expo: ExpoServer) -> Iterator[Fleet]:
-    """A service of the test's own, whose push service is the local one."""
-    stack = RunningStack(home, {"expo_url": expo.url})
-    try:
-        found = Fleet(stack.start())
-        yield found
-        found.close()
-    finally:
-        stack.destroy()
 
 
 def operator_of(fleet: Fleet) -> tuple[str, httpx.Client]:

@@ -22,9 +22,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in long]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def victim() -> Iterator[RunningStack]:
-    """A service of the module's own, with two ingest processes, since its parts are killed."""
+    """A service with two ingest processes whose parts are killed. Each test leaves it running."""
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-faults-"))
     running = RunningStack(folder, changes={"ingest_processes": 2})
     try:

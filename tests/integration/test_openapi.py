@@ -24,6 +24,8 @@ import_handlers()
 DOCUMENT = build_document(ENDPOINTS.values(), version="0", base_url="http://localhost")
 PROVES_AT_THE_BROKER = {"POST /api/v1/partner/api-keys"}
 """Fails as its row says where there is no broker, as here."""
+SECTIONS = ("/api/v1/plants", "/api/v1/plant-groups", "/api/v1/device-templates")
+"""Receive such requests in tests/integration/plants/test_random_requests.py, with records that exist."""
 ENDS_ITS_SESSION = {"/api/v1/auth/logout", "/api/v1/auth/logout-all"}
 
 
@@ -69,16 +71,16 @@ def test_the_service_publishes_it_with_a_page_to_try_it(service: Served) -> None
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_service_keeps_to_it(service: Served) -> None:
-    """Random good and bad requests to every operation: no failure of ours, no undocumented status, no other shape."""
+    """Random good and bad requests to the other sections' operations: no 5xx, no undocumented status, no other shape."""
     base = f"http://127.0.0.1:{service.settings.http_port}"
     schema = schemathesis.openapi.from_dict(DOCUMENT)
     for result in schema.get_all_operations():
         operation: Any = result.ok()
-        if operation.path in {*ENDS_ITS_SESSION, "/api/v1/health/ready"}:
+        if operation.path in {*ENDS_ITS_SESSION, "/api/v1/health/ready"} or operation.path.startswith(SECTIONS):
             continue
 
         @settings(
-            max_examples=25,
+            max_examples=12,
             deadline=None,
             database=None,
             derandomize=True,
