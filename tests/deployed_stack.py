@@ -16,8 +16,8 @@ import httpx
 import psycopg
 
 from free_ports import free_ports, settings_at
-from gridfleet.kernel.broker.auth_plugin import needs_auth_plugin
 from gridfleet.kernel.broker.installation import find_installation
+from gridfleet.kernel.broker.plugins import AUTH_PLUGIN, needed_plugins
 from gridfleet.kernel.broker.private_node import PrivateBroker
 from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.security.keyring import Keyring
@@ -49,24 +49,26 @@ def fill(answers: dict[str, str], folder: Path) -> Path:
     return folder / "filled"
 
 
-def install_auth_plugin(configuration: Path, broker: Path) -> None:
-    """Do what docs/deployment.md says for RabbitMQ 4.0; nothing when the installed one is another.
+def install_plugins(configuration: Path, broker: Path) -> None:
+    """Build and enable the service's plugins as docs/deployment.md says.
 
     Args:
         configuration: Folder of the node's filled files.
         broker: Folder of the node, with `plugins` and `conf.d`.
     """
-    if not needs_auth_plugin(find_installation().version):
-        return
-    section = (ROOT / "docs" / "deployment.md").read_text().split("## RabbitMQ 4.0\n")[1]
-    script = section.split("```sh\n")[1].split("```")[0]
-    *build, enable = script.replace("/usr/lib/rabbitmq/plugins", str(broker / "plugins")).splitlines()
-    subprocess.run(["sh", "-euc", "\n".join(build)], cwd=ROOT, check=True)
-    plugin = enable.removeprefix("rabbitmq-plugins enable --offline ")
+    section = (ROOT / "docs" / "deployment.md").read_text().split("## The service's plugins for RabbitMQ\n")[1]
+    *build, enable = section.split("```sh\n")[1].split("```")[0].splitlines()
+    script = "\n".join(build).replace("/usr/lib/rabbitmq/plugins", str(broker / "plugins"))
+    wanted = needed_plugins(find_installation().version)
+    subprocess.run(
+        ["sh", "-euc", script.replace("names=gridfleet_bounds", f"names='{' '.join(wanted)}'")], cwd=ROOT, check=True
+    )
+    assert enable == "rabbitmq-plugins enable --offline $names"
     enabled = configuration / "enabled_plugins"
-    enabled.write_text(enabled.read_text().replace("].", f",{plugin}]."))
-    (broker / "conf.d").mkdir(exist_ok=True)
-    shutil.copy(configuration / "rabbitmq-4.0.conf", broker / "conf.d")
+    enabled.write_text(enabled.read_text().replace("].", f",{','.join(wanted)}]."))
+    if AUTH_PLUGIN in wanted:
+        (broker / "conf.d").mkdir(exist_ok=True)
+        shutil.copy(configuration / "rabbitmq-4.0.conf", broker / "conf.d")
 
 
 @dataclass
@@ -227,7 +229,7 @@ class DeployedStack(RunningStack):
         (self.home / "broker" / ".erlang.cookie").write_text(secrets.token_hex(20))
         (self.home / "broker" / ".erlang.cookie").chmod(0o400)
         (self.home / "broker" / "rabbitmq-env.conf").touch()
-        install_auth_plugin(configuration, self.home / "broker")
+        install_plugins(configuration, self.home / "broker")
         files = {
             "RABBITMQ_CONFIG_FILE": "rabbitmq.conf",
             "RABBITMQ_ADVANCED_CONFIG_FILE": "advanced.config",

@@ -21,7 +21,7 @@ from gridfleet.api._http.registry import import_handlers
 from gridfleet.cli import application
 from gridfleet.domains.audit.models import Event
 from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.auth_plugin import AUTH_PLUGIN
+from gridfleet.kernel.broker.plugins import AUTH_PLUGIN, BOUNDS_PLUGIN
 from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
 from gridfleet.protocol import envelope, signature
@@ -173,7 +173,7 @@ def test_every_command_explains_itself() -> None:
         assert command.help, words
 
 
-NOT_METRICS = {"gridfleet_session", "gridfleet_refresh", AUTH_PLUGIN}
+NOT_METRICS = {"gridfleet_session", "gridfleet_refresh", AUTH_PLUGIN, BOUNDS_PLUGIN}
 
 
 def load_script(path: Path) -> ModuleType:

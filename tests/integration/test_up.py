@@ -18,7 +18,13 @@ import psutil
 import pytest
 
 from broker_node import BrokerNode
-from free_ports import free_ports
+from free_ports import free_ports, settings_at
+from gridfleet.kernel.broker import private_node
+from gridfleet.kernel.broker.installation import find_installation
+from gridfleet.kernel.broker.plugins import needs_auth_plugin
+from gridfleet.kernel.broker.server_certificate import write_server_certificate
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
 
 pytestmark = pytest.mark.timeout(240)
@@ -168,6 +174,26 @@ def test_runs_on_a_database_and_a_broker_of_somebody_elses(home: Path, database_
         assert stack.stop() == 0
     finally:
         stack.destroy()
+
+
+@pytest.mark.skipif(not needs_auth_plugin(find_installation().version), reason="only RabbitMQ 4.0 needs the plugin")
+def test_a_broker_without_its_plugin_is_refused(home: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_node, "needed_plugins", lambda _: ("gridfleet_bounds",))
+    settings = settings_at(home / "server")
+    ensure_local_secrets(settings.home)
+    write_server_certificate(settings.home / "ca", Authority.create(), ["localhost"])
+    node = private_node.PrivateBroker(settings)
+    changes = {"database_url": database_url, "broker_url": node.url, "broker_management_url": node.management_url}
+    stack = RunningStack(home, changes=changes)
+    try:
+        node.start()
+        assert stack.launch().wait(120) == 1
+        [line] = [line for line in stack.log.read_text().splitlines() if "gridfleet_auth_http" in line]
+        assert f"RabbitMQ {find_installation().version}" in line
+        assert "docs/deployment.md" in line
+    finally:
+        stack.destroy()
+        node.stop()
 
 
 def test_an_invalid_setting_is_named(home: Path) -> None:

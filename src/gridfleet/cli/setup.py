@@ -43,12 +43,23 @@ def database() -> None:
 
 @commands.command()
 def broker() -> None:
-    """Declares the exchanges and queues that every process relies on."""
+    """Declares the exchanges and queues that every process relies on; refuses a broker that plants cannot log in to."""
     from gridfleet.kernel.broker.topology import declare
 
     settings = load_settings()
     urls = [settings.secret(name).get_secret_value() for name in ("broker_url", "broker_management_url")]
+    if complaint := asyncio.run(_unusable_because(urls[1])):
+        typer.echo(complaint, err=True)
+        raise typer.Exit(1)
     asyncio.run(declare(*urls, shards=settings.ingest_shards, queue_type=settings.broker_queue_type))
+
+
+async def _unusable_because(management_url: str) -> str | None:
+    from gridfleet.kernel.broker.management import open_management
+    from gridfleet.kernel.broker.plugins import unusable_because
+
+    async with open_management(management_url) as management:
+        return unusable_because(await management.overview())
 
 
 async def _fill(settings: Settings, keyring: "Keyring") -> tuple[str | None, str | None]:

@@ -15,7 +15,7 @@ import psycopg
 
 from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, reason
 from gridfleet.domains.plants.certificates.authority import find_authority
-from gridfleet.kernel.broker.auth_plugin import AUTH_PLUGIN
+from gridfleet.kernel.broker.plugins import AUTH_PLUGIN
 from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.broker.probe import ASKED_CHANNEL, NOBODY, asked, probe
 from gridfleet.kernel.broker.topology import PLANTS_VHOST

@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 import psutil
 
-from gridfleet.kernel.broker.auth_plugin import AUTH_PLUGIN, build_auth_plugin, needs_auth_plugin
 from gridfleet.kernel.broker.installation import PrivateBrokerError, find_installation
+from gridfleet.kernel.broker.plugins import AUTH_PLUGIN, build_plugin, needed_plugins
 from gridfleet.kernel.security.local_secrets import ensure_private_folder, local_secret, write_private
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
@@ -86,11 +86,9 @@ class PrivateBroker:
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
             write_private(cookie, secrets.token_hex(20), mode=0o400)
-        plugins: tuple[str, ...] = _PLUGINS
-        if self._with_auth_plugin:
-            plugins = (*plugins, AUTH_PLUGIN)
-            build_auth_plugin(self._folder / "plugins")
-        write_private(self._folder / "enabled_plugins", f"[{','.join(plugins)}].\n")
+        for name in self._own_plugins:
+            build_plugin(name, self._folder / "plugins")
+        write_private(self._folder / "enabled_plugins", f"[{','.join((*_PLUGINS, *self._own_plugins))}].\n")
         write_private(self._folder / "rabbitmq.conf", "\n".join(self._configuration()) + "\n")
         write_private(self._folder / "advanced.config", _ADVANCED)
         write_private(self._folder / "definitions.json", json.dumps(self._definitions()))
@@ -153,8 +151,8 @@ class PrivateBroker:
             stop_process(*self._running.pop())
 
     @property
-    def _with_auth_plugin(self) -> bool:
-        return needs_auth_plugin(find_installation().version)
+    def _own_plugins(self) -> tuple[str, ...]:
+        return needed_plugins(find_installation().version)
 
     def _credentials(self) -> str:
         return f"{ACCOUNT}:{quote(local_secret(self._home, 'broker_password'), safe='')}"
@@ -162,9 +160,8 @@ class PrivateBroker:
     def _environment(self) -> dict[str, str]:
         settings, folder = self._settings, self._folder
         schedulers = min(os.cpu_count() or 1, 4)
-        plugins = f"{find_installation().plugins}:{folder / 'plugins'}" if self._with_auth_plugin else None
         return {
-            **({"RABBITMQ_PLUGINS_DIR": plugins} if plugins else {}),
+            "RABBITMQ_PLUGINS_DIR": f"{find_installation().plugins}:{folder / 'plugins'}",
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(folder),
             "LANG": "C.UTF-8",
@@ -220,7 +217,7 @@ class PrivateBroker:
         yield "auth_mechanisms.1 = PLAIN"
         yield "auth_backends.1 = internal"
         # Logins are asked every time, so that revocation is immediate; what a connection may do is remembered for a minute.
-        http = AUTH_PLUGIN if self._with_auth_plugin else "http"
+        http = AUTH_PLUGIN if AUTH_PLUGIN in self._own_plugins else "http"
         yield f"auth_backends.2.authn = {http}"
         yield "auth_backends.2.authz = cache"
         yield f"auth_cache.cached_backend = {http}"
@@ -300,12 +297,22 @@ class PrivateBroker:
 
 
 # Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown one there stops the node. From 4.1 on a
-# packet must not be allowed to be larger than a message (max_message_size), or the node stops as well.
+# packet must not be allowed to be larger than a message (max_message_size), or the node stops as well. The rest bounds what a
+# client can have the broker keep in memory: consumers, links of AMQP 1.0, answers that it does not read.
 _ADVANCED: Final = """[
   {rabbitmq_mqtt, [
     {subscription_ttl, 86400000},
     {max_session_expiry_interval_seconds, 86400},
     {max_packet_size_authenticated, 1048576}
+  ]},
+  {rabbit, [
+    {consumer_max_per_channel, 100},
+    {session_max_per_connection, 1},
+    {link_max_per_session, 1},
+    {tcp_listen_options, [
+      {backlog, 128}, {nodelay, true}, {linger, {true, 0}}, {exit_on_close, false},
+      {send_timeout, 15000}, {send_timeout_close, true}
+    ]}
   ]}
 ].
 """

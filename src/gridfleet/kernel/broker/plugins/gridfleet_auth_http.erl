@@ -4,9 +4,12 @@
 %% the text "none", which a client can send as its password too (rabbitmq-server#13408, fixed in 4.1). Only here, inside
 %% the broker, are atom and text different: the atom is dropped, so that the request has no password, as with all other
 %% versions. The text stays.
+%%
+%% The tag `gridfleet_auth_http` among the node's tags, which the management API shows, says that logins pass through here.
 -module(gridfleet_auth_http).
 
 -export([
+    announce/0,
     user_login_authentication/2,
     user_login_authorization/2,
     check_vhost_access/3,
@@ -15,7 +18,18 @@
     expiry_timestamp/1
 ]).
 
+-rabbit_boot_step({?MODULE, [
+    {description, "tag of the authentication backend"},
+    {mfa, {?MODULE, announce, []}}
+]}).
+
 -define(HTTP, rabbit_auth_backend_http).
+
+announce() ->
+    {ok, Backends} = application:get_env(rabbit, auth_backends),
+    Used = lists:member(?MODULE, Backends) orelse lists:keymember(?MODULE, 1, Backends),
+    Tags = application:get_env(rabbit, node_tags, []),
+    application:set_env(rabbit, node_tags, [{<<"gridfleet_auth_http">>, <<"1">>} || Used] ++ Tags).
 
 user_login_authentication(UserName, Properties) ->
     ?HTTP:user_login_authentication(UserName, without_absent_password(Properties)).

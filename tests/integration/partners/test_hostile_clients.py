@@ -1,0 +1,271 @@
+"""What a partner's client can try on the wire with rights that it has: nothing may escape them or fill the broker's memory."""
+
+import asyncio
+import contextlib
+import ssl
+import struct
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import aiormq
+import httpx
+import psutil
+import pytest
+from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelClosed
+
+from fleet_under_test import JsonObject
+from gridfleet.kernel.broker.installation import find_installation
+from lean_amqp10 import Amqp10, Refused10
+from partner_organization import Organization
+
+MIB = 2**20
+SPEAKS_AMQP_1_0 = (find_installation().version or "").startswith("4.")
+
+
+@pytest.fixture
+async def created(acme: Organization) -> AsyncIterator[JsonObject]:
+    found = acme.key()
+    yield found
+    acme.revoke(found)
+
+
+def memory(org: Organization) -> int:
+    """Bytes that the broker's process has in memory."""
+    return int(psutil.Process(org.stack.state["processes"]["broker"]).memory_info().rss)
+
+
+async def test_a_transaction_is_refused(acme: Organization, created: JsonObject) -> None:
+    """Its messages stay in memory until it is committed, where no queue's bound counts them."""
+    async with acme.connected(created) as connection:
+        channel = await connection.channel(publisher_confirms=False)
+        with pytest.raises(ChannelAccessRefused, match="transactions are not allowed"):
+            await channel.tx_select()
+
+
+async def test_bindings_with_arguments_are_refused(acme: Organization, created: JsonObject) -> None:
+    """They would be as many bindings as there are arguments, each up to 128 KiB, in tables that every node keeps in memory."""
+    name, key = f"{acme.slug}.bound", f"{acme.slug}.event.alert"
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        await channel.queue_declare(name)
+        await channel.queue_bind(name, "vcp", routing_key=key)
+        with pytest.raises(ChannelAccessRefused, match="bindings with arguments"):
+            await channel.queue_bind(name, "vcp", routing_key=key, arguments={"n": 1})
+
+
+async def test_large_arguments_of_consumers_are_refused(acme: Organization, created: JsonObject) -> None:
+    async def taken(_: Any) -> None: ...
+
+    name = f"{acme.slug}.consumed"
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        await channel.queue_declare(name)
+        await channel.basic_consume(name, taken, arguments={"x-priority": 5})
+        with pytest.raises(ChannelAccessRefused, match="too large"):
+            await channel.basic_consume(name, taken, arguments={"n": "x" * 2_000})
+
+
+async def test_a_channel_has_a_bounded_number_of_consumers(acme: Organization, created: JsonObject) -> None:
+    async def taken(_: Any) -> None: ...
+
+    name = f"{acme.slug}.consumed"
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        await channel.queue_declare(name)
+        opened = 0
+        with contextlib.suppress(AMQPError, ChannelClosed):
+            while opened < 300:
+                await channel.basic_consume(name, taken)
+                opened += 1
+    assert opened <= (100 if SPEAKS_AMQP_1_0 else 300), "RabbitMQ before 3.13 has no such bound"
+
+
+async def test_the_names_that_the_broker_gives_are_closed(acme: Organization, created: JsonObject) -> None:
+    async with acme.connected(created) as connection:
+        for members in ({}, {"exclusive": True}):
+            with pytest.raises(ChannelAccessRefused):
+                await (await connection.channel()).queue_declare("", **members)
+
+
+async def test_a_direct_reply_reaches_no_consumer_of_others(
+    acme: Organization, created: JsonObject, acme_energy: Organization
+) -> None:
+    """The name that the broker gives such a consumer leads to it from every vhost, but only by the default exchange."""
+    other = acme_energy.key()
+    replies: asyncio.Queue[Any] = asyncio.Queue()
+    orders: asyncio.Queue[Any] = asyncio.Queue()
+    async with acme_energy.connected(other) as theirs, acme.connected(created) as mine:
+        consumer = await theirs.channel()
+        await consumer.basic_consume("amq.rabbitmq.reply-to", replies.put, no_ack=True)
+        requests = f"{acme_energy.slug}.requests"
+        async with acme_energy.service_channel(other["apiKey"]["vhost"]) as service:
+            await service.queue_declare(requests, auto_delete=True)
+            await service.queue_bind(requests, "vcp", routing_key=f"{acme_energy.slug}.command.mode")
+            await service.basic_consume(requests, orders.put, no_ack=True)
+            asked = aiormq.spec.Basic.Properties(reply_to="amq.rabbitmq.reply-to")
+            key = f"{acme_energy.slug}.command.mode"
+            await consumer.basic_publish(b"{}", exchange="vcp", routing_key=key, properties=asked)
+            name = (await asyncio.wait_for(orders.get(), 10)).header.properties.reply_to
+            assert name.startswith("amq.rabbitmq.reply-to.")
+            for exchange in ("", "vcp"):
+                with pytest.raises(ChannelAccessRefused):
+                    await (await mine.channel()).basic_publish(b"x", exchange=exchange, routing_key=name)
+            with pytest.raises(ChannelAccessRefused):
+                await (await theirs.channel()).basic_publish(b"x", exchange="", routing_key=name)
+            await service.basic_publish(b"from the service", exchange="", routing_key=name)
+            assert (await asyncio.wait_for(replies.get(), 10)).body == b"from the service"
+    assert replies.empty()
+
+
+async def test_a_client_that_reads_no_answers_is_disconnected(acme: Organization, created: JsonObject) -> None:
+    """Answers that a client does not read wait in the broker's memory, messages that it has asked for among them."""
+    name, body = f"{acme.slug}.unread", b"x" * (MIB - 1_000)
+    vhost = created["apiKey"]["vhost"]
+    async with acme.service_channel(vhost) as service:
+        await service.queue_declare(name, durable=True)
+        for _ in range(40):
+            await service.basic_publish(body, exchange="", routing_key=name)
+    before = memory(acme)
+    _, writer = await _raw_connection(acme, created)
+    get = struct.pack(">HHHB", 60, 70, 0, len(name)) + name.encode() + b"\0"
+    nack = struct.pack(">HHQB", 60, 120, 0, 3)
+    round_of_answers = _frame(1, get) * 40 + _frame(1, nack)
+    assert len(await asyncio.to_thread(_connections, acme, vhost, acme.slug)) == 1
+    most, started = before, time.monotonic()
+    try:
+        async with asyncio.timeout(60):
+            while await asyncio.to_thread(_connections, acme, vhost, acme.slug):
+                if not writer.is_closing():
+                    writer.write(round_of_answers)
+                await asyncio.sleep(0.1)
+                most = max(most, memory(acme))
+        assert most < before + 300 * MIB
+    finally:
+        print(f"memory {before / MIB:.0f} -> {most / MIB:.0f} MiB, {time.monotonic() - started:.1f} s")
+        writer.transport.abort()
+        async with acme.service_channel(vhost) as service:
+            await service.queue_delete(name)
+
+
+def _connections(org: Organization, vhost: str, user: str) -> list[str]:
+    found = httpx.get(f"{org.management_url}/api/connections/username/{quote(user)}").json()
+    return [one["name"] for one in found if one["vhost"] == vhost]
+
+
+def _frame(channel: int, payload: bytes) -> bytes:
+    return struct.pack(">BHI", 1, channel, len(payload)) + payload + b"\xce"
+
+
+async def _raw_connection(org: Organization, created: JsonObject) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """An open connection with channel 1, from which nothing more is read; it wants no heartbeats."""
+
+    def short(text: str) -> bytes:
+        return bytes([len(text)]) + text.encode()
+
+    def long(data: bytes) -> bytes:
+        return len(data).to_bytes(4, "big") + data
+
+    tls = ssl.create_default_context(cafile=str(org.stack.home / "ca" / "ca.pem"))
+    reader, writer = await asyncio.open_connection("localhost", org.stack.ports["amqps_port"], ssl=tls, limit=1_000)
+
+    async def answer() -> bytes:
+        _, _, size = struct.unpack(">BHI", await reader.readexactly(7))
+        return (await reader.readexactly(size + 1))[:-1]
+
+    writer.write(b"AMQP\0\0\x09\x01")
+    await answer()
+    plain = b"\0" + org.slug.encode() + b"\0" + created["key"].encode()
+    writer.write(_frame(0, struct.pack(">HH", 10, 11) + long(b"") + short("PLAIN") + long(plain) + short("en_US")))
+    await answer()
+    writer.write(_frame(0, struct.pack(">HHHIH", 10, 31, 128, 131_072, 0)))
+    writer.write(_frame(0, struct.pack(">HH", 10, 40) + short(created["apiKey"]["vhost"]) + short("") + b"\0"))
+    await answer()
+    writer.write(_frame(1, struct.pack(">HH", 20, 10) + short("")))
+    await answer()
+    return reader, writer
+
+
+@pytest.fixture
+async def amqp10(acme: Organization, created: JsonObject) -> AsyncIterator[Amqp10]:
+    """A partner's connection with AMQP 1.0."""
+    if not SPEAKS_AMQP_1_0:
+        pytest.skip("RabbitMQ before 4.0 speaks AMQP 1.0 with a plugin only, which the service does not enable")
+    connection = await _connect10(acme, created)
+    yield connection
+    connection.close()
+
+
+async def _connect10(org: Organization, created: JsonObject, vhost: str | None = None) -> Amqp10:
+    tls = ssl.create_default_context(cafile=str(org.stack.home / "ca" / "ca.pem"))
+    place = vhost or created["apiKey"]["vhost"]
+    return await Amqp10.connect(org.stack.ports["amqps_port"], org.slug, created["key"], place, tls)
+
+
+@pytest.mark.skipif(SPEAKS_AMQP_1_0, reason="RabbitMQ from 4.0 on speaks it")
+async def test_amqp_1_0_is_not_spoken_by_old_brokers(acme: Organization, created: JsonObject) -> None:
+    with pytest.raises(Refused10):
+        await _connect10(acme, created)
+
+
+async def test_amqp_1_0_has_the_same_rights(
+    acme: Organization, acme_energy: Organization, created: JsonObject, amqp10: Amqp10
+) -> None:
+    other = acme_energy.key()
+    with pytest.raises(Refused10):
+        await _connect10(acme, created, other["apiKey"]["vhost"])
+    allowed = f"/exchanges/vcp/{acme.slug}.command.mode"
+    assert await amqp10.publish(await amqp10.attach(None, allowed, receives=False), b"{}") == 0x24
+    foreign = acme_energy.slug
+    attempts = [
+        *(
+            (None, f"/exchanges/{name}")
+            for name in (f"vcp/{foreign}.command.mode", f"vcp/{acme.slug}.event.alert", "amq.topic/x")
+        ),
+        *((None, f"/queues/{name}") for name in (f"{acme.slug}.inbound", f"vcp.{acme.slug}.event.alert", f"{acme.slug}.own")),
+        (f"/queues/{acme.slug}.inbound", None),
+        (f"/queues/vcp.{acme.slug}.dropped", None),
+        (f"/exchange/vcp/{acme.slug}.event.alert", None),
+        ("/queue/made-by-name", None),
+    ]
+    worked = []
+    for source, target in attempts:
+        connection = await _connect10(acme, created)
+        try:
+            link = await connection.attach(source, target, receives=target is None)
+            if target is None or await connection.publish(link, b"{}") == 0x24:
+                worked.append((source, target))
+        except Refused10:
+            pass
+        finally:
+            connection.close()
+    assert worked == []
+
+
+async def test_copies_of_amqp_1_0_reach_nobody(acme: Organization, created: JsonObject, amqp10: Amqp10) -> None:
+    name = f"{acme.slug}.copies"
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        await channel.queue_declare(name)
+        await channel.queue_bind(name, "vcp", routing_key=f"{acme.slug}.event.alert")
+        link = await amqp10.attach(None, f"/exchanges/vcp/{acme.slug}.command.mode", receives=False)
+        for mark in ("x-cc", "x-bcc", "CC"):
+            with contextlib.suppress(Refused10):
+                await amqp10.publish(link, b"{}", annotations={mark: [f"{acme.slug}.event.alert"]})
+        await asyncio.sleep(1)
+        assert (await channel.queue_declare(name, passive=True)).message_count == 0
+
+
+async def test_amqp_1_0_does_not_manage(acme: Organization, created: JsonObject, amqp10: Amqp10) -> None:
+    """Its management node would make bindings with arguments, of which there is no end and which no interceptor sees."""
+    worked: list[Any] = []
+    with contextlib.suppress(Refused10):
+        sending, _ = await amqp10.manage()
+        name = f"{acme.slug}.managed"
+        worked.append(await amqp10.request(sending, "PUT", f"/queues/{quote(name)}", {"durable": True, "arguments": {}}))
+        for number in range(3):
+            wish = {"source": "vcp", "destination_queue": name, "binding_key": f"{acme.slug}.event.alert"}
+            worked.append(await amqp10.request(sending, "POST", "/bindings", wish | {"arguments": {"n": number}}))
+    assert worked == []
+    assert f"{acme.slug}.managed" not in await asyncio.to_thread(acme.queues, created["apiKey"]["vhost"])

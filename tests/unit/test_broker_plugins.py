@@ -1,0 +1,41 @@
+"""Which RabbitMQ the service refuses to run on."""
+
+import pytest
+
+from gridfleet.kernel.broker.plugins import needed_plugins, unusable_because
+
+
+@pytest.mark.parametrize(
+    "overview",
+    [
+        {"rabbitmq_version": "3.10.8"},
+        {"rabbitmq_version": "3.13.7", "node_tags": []},
+        {"rabbitmq_version": "4.0.5", "node_tags": {"gridfleet_auth_http": "1"}},
+        {"rabbitmq_version": "4.1.0", "node_tags": {}},
+        {"rabbitmq_version": "4.10.1+7.g1"},
+    ],
+)
+def test_usable(overview: dict[str, object]) -> None:
+    assert unusable_because(overview) is None
+
+
+@pytest.mark.parametrize(
+    ("overview", "words"),
+    [
+        ({"rabbitmq_version": "3.9.29"}, ["RabbitMQ 3.9.29", "3.10 or newer"]),
+        ({"rabbitmq_version": "4.0.5"}, ["RabbitMQ 4.0.5", "gridfleet_auth_http", "docs/deployment.md", "4.1"]),
+        ({"rabbitmq_version": "4.0.9", "node_tags": {"other": "1"}}, ["RabbitMQ 4.0.9", "gridfleet_auth_http"]),
+        ({"rabbitmq_version": "4.0.9", "node_tags": []}, ["RabbitMQ 4.0.9", "gridfleet_auth_http"]),
+    ],
+)
+def test_refused_in_one_line(overview: dict[str, object], words: list[str]) -> None:
+    complaint = unusable_because(overview)
+    assert complaint is not None
+    assert "\n" not in complaint
+    assert all(word in complaint for word in words)
+
+
+def test_the_authentication_plugin_is_for_4_0_alone() -> None:
+    assert needed_plugins("4.0.5") == ("gridfleet_bounds", "gridfleet_auth_http")
+    for version in ("3.10.8", "3.13.7", "4.1.0", None):
+        assert needed_plugins(version) == ("gridfleet_bounds",)
