@@ -113,6 +113,10 @@ async def test_a_delayed_will_reaches_no_other_plant(
     plant.update(status="ONLINE")
     await die_with_will(plant, plant.topic("status"), delay_seconds=0)
     await asyncio.to_thread(wait_for, lambda: plant.status() == "OFFLINE")
+    plant.update(status="ONLINE")
+    await die_with_will(plant, plant.topic("status"), delay_seconds=1)
+    await asyncio.sleep(3)
+    assert plant.status() == "ONLINE", "docs/mqtt.md says that it does not arrive"
     victim.update(status="ONLINE")
     async with await victim.connect() as connection:
         assert await connection.subscribe(victim.topic("commands")) == [1]
