@@ -21,18 +21,25 @@ from aiormq.abc import DeliveredMessage
 from aiormq.exceptions import AMQPError
 from pydantic import SecretStr
 
-from deployed_stack import fill, install_auth_plugin
+from deployed_stack import fill, install_plugins
 from fleet_under_test import wait_for
 from free_ports import free_ports, settings_at
 from gridfleet.amqp.upkeep import keep_broker
 from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.legacy_topology import (
+    LEGACY_EVENTS,
+    LEGACY_INTAKE,
+    LEGACY_ORDERS,
+    replace_legacy_intake,
+    settle_legacy_vhost,
+)
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.broker.private_node import ACCOUNT, PrivateBroker
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Program, spawn, stop_process
-from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
+from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
 from lean_mqtt import Connection, Login, Lost, Refused, connect
 from tls_files import tls_files
 
@@ -134,6 +141,9 @@ async def test_confirmed_messages_outlive_the_node_that_is_killed(cluster: list[
 async def test_plants_partners_and_upkeep_go_on_while_any_node_is_down(cluster: list[Node]) -> None:
     first = cluster[0]
     await declare(first.url, first.management_url, shards=SHARDS, queue_type="quorum")
+    async with open_management(first.management_url) as management:
+        # From before there was a cluster.
+        await settle_legacy_vhost(management, first.url, PARTNER, queue_type="classic")
     await _settle(first)
     for number in range(PLANTS):
         async with _session(cluster[number % 3], number):
@@ -193,15 +203,23 @@ async def _upkeep_goes_on(node: Node) -> None:
 async def _settle(node: Node) -> None:
     async with open_management(node.management_url) as management:
         await settle_partner_vhost(management, node.url, PARTNER_VHOST, PARTNER, queue_type="quorum")
+        await settle_legacy_vhost(management, node.url, PARTNER, queue_type="quorum")
+        await replace_legacy_intake(management, node.url, queue_type="quorum")
 
 
 async def _partner_is_served(alive: list[Node]) -> None:
-    queues = {event_queue("acme", EventKind.STATUS): "acme.event.status", inbound_queue("acme"): "acme.command.mode"}
-    for name, key in queues.items():
+    status, mode = "acme.event.status", "acme.command.mode"
+    for vhost, exchange, key, queue in (
+        (PARTNER_VHOST, EXCHANGE, status, event_queue("acme", EventKind.STATUS)),
+        (PARTNER_VHOST, EXCHANGE, mode, inbound_queue("acme")),
+        (LEGACY_VHOST, LEGACY_EVENTS, status, event_queue("acme", EventKind.STATUS)),
+        (LEGACY_VHOST, EXCHANGE, mode, LEGACY_INTAKE),
+        (LEGACY_VHOST, LEGACY_ORDERS, mode, inbound_queue("acme")),
+    ):
         received: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
-        async with open_channel(alive[0].url, PARTNER_VHOST) as sender, open_channel(alive[1].url, PARTNER_VHOST) as receiver:
-            await receiver.basic_consume(name, received.put, no_ack=True)
-            await sender.basic_publish(b"x", exchange=EXCHANGE, routing_key=key, mandatory=True)
+        async with open_channel(alive[0].url, vhost) as sender, open_channel(alive[1].url, vhost) as receiver:
+            await receiver.basic_consume(queue, received.put, no_ack=True)
+            await sender.basic_publish(b"x", exchange=exchange, routing_key=key, mandatory=True)
             async with asyncio.timeout(30):
                 assert (await received.get()).body == b"x"
 
@@ -239,7 +257,7 @@ def _programs(settings: Settings, name: str, cookie: str, password: str, tls: Pa
     filled = fill(answers, settings.home) / "rabbitmq"
     (folder / "conf.d").mkdir()
     shutil.copy(filled / "cluster.conf", folder / "conf.d")
-    install_auth_plugin(filled, folder)
+    install_plugins(filled, folder)
     mapper, program = PrivateBroker(settings).programs()
     environment = {
         **program.environment,

@@ -11,11 +11,18 @@ from pamqp.commands import Basic
 
 from broker_node import BrokerNode
 from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.legacy_topology import (
+    LEGACY_EVENTS,
+    LEGACY_INTAKE,
+    LEGACY_ORDERS,
+    replace_legacy_intake,
+    settle_legacy_vhost,
+)
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.broker.queue_types import ServiceQueue, ensure_queue, is_outdated, replace_queue
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
-from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
+from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
 
 VHOST = "replaced"
 QUEUE = ServiceQueue("kept", "x", ("a.#", "b.#"), {"x-max-length-bytes": 10_000_000})
@@ -144,3 +151,41 @@ async def test_a_partners_queues_follow_the_setting(broker: BrokerNode) -> None:
                     assert found == wanted
         finally:
             await management.delete_vhost(vhost)
+
+
+async def test_the_queues_of_legacy_keys_follow_the_setting(broker: BrokerNode) -> None:
+    queues = PartnerQueues("legacy-acme", "legacy-acme")
+    names = {LEGACY_INTAKE, *queues.names}
+    async with open_management(broker.management_url) as management:
+        try:
+            await settle_legacy_vhost(management, broker.url, queues, queue_type="classic")
+            types = await management.queue_types(LEGACY_VHOST)
+            assert {types[name] for name in names} == {"classic"}
+            sent = {EXCHANGE: "legacy-acme.command.mode", LEGACY_EVENTS: "legacy-acme.event.status"}
+            async with open_channel(broker.url, LEGACY_VHOST) as channel:
+                for exchange, key in (*sent.items(), (LEGACY_ORDERS, "legacy-acme.schedule.set")):
+                    await channel.basic_publish(key.encode(), exchange=exchange, routing_key=key, mandatory=True)
+            async with open_channel(broker.url, LEGACY_VHOST) as consumer:
+                await consumer.basic_consume(inbound_queue("legacy-acme"), asyncio.Queue().put, exclusive=True)
+                await settle_legacy_vhost(management, broker.url, queues, queue_type="quorum")
+                await asyncio.wait([consumer.closing], timeout=5)
+                assert consumer.closing.done()
+            types = await management.queue_types(LEGACY_VHOST)
+            assert types[LEGACY_INTAKE] == "classic", "only the process that may consume it replaces it"
+            await replace_legacy_intake(management, broker.url, queue_type="quorum")
+            await settle_legacy_vhost(management, broker.url, queues, queue_type="quorum")
+            types = await management.queue_types(LEGACY_VHOST)
+            assert {types[name] for name in names} == {"quorum"}
+            assert not [name for name in types if name.endswith(".replacing")]
+            async with open_channel(broker.url, LEGACY_VHOST) as channel:
+                for exchange, key in sent.items():
+                    await channel.basic_publish(b"after", exchange=exchange, routing_key=key, mandatory=True)
+                for name, wanted in (
+                    (LEGACY_INTAKE, ["legacy-acme.command.mode", "after"]),
+                    (event_queue("legacy-acme", EventKind.STATUS), ["legacy-acme.event.status", "after"]),
+                    (inbound_queue("legacy-acme"), ["legacy-acme.schedule.set"]),
+                ):
+                    assert [(await channel.basic_get(name, no_ack=True)).body.decode() for _ in wanted] == wanted
+        finally:
+            for name in names:
+                await management.delete_queue(LEGACY_VHOST, name)

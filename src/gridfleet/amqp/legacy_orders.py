@@ -1,6 +1,10 @@
 """Orders of legacy keys: from the queue that all of them share to the queue of the organisation that sent them."""
 
 import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import aiormq
@@ -8,12 +12,18 @@ import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from aiormq.exceptions import DeliveryError
 
-from gridfleet.domains.partners.vhosts import has_legacy_keys
+from gridfleet.domains.partners.vhosts import legacy_slugs
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.decoding import UNDECODABLE
-from gridfleet.kernel.broker.legacy_topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
-from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.legacy_topology import (
+    LEGACY_INTAKE,
+    LEGACY_ORDERS,
+    replace_legacy_intake,
+    settle_legacy_vhost,
+)
+from gridfleet.kernel.broker.management import Management, open_management
+from gridfleet.kernel.broker.partner_topology import MAX_CONNECTIONS
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
@@ -21,13 +31,14 @@ from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
 from gridfleet.kernel.settings import Settings
 from gridfleet.protocol.partner_keys import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
 
-__all__ = ["forward_legacy_orders"]
+__all__ = ["DroppedOrders", "forward_legacy_orders"]
 
 log = structlog.get_logger(__name__)
 
 _SYSTEM: Final = SystemScope("the gateway passes on orders of legacy keys")
 _LEASE_KIND: Final = 0x6F1A
 _LOOK_SECONDS: Final = 2.0
+_REPORT_SECONDS: Final = 60.0
 _PREFETCH: Final = 200
 _CONFIRM_SECONDS: Final = 30.0
 _PERSISTENT: Final = 2
@@ -40,17 +51,66 @@ async def forward_legacy_orders(settings: Settings, database: Database) -> None:
     """Forward orders in one of the gateway processes while there are legacy keys, until broker or database are lost, which
     raises. What was not acknowledged by then is forwarded again; its `messageId` makes the repetition harmless."""
     broker_url = settings.secret("broker_url").get_secret_value()
-    async with open_leases(database.url, _LEASE_KIND, 1) as leases:
+    management_url = settings.secret("broker_management_url").get_secret_value()
+    kind = settings.broker_queue_type
+    async with open_leases(database.url, _LEASE_KIND, 1) as leases, open_management(management_url) as management:
         while True:
             await leases.take(1 - len(leases.held))
-            async with database.transaction() as db:
-                needed = bool(leases.held) and await has_legacy_keys(db, _SYSTEM)
-            if needed:
-                async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
-                    await settle_legacy_vhost(management, broker_url)
-                async with open_channel(broker_url, LEGACY_VHOST) as channel:
+            if leases.held and await _slugs(database):
+                await settle_legacy_vhost(management, broker_url, queue_type=kind)
+                await replace_legacy_intake(management, broker_url, queue_type=kind)
+                async with open_channel(broker_url, LEGACY_VHOST) as channel, asyncio.TaskGroup() as tasks:
+                    tasks.create_task(_bound_connections(management, database))
                     await _forward(channel, leases)
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _slugs(database: Database) -> set[str]:
+    async with database.transaction() as db:
+        return await legacy_slugs(db, _SYSTEM)
+
+
+async def _bound_connections(management: Management, database: Database) -> None:
+    """Close an organisation's newest connections to the vhost beyond those that a key of its own vhost may have.
+
+    The broker's limit is one for the whole vhost, which one organisation could use up.
+    """
+    known: dict[str, list[str]] = {}
+    while True:
+        for slug in await _slugs(database):
+            found = await management.connections_in(LEGACY_VHOST, slug)
+            # The management API does not say how old they are: those of the look before are older.
+            old = [name for name in known.get(slug, []) if name in found]
+            known[slug] = [*old, *(name for name in found if name not in old)]
+            surplus = known[slug][MAX_CONNECTIONS:]
+            for name in surplus:
+                await management.close_connection(name)
+            if surplus:
+                log.warning("connections of a legacy key closed; it has too many", slug=slug, closed=len(surplus))
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+class DroppedOrders:
+    """Orders that were dropped: counted, and logged at most once a minute for each organisation."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._unreported = Counter[str]()
+        self._reported: dict[str, float] = {}
+
+    def note(self, slug: str) -> None:
+        """Count an order of the organisation."""
+        metrics.PARTNER_ORDERS.labels("DROPPED").inc()
+        self._unreported[slug] += 1
+
+    def report(self) -> None:
+        """Log how many orders were dropped since the last line about their organisation."""
+        now = self._clock()
+        for slug, orders in list(self._unreported.items()):
+            if now - self._reported.get(slug, -math.inf) >= _REPORT_SECONDS:
+                log.warning("orders of a legacy key dropped; the organisation's queue is full", slug=slug, orders=orders)
+                self._reported[slug] = now
+                del self._unreported[slug]
 
 
 async def _forward(channel: AbstractChannel, leases: Leases) -> None:
@@ -58,18 +118,19 @@ async def _forward(channel: AbstractChannel, leases: Leases) -> None:
     await channel.basic_qos(prefetch_count=_PREFETCH)
     await channel.basic_consume(LEGACY_INTAKE, waiting.put, exclusive=True)
     publishing = await channel.connection.channel()
+    dropped = DroppedOrders()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_watch(publishing, leases))
+        tasks.create_task(_watch(publishing, leases, dropped))
         while True:
             batch = [await waiting.get()]
             while not waiting.empty():
                 batch.append(waiting.get_nowait())
             # Published in this order, confirmed together: one organisation's flood must not hold up the others for long.
-            await asyncio.gather(*(_pass_on(publishing, delivered) for delivered in batch))
+            await asyncio.gather(*(_pass_on(publishing, delivered, dropped) for delivered in batch))
             await channel.basic_ack(batch[-1].delivery_tag or 0, multiple=True)
 
 
-async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage) -> None:
+async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, dropped: DroppedOrders) -> None:
     sent = delivered.header.properties
     # The broker would deliver copies to CC and BCC with the service's rights. Under these names the order is refused.
     given = sent.headers or {}
@@ -89,18 +150,18 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage) -> Non
         )
     except DeliveryError:
         # The organisation's own queue is full; waiting for it would hold up the orders of all others.
-        metrics.PARTNER_ORDERS.labels("DROPPED").inc()
-        log.warning("order of a legacy key dropped; the organisation's queue is full", slug=routing_key.partition(".")[0])
+        dropped.note(routing_key.partition(".")[0])
     except Exception as error:
         if not is_poison(error):
             raise
         note_set_aside(Consumer.PARTNER_ORDERS, error, slug=routing_key.partition(".")[0])
 
 
-async def _watch(channel: AbstractChannel, leases: Leases) -> None:
+async def _watch(channel: AbstractChannel, leases: Leases, dropped: DroppedOrders) -> None:
     """Raise when the lease is lost, a channel closes, or the intake was deleted and has no consumer any more."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
+        dropped.report()
         await leases.fair_share()
         if not (await channel.queue_declare(LEGACY_INTAKE, passive=True)).consumer_count:
             raise ConnectionError("the queue lost its consumer")

@@ -36,7 +36,9 @@ def settling(settings: Settings, management: Management) -> CarryOut:
     async def settle(db: Connection, payload: dict[str, Any]) -> None:
         wanted = await vhosts.wanted_vhost(db, _SYSTEM, payload)
         if wanted.is_shared:
-            await settle_legacy_vhost(management, broker_url, wanted.queues, wanted.unwanted)
+            await settle_legacy_vhost(
+                management, broker_url, wanted.queues, wanted.unwanted, queue_type=settings.broker_queue_type
+            )
         elif wanted.stands:
             await settle_partner_vhost(
                 management,

@@ -1,6 +1,7 @@
 """Imported keys in the vhost `/`, which they share: they are served, and no organisation reaches another's queues."""
 
 import asyncio
+import contextlib
 import csv
 import json
 import subprocess
@@ -275,6 +276,22 @@ async def test_a_passive_declaration_shows_counts_and_changes_nothing(legacy: tu
         shown = await (await connection.channel()).queue_declare(other.queue(EventKind.ALERT), passive=True)
         with pytest.raises(ChannelAccessRefused):
             await (await connection.channel()).basic_get(shown.queue, no_ack=True)
+
+
+async def test_an_organisation_has_a_bounded_number_of_connections(legacy: tuple[Legacy, Legacy]) -> None:
+    """The vhost has a limit too, which one organisation must not use up."""
+    mine, other = legacy
+    limits = httpx.get(f"{mine.org.management_url}/api/vhost-limits/%2F").json()
+    assert limits[0]["value"]["max-connections"] == 1_000
+    async with contextlib.AsyncExitStack() as connections:
+        theirs = await connections.enter_async_context(other.org.connected(other.key))
+        oldest = [await connections.enter_async_context(mine.org.connected(mine.key)) for _ in range(10)]
+        await asyncio.sleep(5)  # seen by the gateway
+        opened = [await connections.enter_async_context(mine.org.connected(mine.key)) for _ in range(30)]
+        await asyncio.to_thread(wait_for, lambda: sum(one.is_closed for one in opened) >= 8)
+        await asyncio.sleep(5)
+        assert sum(one.is_closed for one in opened) == 8
+        assert not any(one.is_closed for one in (theirs, *oldest))
 
 
 async def test_a_queue_prefix_removes_no_queue_of_others(

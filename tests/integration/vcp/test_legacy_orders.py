@@ -24,10 +24,10 @@ PROPERTIES = STRANGE | STRANGE_HEADERS | GROWING
 async def test_strange_properties_hold_up_no_orders(
     database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def has_keys(*_: Any) -> bool:
-        return True
+    async def slugs(*_: Any) -> set[str]:
+        return {"acme"}
 
-    monkeypatch.setattr("gridfleet.amqp.legacy_orders.has_legacy_keys", has_keys)
+    monkeypatch.setattr("gridfleet.amqp.legacy_orders.legacy_slugs", slugs)
     async with open_management(broker.management_url) as management:
         await settle_legacy_vhost(management, broker.url)
     urls = {"broker_url": SecretStr(broker.url), "broker_management_url": SecretStr(broker.management_url)}

@@ -290,13 +290,12 @@ async def has_amqp_in(db: Connection, system: SystemScope, organization_id: UUID
     return row is not None and bool(row[0])
 
 
-async def has_legacy_keys(db: Connection, system: SystemScope) -> bool:
-    """Return whether a live key may use the shared vhost."""
+async def legacy_slugs(db: Connection, system: SystemScope) -> set[str]:
+    """Return the user names of the live keys that may use the shared vhost."""
     cursor = await db.execute(
-        f"SELECT EXISTS (SELECT FROM partner_key WHERE vhost = %s AND amqp_slug IS NOT NULL AND {_LIVES})", (LEGACY_VHOST,)
+        f"SELECT amqp_slug FROM partner_key WHERE vhost = %s AND amqp_slug IS NOT NULL AND {_LIVES}", (LEGACY_VHOST,)
     )
-    row = await cursor.fetchone()
-    return row is not None and bool(row[0])
+    return {str(slug) for (slug,) in await cursor.fetchall()}
 
 
 async def end_expired(db: Connection, system: SystemScope, now: datetime) -> list[AmqpKey]:

@@ -24,7 +24,7 @@ __all__ = [
     "SETTLE",
     "WantedVhost",
     "expire_due",
-    "has_legacy_keys",
+    "legacy_slugs",
     "queue_ending",
     "queue_settling",
     "settle_all_but",
@@ -110,9 +110,9 @@ async def _queues(db: Connection, system: SystemScope, organization_id: UUID, sl
     return PartnerQueues(slug, slug if vhost == LEGACY_VHOST else found.prefix)
 
 
-async def has_legacy_keys(db: Connection, system: SystemScope) -> bool:
-    """Return whether any organisation has a live key in the vhost that legacy keys share."""
-    return await store.has_legacy_keys(db, system)
+async def legacy_slugs(db: Connection, system: SystemScope) -> set[str]:
+    """Return the slugs of the organisations that have a live key in the vhost that legacy keys share."""
+    return await store.legacy_slugs(db, system)
 
 
 async def expire_due(db: Connection, system: SystemScope) -> int:

@@ -16,47 +16,90 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management
 from gridfleet.kernel.broker.partner_topology import (
     DROPPED,
+    DROPPED_EXCHANGE,
     DROPPED_PATTERN,
     EVENTS,
     ORDERS,
     OUTBOUND_PATTERN,
     PartnerQueues,
-    declare_partner_queues,
     inbound_queue,
+    replace_service_queues,
+    service_queues,
 )
+from gridfleet.kernel.broker.queue_types import ServiceQueue, choose_queue_type, ensure_queue, is_outdated, replace_queue
 from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST
 
-__all__ = ["LEGACY_EVENTS", "LEGACY_INTAKE", "LEGACY_ORDERS", "settle_legacy_vhost"]
+__all__ = [
+    "LEGACY_EVENTS",
+    "LEGACY_INTAKE",
+    "LEGACY_ORDERS",
+    "MAX_LEGACY_CONNECTIONS",
+    "replace_legacy_intake",
+    "settle_legacy_vhost",
+]
 
 LEGACY_INTAKE: Final = "vcp.legacy.inbound"
 LEGACY_ORDERS: Final = "vcp.legacy.orders"
 LEGACY_EVENTS: Final = "vcp.legacy.events"
 
+MAX_LEGACY_CONNECTIONS: Final = 1_000
+"""Connections to the vhost, those of the service and of other programs included."""
+
+_INTAKE: Final = ServiceQueue(LEGACY_INTAKE, EXCHANGE, ("#",))
+
 
 async def settle_legacy_vhost(
-    management: Management, broker_url: str, queues: PartnerQueues | None = None, unwanted: Iterable[str] = ()
+    management: Management,
+    broker_url: str,
+    queues: PartnerQueues | None = None,
+    unwanted: Iterable[str] = (),
+    *,
+    queue_type: str = "auto",
 ) -> None:
     """Create or change the vhost so that it has the exchanges, the intake, `queues` if any, and none of the queues `unwanted`.
 
-    Everything else in the vhost stays: it may belong to other programs.
+    Everything else in the vhost stays: it may belong to other programs. Classic queues of the organisation are replaced where
+    `queue_type` says quorum, for which its connections and the service's to the vhost are closed; the intake is replaced by
+    `replace_legacy_intake` alone.
 
     Raises:
         httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
     """
     await management.enter_vhost(LEGACY_VHOST)
+    await management.limit_connections(LEGACY_VHOST, MAX_LEGACY_CONNECTIONS)
     await management.put_policy(LEGACY_VHOST, "vcp.events", OUTBOUND_PATTERN, "queues", EVENTS, priority=1)
     await management.put_policy(LEGACY_VHOST, "vcp.dropped", DROPPED_PATTERN, "queues", DROPPED, priority=1)
     orders = [LEGACY_INTAKE] if queues is None else [LEGACY_INTAKE, inbound_queue(queues.prefix)]
     for name in orders:
         await management.put_policy(LEGACY_VHOST, name, f"^{re.escape(name)}$", "queues", ORDERS, priority=1)
+    kind = await choose_queue_type(management, queue_type)
+    types = await management.queue_types(LEGACY_VHOST)
+    wanted = [] if queues is None else list(service_queues(queues, events=LEGACY_EVENTS, orders=LEGACY_ORDERS))
+    outdated = [queue for queue in wanted if is_outdated(queue, types, kind)]
     async with open_channel(broker_url, LEGACY_VHOST) as channel:
-        for exchange in (EXCHANGE, LEGACY_ORDERS, LEGACY_EVENTS):
+        # Topic exchanges: each organisation has queues of its own behind them.
+        for exchange in (EXCHANGE, LEGACY_ORDERS, LEGACY_EVENTS, DROPPED_EXCHANGE):
             await channel.exchange_declare(exchange, exchange_type="topic", durable=True)
-        await channel.queue_declare(LEGACY_INTAKE, durable=True)
-        await channel.queue_bind(LEGACY_INTAKE, EXCHANGE, routing_key="#")
+        if not is_outdated(_INTAKE, types, kind):
+            await ensure_queue(channel, _INTAKE, kind, types)
         # Bindings of an older release or broker would let one organisation publish into another's queues.
-        await management.keep_only_binding(LEGACY_VHOST, EXCHANGE, LEGACY_INTAKE)
+        await management.keep_only_bindings(LEGACY_VHOST, EXCHANGE, {LEGACY_INTAKE, _INTAKE.spare.name})
         for name in sorted(set(unwanted) - (queues.names if queues else frozenset())):
             await channel.queue_delete(name)
-        if queues is not None:
-            await declare_partner_queues(channel, queues, events=LEGACY_EVENTS, orders=LEGACY_ORDERS)
+        for queue in wanted:
+            if queue not in outdated:
+                await ensure_queue(channel, queue, kind, types)
+    if queues is not None:
+        await replace_service_queues(management, broker_url, LEGACY_VHOST, queues.slug, outdated, types, kind)
+
+
+async def replace_legacy_intake(management: Management, broker_url: str, *, queue_type: str = "auto") -> None:
+    """Replace the intake where it is outdated. Only for the process that may consume it, before it does.
+
+    Raises:
+        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
+    """
+    kind = await choose_queue_type(management, queue_type)
+    types = await management.queue_types(LEGACY_VHOST)
+    if is_outdated(_INTAKE, types, kind):
+        await replace_queue(broker_url, LEGACY_VHOST, _INTAKE, types, kind)

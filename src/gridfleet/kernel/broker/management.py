@@ -1,7 +1,7 @@
 """The broker's management API, as far as the service needs it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -95,11 +95,11 @@ class Management:
         """Delete an exchange with its bindings; a missing exchange is fine."""
         await self._remove(f"/api/exchanges/{quote(vhost, safe='')}/{quote(name, safe='')}")
 
-    async def keep_only_binding(self, vhost: str, source: str, destination: str) -> None:
-        """Delete the bindings that lead from an exchange to anything but the queue `destination`."""
+    async def keep_only_bindings(self, vhost: str, source: str, destinations: Collection[str]) -> None:
+        """Delete the bindings that lead from an exchange to anything but the queues `destinations`."""
         place = quote(vhost, safe="")
         for one in (await self._call("GET", f"/api/exchanges/{place}/{quote(source, safe='')}/bindings/source")).json():
-            if (one["destination_type"], one["destination"]) != ("queue", destination):
+            if one["destination_type"] != "queue" or one["destination"] not in destinations:
                 end = f"{one['destination_type'][0]}/{quote(one['destination'], safe='')}"
                 key = quote(one["properties_key"], safe="~")
                 await self._remove(f"/api/bindings/{place}/e/{quote(source, safe='')}/{end}/{key}")
@@ -172,10 +172,14 @@ class Management:
         """Close the connection of this name; one that has ended is fine."""
         await self._remove(f"/api/connections/{quote(name, safe='')}")
 
+    async def connections_in(self, vhost: str, username: str) -> list[str]:
+        """Return the names of a broker user's connections to one vhost, in no order."""
+        found = (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json()
+        return [one["name"] for one in found if one["vhost"] == vhost]
+
     async def close_connections_in(self, vhost: str, username: str) -> None:
         """Close the connections of a broker user to one vhost; those to other vhosts stay open."""
-        found = (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json()
-        await asyncio.gather(*(self.close_connection(one["name"]) for one in found if one["vhost"] == vhost))
+        await asyncio.gather(*map(self.close_connection, await self.connections_in(vhost, username)))
 
     async def close_own_connections_in(self, vhost: str) -> None:
         """Close the connections of the service's account to one vhost."""

@@ -11,10 +11,8 @@ applies to a queue only if the queue's type supports every setting in it, so str
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
-
-from aiormq.abc import AbstractChannel
 
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management, QueueFacts
@@ -40,12 +38,13 @@ __all__ = [
     "ORDERS",
     "OUTBOUND_PATTERN",
     "PartnerQueues",
-    "declare_partner_queues",
     "dropped_queue",
     "forbidden_argument",
     "has_current_bounds",
     "inbound_queue",
     "remove_partner_vhost",
+    "replace_service_queues",
+    "service_queues",
     "settle_partner_vhost",
     "vhosts_with_outdated_queues",
 ]
@@ -166,11 +165,11 @@ async def settle_partner_vhost(
     await management.limit_connections(vhost, MAX_CONNECTIONS)
     kind = await choose_queue_type(management, queue_type)
     types = await management.queue_types(vhost)
-    service_queues = [] if queues is None else list(_service_queues(queues))
-    outdated = [queue for queue in service_queues if is_outdated(queue, types, kind)]
+    declared = [] if queues is None else list(service_queues(queues))
+    outdated = [queue for queue in declared if is_outdated(queue, types, kind)]
     for name, (pattern, definition) in _POLICIES.items():
         await management.put_policy(vhost, name, pattern, "queues", definition, priority=int(pattern != _EVERY))
-    own = types.keys() - wanted - unwanted - {queue.spare.name for queue in service_queues}
+    own = types.keys() - wanted - unwanted - {queue.spare.name for queue in declared}
     # Queues from before this limit stay, and must not keep the service's from being declared.
     await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)) + bool(outdated))
     if queues is not None:
@@ -181,15 +180,35 @@ async def settle_partner_vhost(
         await channel.exchange_declare(DROPPED_EXCHANGE, exchange_type="topic", durable=True)
         for name in sorted(unwanted):
             await channel.queue_delete(name)
-        for queue in service_queues:
+        for queue in declared:
             if queue not in outdated:
                 await ensure_queue(channel, queue, kind, types)
-    if queues is not None and outdated:
-        # Consumers hold messages and keep a queue from being deleted; they do not move to the new queue by themselves.
-        await _close_connections(management, vhost, queues.slug)
-        for queue in outdated:
-            await replace_queue(broker_url, vhost, queue, types, kind)
-        await _close_connections(management, vhost, queues.slug)
+    if queues is not None:
+        await replace_service_queues(management, broker_url, vhost, queues.slug, outdated, types, kind)
+
+
+async def replace_service_queues(
+    management: Management,
+    broker_url: str,
+    vhost: str,
+    slug: str,
+    outdated: Iterable[ServiceQueue],
+    types: Mapping[str, str],
+    kind: QueueType,
+) -> None:
+    """Replace an organisation's outdated queues, closing its connections and the service's to the vhost.
+
+    Consumers hold messages and keep a queue from being deleted; they do not move to the new queue by themselves.
+
+    Raises:
+        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
+    """
+    if not (outdated := list(outdated)):
+        return
+    await _close_connections(management, vhost, slug)
+    for queue in outdated:
+        await replace_queue(broker_url, vhost, queue, types, kind)
+    await _close_connections(management, vhost, slug)
 
 
 async def remove_partner_vhost(management: Management, vhost: str, username: str) -> None:
@@ -209,35 +228,17 @@ async def remove_partner_vhost(management: Management, vhost: str, username: str
     await management.delete_vhost(vhost)
 
 
-async def declare_partner_queues(
-    channel: AbstractChannel, queues: PartnerQueues, *, events: str = EXCHANGE, orders: str = EXCHANGE
-) -> None:
-    """Declare the queues and bind them to the exchanges of events and orders."""
-    for kind in EventKind:
-        name = event_queue(queues.slug, kind)
-        await channel.queue_declare(name, durable=True, arguments=_OUTBOUND)
-        await channel.queue_bind(name, events, routing_key=event_routing_key(queues.slug, kind))
-    # A topic exchange: in the vhost that legacy keys share each organisation has a queue of its own behind it.
-    dropped = dropped_queue(queues.slug)
-    await channel.exchange_declare(DROPPED_EXCHANGE, exchange_type="topic", durable=True)
-    await channel.queue_declare(dropped, durable=True)
-    await channel.queue_bind(dropped, DROPPED_EXCHANGE, routing_key=f"{queues.slug}.event.*")
-    inbound = inbound_queue(queues.prefix)
-    await channel.queue_declare(inbound, durable=True)
-    for key in _INBOUND_KEYS:
-        await channel.queue_bind(inbound, orders, routing_key=f"{queues.slug}.{key}")
-
-
 async def _close_connections(management: Management, vhost: str, username: str) -> None:
     await management.close_connections_in(vhost, username)
     await management.close_own_connections_in(vhost)
 
 
-def _service_queues(queues: PartnerQueues) -> Iterator[ServiceQueue]:
+def service_queues(queues: PartnerQueues, *, events: str = EXCHANGE, orders: str = EXCHANGE) -> Iterator[ServiceQueue]:
+    """Yield an organisation's queues as they are declared and bound to the exchanges of events and orders."""
     for kind in EventKind:
-        yield ServiceQueue(event_queue(queues.slug, kind), EXCHANGE, (event_routing_key(queues.slug, kind),), _OUTBOUND)
+        yield ServiceQueue(event_queue(queues.slug, kind), events, (event_routing_key(queues.slug, kind),), _OUTBOUND)
     yield ServiceQueue(dropped_queue(queues.slug), DROPPED_EXCHANGE, (f"{queues.slug}.event.*",))
-    yield ServiceQueue(inbound_queue(queues.prefix), EXCHANGE, tuple(f"{queues.slug}.{key}" for key in _INBOUND_KEYS))
+    yield ServiceQueue(inbound_queue(queues.prefix), orders, tuple(f"{queues.slug}.{key}" for key in _INBOUND_KEYS))
 
 
 def vhosts_with_outdated_queues(queues: Iterable[QueueFacts], kind: QueueType) -> Iterator[str]:
