@@ -1,5 +1,6 @@
 """Rules, alerts and push tokens over REST."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
+from interleaving import until_blocked
 from telemetry_records import RecordedPlant
 
 NEW = {"name": "Low battery", "metric": "soc", "condition": "LT", "threshold": 10}
@@ -279,3 +281,21 @@ async def test_a_preview_compares_values_of_an_earlier_unit(desk: Desk) -> None:
     status, answer = await desk.call("POST", "/alert-rules/preview", asked)
     assert status == 200
     assert (answer["points"], answer["matches"]) == (4, 2)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_a_rule_for_a_plant_that_moves_meanwhile_is_refused(desk: Desk, changes: bool) -> None:
+    other = await RecordedPlant.create(desk.service.state.database)
+    rule = (await desk.call("POST", "/alert-rules", NEW))[1]
+    watched = {"plantId": str(desk.plant.id)}
+    async with desk.service.state.database.transaction() as db:
+        await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (other.organization_id, desk.plant.id))
+        call = (
+            desk.call("PATCH", f"/alert-rules/{rule['id']}", watched)
+            if changes
+            else desk.call("POST", "/alert-rules", NEW | watched)
+        )
+        writing = asyncio.create_task(call)
+        await until_blocked(desk.service.state.database)
+    status, answer = await writing
+    assert (status, answer["details"]) == (400, ["plantId: is no plant of this organisation"])

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
+from psycopg import errors as pg
 
 from gridfleet.domains.alerts import store as alerts
 from gridfleet.domains.alerts.conditions import complaint_about
@@ -22,6 +23,9 @@ from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = ["check_plant", "create_rule", "delete_rule", "get_rule", "list_rules", "update_rule"]
 
+_FOREIGN_PLANT: Final = "plantId: is no plant of this organisation"
+"""Found by the check of the plant, or by the foreign key when the plant moves or goes away after it."""
+
 _RESTARTS_TIME: Final = ("plant_id", "metric", "condition", "threshold", "unit", "enabled")
 """Members that decide which values meet the rule: after a change, `for_seconds` counts from the next value."""
 
@@ -34,7 +38,10 @@ async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) ->
     await check_plant(db, org, columns["plant_id"])
     if columns["unit"] is None:
         columns["unit"] = await measured_unit(db, org.organization_id, columns["plant_id"], columns["metric"])
-    return await store.insert(db, org, new_id(), columns)
+    try:
+        return await store.insert(db, org, new_id(), columns)
+    except pg.ForeignKeyViolation:
+        raise ValidationFailed(details=[_FOREIGN_PLANT]) from None
 
 
 async def get_rule(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule:
@@ -83,7 +90,10 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
         await alerts.forget_waiting(db, org, rule_id)
     if not changed.latches:
         await alerts.forget_raised(db, org, rule_id)
-    return await store.update(db, org, rule_id, columns)
+    try:
+        return await store.update(db, org, rule_id, columns)
+    except pg.ForeignKeyViolation:
+        raise ValidationFailed(details=[_FOREIGN_PLANT]) from None
 
 
 async def delete_rule(db: Connection, org: OrgScope, rule_id: UUID) -> None:
@@ -101,7 +111,7 @@ async def check_plant(db: Connection, org: OrgScope, plant_id: UUID | None) -> N
     try:
         await get_plant(db, org, plant_id)
     except PlantNotFound:
-        raise ValidationFailed(details=["plantId: is no plant of this organisation"]) from None
+        raise ValidationFailed(details=[_FOREIGN_PLANT]) from None
 
 
 def _refuse_limited(org: OrgScope) -> None:
