@@ -5,10 +5,12 @@ import asyncio
 import psycopg
 import pytest
 
+from alerting import ago, snapshot
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.kernel.caller import SystemScope
 from ingest_bench import Bench, BenchPlant, moment
+from interleaving import until_blocked
 
 
 async def test_a_plant_struck_out_while_its_batch_is_read_loses_nothing(bench: Bench) -> None:
@@ -129,3 +131,23 @@ async def test_a_database_lost_while_a_message_is_read_is_no_fault_of_the_messag
     await bench.take(message)
     assert (await plant.stored())["new"] == {moment(0): 1}
     assert await plant.refusals() == []
+
+
+@pytest.mark.parametrize("table", ["sub_device", "plant"])
+async def test_what_is_deleted_while_it_is_looked_up_does_not_fail_the_batch(bench: Bench, table: str) -> None:
+    plant, other = await bench.plant(["BAT1"]), await bench.plant()
+    await bench.take(plant.message(snapshot(ago(10), {"a": 1}, BAT1={"soc": 5})))
+    bench.pipeline.book.forget_all()
+    messages = [
+        plant.message(snapshot(ago(5), {"a": 1}, BAT1={"soc": 5})),
+        other.message(snapshot(ago(5), {"a": 2})),
+    ]
+    async with bench.database.transaction() as db:
+        await db.execute("SELECT FROM plant WHERE id = %s FOR UPDATE", (plant.id,))
+        await db.execute(f"DELETE FROM {table} WHERE {'id' if table == 'plant' else 'plant_id'} = %s".encode(), (plant.id,))
+        taking = asyncio.create_task(bench.take(*messages))
+        await until_blocked(bench.database)
+    await taking
+    assert {metric: list(values.values()) for metric, values in (await other.stored()).items()} == {"a": [2]}
+    if table == "sub_device":
+        assert [len(values) for values in (await plant.stored()).values()] == [2, 1]

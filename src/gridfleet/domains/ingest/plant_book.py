@@ -126,6 +126,7 @@ class PlantBook:
                     db, plant, {source.external_id: source.id for source in sources[plant.id]}, templates
                 )
                 for plant in connected
+                if plant.id in sources  # else it was deleted meanwhile
             }
 
     async def make_room(self, device: KnownDevice, fields: dict[str, int | float | bool | None]) -> None:
@@ -179,7 +180,11 @@ class PlantBook:
             plant.lifecycle_status,
             tuple(keys),
             await device(plant.id, None, plant.template_id),
-            {d.external_id: await device(d.id, d.external_id, d.template_id) for d in plant.devices},
+            {
+                d.external_id: await device(d.id, d.external_id, d.template_id)
+                for d in plant.devices
+                if d.external_id in source_ids  # else it was deleted meanwhile
+            },
             plant.unreadable,
         )
 
