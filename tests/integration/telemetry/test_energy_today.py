@@ -83,6 +83,12 @@ async def test_resets_and_dips_add_nothing(plant: RecordedPlant) -> None:
     assert (await energy(plant)).produced == 3.5
 
 
+async def test_a_counter_that_ended_before_midnight_leaves_the_day_to_power(plant: RecordedPlant) -> None:
+    await plant.write("PV1", PRODUCED, {MIDNIGHT - 20 * MINUTE: [6.0, 100.0]})
+    await plant.write("PV1", ["active_power"], {MIDNIGHT + n * 10 * MINUTE: [6.0] for n in range(7)})
+    assert (await energy(plant)).produced == 6.0
+
+
 async def test_a_dip_at_midnight_adds_nothing(plant: RecordedPlant) -> None:
     readings = {-3: 1000.0, -2: 1010.0, -1: 990.0, 1: 1012.0, 2: 1015.0}
     await plant.write("PV1", PRODUCED, {MIDNIGHT + n * MINUTE: [None, value] for n, value in readings.items()})

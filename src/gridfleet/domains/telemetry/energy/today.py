@@ -67,10 +67,11 @@ class _Device:
         self._integral: Energies | None = None
 
     async def energy(self, counter: str, direction: int) -> float:
-        """kWh by the counter if the device has one that reports, else of its positive (0) or negative (1) power."""
+        """kWh by the counter if the device has one that reported that day, else of its positive (0) or negative (1) power."""
         readings = await self._read(counter)
-        if readings.values:
-            return counter_increase(readings.values, bisect_left(readings.times, microseconds(self._midnight)))
+        first = bisect_left(readings.times, microseconds(self._midnight))
+        if first < len(readings.times):
+            return counter_increase(readings.values, first)
         if self._integral is None:
             powers = await self._read(_POWER)
             self._integral = integrate_power(powers.times, powers.values, microseconds(self._midnight))
