@@ -16,7 +16,7 @@ from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.jobs.watching import watching
 from gridfleet.kernel.caller import SystemScope
-from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, TidyConnection
 from gridfleet.kernel.settings import Settings
@@ -77,7 +77,7 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.periodic(cron="47 3 * * *")
     @app.task(queueing_lock="forget_commands", name="vcp.forget_commands")
     async def forget_old_commands(timestamp: int) -> None:
-        await forget_commands(database, _SYSTEM, utc_now() - timedelta(days=settings.command_days))
+        await forget_commands(database, _SYSTEM, days_before(utc_now(), settings.command_days))
 
     return app
 

@@ -186,3 +186,18 @@ async def test_a_long_range_reaches_back_to_where_only_roll_ups_are_left(databas
         while not history.finished:
             points += await history.read(db)
     assert len(points) == 2 * 288
+
+
+async def test_an_organisation_that_keeps_everything_holds_up_no_other(database: Database) -> None:
+    everything, usual = [await RecordedPlant.create(database) for _ in range(2)]
+    for plant in (everything, usual):
+        await record(plant, 15)
+    await roll_up(database)
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT slug FROM organization WHERE id = %s", (everything.organization_id,))
+        ((slug,),) = await cursor.fetchall()
+        await set_retention(db, slug, raw_days=1_000_000, minute_days=2_000_000_000, quarter_days=1_000_000)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    left = [await count(database, "telemetry_frame", await plant.source(None), TODAY) for plant in (everything, usual)]
+    assert left == [288, 0]
+    assert await apply_retention(database, Days(1_000_000, 1_000_000, 1_000_000), utc_now())

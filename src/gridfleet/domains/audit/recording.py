@@ -9,7 +9,7 @@ from gridfleet.domains.audit import store
 from gridfleet.domains.audit.models import AuditEvent, Event, Subject
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import Actor, SystemScope
-from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
 
@@ -60,7 +60,7 @@ async def record(
 async def forget_old(db: Connection, days: int, csp_days: int) -> None:
     """Deletes events older than `days`, and what browsers reported already after `csp_days`."""
     now = utc_now()
-    await store.delete_before(db, now - timedelta(days=days))
+    await store.delete_before(db, days_before(now, days))
     # A span alone, as the sweep comes every hour: events are found by their time only.
-    until = now - timedelta(days=csp_days)
+    until = days_before(now, csp_days)
     await store.delete_of_kind(db, Event.CSP_REPORTED, until - _CSP_SPAN, until)

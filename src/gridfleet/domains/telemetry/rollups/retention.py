@@ -14,6 +14,7 @@ import structlog
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Days, Kept
 from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import days_before
 from gridfleet.kernel.db import Connection, Database
 
 __all__ = ["Days", "apply_retention", "set_retention"]
@@ -37,7 +38,7 @@ async def apply_retention(database: Database, deployment: Days, now: datetime) -
         for organization_id, days in await store.limits(db, _SYSTEM, deployment):
             await _move_starts(db, organization_id, days, today)
     for kept, days_kept in ((_RAW, deployment.raw), (_MINUTES, deployment.minute), (_QUARTERS, deployment.quarter)):
-        await _remove(database, kept, today - timedelta(days=days_kept))
+        await _remove(database, kept, days_before(today, days_kept))
     return True
 
 
@@ -51,10 +52,10 @@ async def set_retention(
 
 async def _move_starts(db: Connection, organization_id: UUID, days: Days, today: datetime) -> None:
     rolled_up = await store.rolled_up_before(db, _SYSTEM, organization_id)
-    raw_start = min(today - timedelta(days=days.raw), rolled_up.replace(hour=0))
+    raw_start = min(days_before(today, days.raw), rolled_up.replace(hour=0))
     await store.move_start(db, _SYSTEM, _RAW, organization_id, raw_start)
-    await store.move_start(db, _SYSTEM, _MINUTES, organization_id, today - timedelta(days=days.minute))
-    await store.move_start(db, _SYSTEM, _QUARTERS, organization_id, today - timedelta(days=days.quarter))
+    await store.move_start(db, _SYSTEM, _MINUTES, organization_id, days_before(today, days.minute))
+    await store.move_start(db, _SYSTEM, _QUARTERS, organization_id, days_before(today, days.quarter))
 
 
 async def _remove(database: Database, kept: Kept, without_sources: datetime) -> None:
