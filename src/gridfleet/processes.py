@@ -86,11 +86,12 @@ async def _ingest(settings: Settings) -> None:
 async def _gateway(settings: Settings) -> None:
     from gridfleet.amqp.effects import carry_out_effects
     from gridfleet.amqp.legacy_orders import forward_legacy_orders
-    from gridfleet.amqp.partner_gateway import PartnerGateway, steer_sites
+    from gridfleet.amqp.partner_gateway import PartnerGateway
     from gridfleet.amqp.partner_queues import remove_forbidden_queues
     from gridfleet.amqp.partner_vhosts import keep_partner_vhosts
     from gridfleet.amqp.plant_channels import disconnect_broken_plants
     from gridfleet.amqp.plant_commands import expire_commands, send_commands
+    from gridfleet.amqp.site_steering import steer_sites
     from gridfleet.amqp.upkeep import keep_broker
     from gridfleet.kernel.security.keyring import Keyring
 

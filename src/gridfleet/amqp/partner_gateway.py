@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-import psycopg
 import structlog
 
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
@@ -20,7 +19,6 @@ from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.vcp.events.models import QueuedEvent, recipients
 from gridfleet.domains.vcp.events.queueing import EVENTS_CHANNEL, drop_stale, next_events, strike_off
 from gridfleet.domains.vcp.events.recipients import ServedVhost, served_vhosts
-from gridfleet.domains.vcp.steering import steer
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import caused_by
@@ -33,7 +31,7 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import Backoff, supervise
 
-__all__ = ["PartnerGateway", "steer_sites"]
+__all__ = ["PartnerGateway"]
 
 log = structlog.get_logger(__name__)
 
@@ -217,15 +215,3 @@ class PartnerGateway:
                 metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
                 log.warning("events dropped that nobody took for a day", events=dropped)
             await asyncio.sleep(_STALE_SECONDS)
-
-
-async def steer_sites(database: Database) -> None:
-    """Tells plants what is due: steps of schedules, ends of overrides, fallbacks. Within a second, until cancelled."""
-    while True:
-        try:
-            async with database.transaction() as db:
-                done = await steer(db, _SYSTEM, utc_now())
-        except psycopg.OperationalError as error:
-            log.warning("database is away; waiting", error=type(error).__name__)
-            done = 0
-        await asyncio.sleep(0 if done else _LOOK_SECONDS)

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 import aiormq
 import psycopg
@@ -12,7 +15,7 @@ from aiormq.abc import AbstractChannel
 from aiormq.exceptions import PublishError
 
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SealedCommand, claim_due, settle
-from gridfleet.domains.plants.commands.expiry import expire_due
+from gridfleet.domains.plants.commands.expiry import expire_due, list_due
 from gridfleet.domains.plants.commands.statistics import count_committed
 from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.kernel.broker.connection import open_channel
@@ -20,9 +23,9 @@ from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.notifications import listen
-from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
+from gridfleet.kernel.isolation import Consumer, is_poison, isolate, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 
@@ -72,14 +75,43 @@ async def expire_commands(database: Database) -> None:
     """Ends commands within a second of their time, until cancelled."""
     while True:
         try:
-            async with database.transaction() as db:
-                ended = await expire_due(db, _SYSTEM, utc_now())
-                await follow_commands(db, _SYSTEM, ended)
+            ended = await _expire_due(database, utc_now())
         except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
             log.warning("database is away; waiting", error=type(error).__name__)
-            ended = []
-        count_committed(ended)
+            ended = 0
         await asyncio.sleep(0 if ended else _LOOK_SECONDS)
+
+
+async def _expire_due(database: Database, now: datetime) -> int:
+    """End commands, each by itself if one fails. Returns how many."""
+    ended = 0
+
+    async def expire(only: Sequence[UUID] | None) -> None:
+        nonlocal ended
+        async with database.transaction() as db:
+            steps = await expire_due(db, _SYSTEM, now, only)
+            await follow_commands(db, _SYSTEM, steps)
+        ended += len(steps)
+        count_committed(steps)
+
+    async def expire_alone(command_id: UUID, error: Exception) -> None:
+        """End a command whose end cannot be applied to its site: it must not be looked at for ever."""
+        async with database.transaction() as db:
+            steps = await expire_due(db, _SYSTEM, now, [command_id])
+            await set_aside.insert(db, Consumer.COMMANDS, reason_of(error), {"commandId": str(command_id)}, None)
+        count_committed(steps)
+
+    try:
+        await expire(None)
+    except Exception as error:
+        if not is_poison(error):
+            raise
+    else:
+        return ended
+    async with database.transaction() as db:
+        due = await list_due(db, _SYSTEM, now)
+    await isolate(Consumer.COMMANDS, due, expire, expire_alone)
+    return ended
 
 
 async def _send(channel: AbstractChannel, sealed: SealedCommand) -> bool:

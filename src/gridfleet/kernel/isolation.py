@@ -41,6 +41,7 @@ class Consumer(StrEnum):
     PARTNER_EVENTS = "partner_events"
     PARTNER_ORDERS = "partner_orders"
     ROLL_UPS = "roll_ups"
+    SITES = "sites"
 
 
 for _consumer in Consumer:

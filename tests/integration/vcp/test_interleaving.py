@@ -11,7 +11,7 @@ from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.domains.vcp.models import Inbound
-from gridfleet.domains.vcp.sites.store import DueInterval, claim_due_intervals
+from gridfleet.domains.vcp.sites.store import DueInterval, Selection, claim_due_intervals
 from gridfleet.domains.vcp.steering import steer
 from gridfleet.domains.vcp.taking import take_order
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
@@ -73,7 +73,7 @@ async def test_a_step_is_claimed_with_the_limits_that_are_accepted_at_this_momen
     async def claim() -> list[DueInterval]:
         async with site.database.transaction() as db:
             await db.execute("SET LOCAL test.pause = 'on'")
-            return await claim_due_intervals(db, SYSTEM, datetime.now(UTC), 10)
+            return await claim_due_intervals(db, SYSTEM, datetime.now(UTC), 10, Selection())
 
     async with site.database.transaction() as db:
         await db.execute("SELECT pg_advisory_xact_lock(1)")

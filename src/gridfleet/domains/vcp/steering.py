@@ -4,6 +4,7 @@ Each is found by a state in the database that changes in the transaction that is
 whichever process is restarted when.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -16,25 +17,37 @@ from gridfleet.domains.vcp.confirmation.issuing import A_MOMENT, RETRY, issue_du
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.rules import power_fits
 from gridfleet.domains.vcp.sites import store
+from gridfleet.domains.vcp.sites.store import Selection
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
 
-__all__ = ["steer"]
+__all__ = ["Selection", "list_sites", "steer"]
 
 _BATCH: Final = 200
+_ALL: Final = Selection()
 
 
-async def steer(db: Connection, system: SystemScope, now: datetime) -> int:
-    """Do what is due, at up to a few hundred sites. Returns how much was done; 0 means that nothing else is due."""
-    await _end_overrides(db, system, now)
-    ended = await store.end_schedules(db, system, now, _BATCH)
-    await _fall_back(db, system, now)
-    return ended + await issue_due(db, system, now, _BATCH) + await _step_schedules(db, system, now)
+async def steer(db: Connection, system: SystemScope, now: datetime, selection: Selection = _ALL) -> int:
+    """Do what is due, at up to a few hundred of the selected sites.
+
+    Returns:
+        How much was done; 0 means that nothing else is due.
+    """
+    await _end_overrides(db, system, now, selection)
+    ended = await store.end_schedules(db, system, now, _BATCH, selection)
+    await _fall_back(db, system, now, selection)
+    issued = await issue_due(db, system, now, _BATCH, selection)
+    return ended + issued + await _step_schedules(db, system, now, selection)
 
 
-async def _end_overrides(db: Connection, system: SystemScope, now: datetime) -> None:
-    for site in await store.claim_ended_overrides(db, system, now, _BATCH):
+async def list_sites(db: Connection, system: SystemScope, without: Sequence[UUID]) -> list[UUID]:
+    """Return the plants of all sites but those `without`."""
+    return await store.list_ids(db, system, without)
+
+
+async def _end_overrides(db: Connection, system: SystemScope, now: datetime, selection: Selection) -> None:
+    for site in await store.claim_ended_overrides(db, system, now, _BATCH, selection):
         assert site.override is not None
         end = site.override.expires_at or now
         # A setpoint did not outlive the override at the plant. A step may follow the mode, which must not undo it.
@@ -51,8 +64,8 @@ async def _end_overrides(db: Connection, system: SystemScope, now: datetime) -> 
         await store.save_site(db, system, new)
 
 
-async def _fall_back(db: Connection, system: SystemScope, now: datetime) -> None:
-    for site in await store.claim_silent(db, system, now, _BATCH):
+async def _fall_back(db: Connection, system: SystemScope, now: datetime, selection: Selection) -> None:
+    for site in await store.claim_silent(db, system, now, _BATCH, selection):
         await _issue_mode_soon(db, system, site.plant_id, now, now)
         await store.save_site(db, system, replace(site, fallback_since=now))
 
@@ -62,9 +75,9 @@ async def _issue_mode_soon(db: Connection, system: SystemScope, plant_id: UUID, 
     await confirmation.expect(db, system, row)
 
 
-async def _step_schedules(db: Connection, system: SystemScope, now: datetime) -> int:
+async def _step_schedules(db: Connection, system: SystemScope, now: datetime, selection: Selection) -> int:
     """Pass over a step that was missed, or that the site's limits do not allow any more."""
-    steps = await store.claim_due_intervals(db, system, now, _BATCH)
+    steps = await store.claim_due_intervals(db, system, now, _BATCH, selection)
     for step in steps:
         if step.end_at <= now or step.lifecycle_status != "ACTIVE" or not power_fits(step.constraints, step.power_kw):
             continue

@@ -1,6 +1,6 @@
 """Commands whose time has passed: EXPIRED at exactly `expiresAt`, whoever notices first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -20,7 +20,9 @@ from gridfleet.domains.plants.commands.models import (
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["EXPIRY_REASONS", "as_of", "end_open_commands", "expire", "expire_due", "forget_ended"]
+__all__ = ["EXPIRY_REASONS", "as_of", "end_open_commands", "expire", "expire_due", "forget_ended", "list_due"]
+
+_BATCH: Final = 1_000
 
 EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
     CommandStatus.PENDING: CommandReason("NOT_SENT", "The plant was not connected."),
@@ -49,10 +51,22 @@ def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
     )
 
 
-async def expire_due(db: Connection, system: SystemScope, now: datetime) -> list[Transition]:
-    """End withdrawn commands and up to a thousand whose time has passed. Returns their steps."""
+async def expire_due(
+    db: Connection, system: SystemScope, now: datetime, only: Sequence[UUID] | None = None
+) -> list[Transition]:
+    """End up to a thousand commands that were withdrawn or whose time has passed, of all or `only` of these.
+
+    Returns:
+        Their steps.
+    """
     await ending.settle_withdrawn(db, system)
-    return await ending.expire(db, system, now, EXPIRY_REASONS)
+    return await ending.expire(db, system, now, EXPIRY_REASONS, only, _BATCH)
+
+
+async def list_due(db: Connection, system: SystemScope, now: datetime) -> list[UUID]:
+    """Return the commands that `expire_due` ends."""
+    await ending.settle_withdrawn(db, system)
+    return await ending.list_passed(db, system, now, _BATCH)
 
 
 async def end_open_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:

@@ -26,9 +26,9 @@ RETRY: Final = timedelta(seconds=10)
 """When a command is tried again that was not taken because too many others wait for the plant."""
 
 
-async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: int) -> int:
-    """Issue what is due at up to `limit` sites. Returns how many commands that made."""
-    locked = await store.lock_due(db, system, now, limit)
+async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: int, selection: sites.Selection) -> int:
+    """Issue what is due at up to `limit` of the selected sites. Returns how many commands that made."""
+    locked = await store.lock_due(db, system, now, limit, selection)
     if not locked:
         return 0
     held = {site.plant_id: site for site in await sites.read_locked(db, system, locked)}

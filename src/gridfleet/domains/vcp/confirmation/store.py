@@ -8,6 +8,7 @@ from uuid import UUID
 from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.vcp.confirmation.models import Kind, Predecessor, Unconfirmed
+from gridfleet.domains.vcp.sites.store import SELECTED, Selection
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
@@ -85,14 +86,14 @@ async def wake(db: Connection, system: SystemScope, plant_ids: Sequence[UUID], n
     )
 
 
-async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[UUID]:
+async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> list[UUID]:
     """Lock the sites of ACTIVE plants where something is due; a schedule is not during an emergency stop."""
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_unconfirmed u JOIN vcp_site s ON s.plant_id = u.plant_id"
-        " JOIN plant p ON p.id = u.plant_id WHERE u.due_at <= %s AND p.lifecycle_status = 'ACTIVE'"
-        " AND (u.kind = 'MODE' OR s.override_mode IS DISTINCT FROM 'EMERGENCY_STOP') ORDER BY u.due_at LIMIT %s"
-        " FOR KEY SHARE OF p SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED",
-        (now, limit),
+        " JOIN plant p ON p.id = u.plant_id WHERE u.due_at <= %(now)s AND p.lifecycle_status = 'ACTIVE'"
+        f" AND (u.kind = 'MODE' OR s.override_mode IS DISTINCT FROM 'EMERGENCY_STOP') AND {SELECTED}"
+        " ORDER BY u.due_at LIMIT %(limit)s FOR KEY SHARE OF p SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED",
+        {"now": now, "limit": limit, **selection.parameters},
     )
     return list({row[0] for row in await cursor.fetchall()})
 

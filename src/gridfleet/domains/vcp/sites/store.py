@@ -31,6 +31,21 @@ _SKIP = "FOR KEY SHARE OF p SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED"
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
+class Selection(NamedTuple):
+    """The sites that are claimed: `only` these, None for all, and none of `without`."""
+
+    only: Sequence[UUID] | None = None
+    without: Sequence[UUID] = ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Values of SELECTED."""
+        return {"only": None if self.only is None else list(self.only), "without": list(self.without)}
+
+
+SELECTED = "(%(only)s::uuid[] IS NULL OR s.plant_id = ANY(%(only)s)) AND s.plant_id <> ALL(%(without)s::uuid[])"
+
+
 class DueInterval(NamedTuple):
     """A step of a schedule whose time has come, with the limits of its site."""
 
@@ -166,12 +181,20 @@ async def insert_intervals(db: Connection, system: SystemScope, plant_id: UUID, 
     )
 
 
-async def claim_due_intervals(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[DueInterval]:
+async def list_ids(db: Connection, system: SystemScope, without: Sequence[UUID]) -> list[UUID]:
+    """Return the plants of all sites but those `without`."""
+    cursor = await db.execute("SELECT plant_id FROM vcp_site WHERE plant_id <> ALL(%s) ORDER BY plant_id", (list(without),))
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def claim_due_intervals(
+    db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection
+) -> list[DueInterval]:
     """Claim the intervals that have begun, at sites without an override. The sites stay locked, the intervals are done."""
-    times = {"now": now, "limit": limit}
+    times = {"now": now, "limit": limit, **selection.parameters}
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_interval i JOIN vcp_site s ON s.plant_id = i.plant_id JOIN plant p ON p.id = i.plant_id"
-        f" WHERE {_DUE} ORDER BY i.start_at LIMIT %(limit)s {_SKIP}",
+        f" WHERE {_DUE} AND {SELECTED} ORDER BY i.start_at LIMIT %(limit)s {_SKIP}",
         times,
     )
     locked = list({row[0] for row in await cursor.fetchall()})
@@ -204,37 +227,40 @@ async def reopen_interval(db: Connection, system: SystemScope, plant_id: UUID, n
     )
 
 
-async def end_schedules(db: Connection, system: SystemScope, now: datetime, limit: int) -> int:
+async def end_schedules(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> int:
     """End the schedules whose last interval is over. Returns how many sites were looked at."""
-    over = "s.schedule_active AND NOT EXISTS (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %s)"
+    over = "s.schedule_active AND NOT EXISTS (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %(now)s)"
     cursor = await db.execute(
-        f"SELECT s.plant_id FROM vcp_site s WHERE {over} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED", (now, limit)
+        f"SELECT s.plant_id FROM vcp_site s WHERE {over} AND {SELECTED} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED",
+        {"now": now, "limit": limit, **selection.parameters},
     )
     locked = [row[0] for row in await cursor.fetchall()]
     if locked:
         await db.execute(
             "WITH ended AS (UPDATE vcp_site s SET schedule_active = false, silent_from = greatest(s.silent_from,"
             " (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = s.plant_id))"
-            f" WHERE s.plant_id = ANY(%s) AND {over}"
+            f" WHERE s.plant_id = ANY(%(locked)s) AND {over}"
             " RETURNING s.plant_id),"
             " told AS (DELETE FROM vcp_unconfirmed u USING ended WHERE u.plant_id = ended.plant_id AND u.kind <> 'MODE')"
             " DELETE FROM vcp_interval i USING ended WHERE i.plant_id = ended.plant_id",
-            (locked, now),
+            {"locked": locked, "now": now},
         )
     return len(locked)
 
 
-async def claim_ended_overrides(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[Site]:
+async def claim_ended_overrides(
+    db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection
+) -> list[Site]:
     """Lock sites whose override has ended; it is still in them."""
     cursor = await db.execute(
-        "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.override_expires_at <= %s"
-        f" ORDER BY s.override_expires_at LIMIT %s {_SKIP}",
-        (now, limit),
+        "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.override_expires_at <= %(now)s"
+        f" AND {SELECTED} ORDER BY s.override_expires_at LIMIT %(limit)s {_SKIP}",
+        {"now": now, "limit": limit, **selection.parameters},
     )
     return await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
 
 
-async def claim_silent(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[Site]:
+async def claim_silent(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> list[Site]:
     """Lock sites whose partner has been silent for as long as their fallback waits.
 
     An override, a schedule and a setpoint with a duration speak for the partner until they end.
@@ -243,10 +269,9 @@ async def claim_silent(db: Connection, system: SystemScope, now: datetime, limit
         "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.fallback_mode IS NOT NULL"
         " AND s.fallback_after_seconds IS NOT NULL AND s.fallback_since IS NULL AND s.override_mode IS NULL"
         " AND NOT s.schedule_active AND greatest(s.silent_from, s.setpoint_ends_at)"
-        " + make_interval(secs => s.fallback_after_seconds) <= %s"
-        " ORDER BY s.silent_from LIMIT %s"
-        f" {_SKIP}",
-        (now, limit),
+        " + make_interval(secs => s.fallback_after_seconds) <= %(now)s"
+        f" AND {SELECTED} ORDER BY s.silent_from LIMIT %(limit)s {_SKIP}",
+        {"now": now, "limit": limit, **selection.parameters},
     )
     return await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
 

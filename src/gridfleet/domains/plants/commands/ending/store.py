@@ -5,7 +5,7 @@ whatever the clocks of other processes say, and the sweep for expired commands e
 open.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -76,14 +76,30 @@ async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
     )
 
 
+async def list_passed(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[UUID]:
+    """Return up to `limit` open commands whose time has passed, the one that should have ended first at the beginning."""
+    cursor = await db.execute(
+        "SELECT id FROM plant_command WHERE finished_at IS NULL AND expires_at <= %s ORDER BY expires_at LIMIT %s", (now, limit)
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def expire(
-    db: Connection, system: SystemScope, now: datetime, reasons: Mapping[CommandStatus, CommandReason], limit: int = 1_000
+    db: Connection,
+    system: SystemScope,
+    now: datetime,
+    reasons: Mapping[CommandStatus, CommandReason],
+    only: Sequence[UUID] | None,
+    limit: int,
 ) -> list[Transition]:
-    """Open commands whose time has passed become EXPIRED at that time, with the reason of their withdrawal or for the state
-    they had."""
+    """Let up to `limit` open commands whose time has passed expire at that time, of all or `only` of these.
+
+    They get the reason of their withdrawal, or that of the state they had.
+    """
     cursor = db.cursor(row_factory=kwargs_row(step_of))
     await cursor.execute(
         "WITH passed AS (SELECT id, status FROM plant_command WHERE finished_at IS NULL AND expires_at <= %(now)s"
+        " AND (%(only)s::uuid[] IS NULL OR id = ANY(%(only)s))"
         " ORDER BY expires_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED),"
         " expired AS (UPDATE plant_command c SET status = 'EXPIRED', finished_at = c.expires_at, due_at = NULL,"
         " reason = coalesce(c.reason, r.reason)"
@@ -95,6 +111,7 @@ async def expire(
         {
             "now": now,
             "limit": limit,
+            "only": None if only is None else list(only),
             "statuses": list(reasons),
             "reasons": [json_of(reason) for reason in reasons.values()],
         },

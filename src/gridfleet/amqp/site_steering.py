@@ -1,0 +1,68 @@
+"""Commands that are due at sites by the clock, issued each second; a site that fails by itself holds up no other."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import psycopg
+import structlog
+
+from gridfleet.domains.vcp.steering import Selection, list_sites, steer
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database, set_aside
+from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
+
+__all__ = ["SiteSteering", "steer_sites"]
+
+log = structlog.get_logger(__name__)
+
+_SYSTEM: Final = SystemScope("the gateway issues what is due at the sites of all organisations")
+_LOOK_SECONDS: Final = 1.0
+_AGAIN: Final = timedelta(minutes=5)
+
+
+async def steer_sites(database: Database) -> None:
+    """Issue steps of schedules, ends of overrides and fallbacks within a second of their time, until cancelled."""
+    steering = SiteSteering(database)
+    while True:
+        try:
+            done = await steering.steer_due(utc_now())
+        except psycopg.OperationalError as error:
+            log.warning("database is away; waiting", error=type(error).__name__)
+            done = 0
+        await asyncio.sleep(0 if done else _LOOK_SECONDS)
+
+
+class SiteSteering:
+    """One process's work at sites. A site that failed is left out for five minutes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._again: dict[UUID, datetime] = {}
+
+    async def steer_due(self, now: datetime) -> int:
+        """Do what is due. Returns how much was done, 0 also if a site failed. Raises the error of an outage."""
+        failed = [plant_id for plant_id, again in self._again.items() if again > now]
+        try:
+            async with self._database.transaction() as db:
+                return await steer(db, _SYSTEM, now, Selection(without=failed))
+        except Exception as error:
+            if not is_poison(error):
+                raise
+        async with self._database.transaction() as db:
+            plant_ids = await list_sites(db, _SYSTEM, failed)
+        await isolate(Consumer.SITES, plant_ids, partial(self._steer, now), partial(self._set_aside, now))
+        return 0
+
+    async def _steer(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
+        async with self._database.transaction() as db:
+            await steer(db, _SYSTEM, now, Selection(only=plant_ids))
+
+    async def _set_aside(self, now: datetime, plant_id: UUID, error: Exception) -> None:
+        self._again[plant_id] = now + _AGAIN
+        async with self._database.transaction() as db:
+            await set_aside.insert(db, Consumer.SITES, reason_of(error), {"plantId": str(plant_id)}, None)

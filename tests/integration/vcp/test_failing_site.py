@@ -1,0 +1,87 @@
+"""A site that makes its work fail holds up no site of another organisation."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gridfleet.amqp.plant_commands import expire_commands
+from gridfleet.amqp.site_steering import SiteSteering, steer_sites
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.supervisor import Backoff, supervise
+from partner_orders import soon
+from partner_site import PartnerSite, partner_site
+
+
+@pytest.fixture
+async def sites(database: Database) -> list[PartnerSite]:
+    """Sites of three organisations in STANDBY for a minute; the limits of the second cannot be read."""
+    first = await partner_site(database)
+    found = [first, *[await partner_site(database, first.plant.bench) for _ in range(2)]]
+    for site in found:
+        assert await site.send("command.mode", mode="STANDBY", expiresAt=soon(60)) == "ACCEPTED"
+    await found[1].set_site(constraints='{"importLimitKw": "many"}')
+    return found
+
+
+@asynccontextmanager
+async def supervised(work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """One of the gateway's tasks, started again when it fails."""
+    task = asyncio.create_task(supervise("task", work, Backoff(first=0.1, longest=0.2)))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(10):
+        while not await holds():
+            await asyncio.sleep(0.05)
+
+
+async def set_aside(site: PartnerSite) -> list[tuple[str, str]]:
+    return [(row[0], row[1]) for row in await site.rows("SELECT consumer, reason FROM set_aside ORDER BY id")]
+
+
+async def test_overrides_end_at_all_other_sites(sites: list[PartnerSite]) -> None:
+    for site in sites:
+        await site.set_site(override_expires_at=datetime.now(UTC))
+
+    async def have_ended() -> bool:
+        return [(await site.commands())[-1][1]["mode"] for site in (sites[0], sites[2])] == ["AUTO", "AUTO"]
+
+    async with supervised(lambda: steer_sites(sites[0].database)):
+        await until(have_ended)
+        await asyncio.sleep(1.5)
+    [(consumer, reason)] = await set_aside(sites[1])
+    assert (consumer, reason.split(":")[0]) == ("sites", "ValidationError")
+    assert await sites[1].site("override_mode") == ("STANDBY",)
+
+
+async def test_a_site_that_failed_is_tried_again_after_five_minutes(sites: list[PartnerSite]) -> None:
+    steering, later = SiteSteering(sites[0].database), datetime.now(UTC) + timedelta(seconds=61)
+    await steering.steer_due(later)
+    await sites[1].execute("UPDATE vcp_site SET constraints = '{}'")
+    await steering.steer_due(later + timedelta(minutes=4))
+    assert await sites[1].site("override_mode") == ("STANDBY",)
+    await steering.steer_due(later + timedelta(minutes=6))
+    assert await sites[1].site("override_mode") == (None,)
+    assert len(await set_aside(sites[1])) == 1
+
+
+async def test_commands_expire_at_all_other_sites(sites: list[PartnerSite]) -> None:
+    await sites[0].execute("UPDATE plant_command SET expires_at = now()")
+
+    async def have_expired() -> bool:
+        return [(await site.log())[0][0] for site in (sites[0], sites[2])] == ["EXPIRED", "EXPIRED"]
+
+    async with supervised(lambda: expire_commands(sites[0].database)):
+        await until(have_expired)
+        await asyncio.sleep(1.5)
+    assert [status for _, _, status in await sites[1].commands()] == ["EXPIRED"]
+    [(consumer, reason)] = await set_aside(sites[1])
+    assert (consumer, reason.split(":")[0]) == ("commands", "ValidationError")
