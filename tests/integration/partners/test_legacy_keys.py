@@ -4,12 +4,16 @@ import asyncio
 import contextlib
 import csv
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 from uuid import uuid4
 
 import aiormq
@@ -345,3 +349,42 @@ async def test_revoking_one_leaves_the_others(legacy: tuple[Legacy, Legacy]) -> 
     sent = await send(mine, "command.site-setpoint", powerKw=1)
     [ack] = await events(mine, EventKind.COMMAND_ACK, 1)
     assert ack["messageId"] == sent
+
+
+@pytest.fixture
+def classic() -> Iterator[RunningStack]:
+    """A service of the test's own, with classic queues."""
+    folder = Path(tempfile.mkdtemp(prefix="gridfleet-classic-"))
+    running = RunningStack(folder, changes={"broker_queue_type": "classic"})
+    try:
+        yield running.start()
+    finally:
+        running.destroy()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.timeout(300)
+async def test_a_running_service_replaces_the_queues_that_it_consumes(classic: RunningStack, tmp_path: Path) -> None:
+    """Its own consumers come back all the while."""
+    org = Organization(classic)
+    key, row = org.key(), {"id": str(uuid4()), "organisation": org.slug, "key": make_key().text, "scopes": "vcp:connect"}
+    assert import_keys(classic, tmp_path, [row]).returncode == 0
+    legacy = Legacy(org, created(row["key"], row["id"]))
+    places = {"%2F": {*legacy.queues, "vcp.legacy.inbound"}, key["apiKey"]["vhost"]: set(legacy.queues)}
+
+    def are(kind: str) -> bool:
+        found = httpx.get(f"{org.management_url}/api/queues?disable_stats=true&columns=vhost,name,type").json()
+        types = {(quote(one["vhost"], safe=""), one["name"]): one["type"] for one in found}
+        return {types.get((vhost, name)) for vhost, names in places.items() for name in names} == {kind}
+
+    await asyncio.to_thread(wait_for, lambda: are("classic"))
+    await asyncio.to_thread(classic.stop)
+    classic.changes = {"broker_queue_type": "quorum"}
+    await asyncio.to_thread(classic.start)
+    started = time.monotonic()
+    await asyncio.to_thread(wait_for, lambda: are("quorum"), 120)
+    print(f"all are quorum queues after {time.monotonic() - started:.1f} s")
+    await asyncio.sleep(5)  # the connections are closed once more at the end
+    sent = await send(legacy, "command.site-setpoint", powerKw=1)
+    assert [ack["messageId"] for ack in await events(legacy, EventKind.COMMAND_ACK, 1)] == [sent]
+    org.close()
