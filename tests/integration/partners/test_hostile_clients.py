@@ -19,6 +19,7 @@ from fleet_under_test import JsonObject
 from gridfleet.kernel.broker.installation import find_installation
 from lean_amqp10 import Amqp10, Refused10
 from partner_organization import Organization
+from running_stack import RunningStack
 
 MIB = 2**20
 SPEAKS_AMQP_1_0 = (find_installation().version or "").startswith("4.")
@@ -121,32 +122,52 @@ async def test_a_direct_reply_reaches_no_consumer_of_others(
 
 async def test_a_client_that_reads_no_answers_is_disconnected(acme: Organization, created: JsonObject) -> None:
     """Answers that a client does not read wait in the broker's memory, messages that it has asked for among them."""
-    name, body = f"{acme.slug}.unread", b"x" * (MIB - 1_000)
-    vhost = created["apiKey"]["vhost"]
+    name, vhost = f"{acme.slug}.unread", created["apiKey"]["vhost"]
+    get = struct.pack(">HHHB", 60, 70, 0, len(name)) + name.encode() + b"\0"
+    nack = struct.pack(">HHQB", 60, 120, 0, 3)
     async with acme.service_channel(vhost) as service:
         await service.queue_declare(name, durable=True)
         for _ in range(40):
-            await service.basic_publish(body, exchange="", routing_key=name)
-    before = memory(acme)
-    _, writer = await _raw_connection(acme, created)
-    get = struct.pack(">HHHB", 60, 70, 0, len(name)) + name.encode() + b"\0"
-    nack = struct.pack(">HHQB", 60, 120, 0, 3)
-    round_of_answers = _frame(1, get) * 40 + _frame(1, nack)
-    assert len(await asyncio.to_thread(_connections, acme, vhost, acme.slug)) == 1
+            await service.basic_publish(b"x" * (MIB - 1_000), exchange="", routing_key=name)
+    try:
+        await _flood(acme, created, _frame(1, get) * 40 + _frame(1, nack))
+    finally:
+        async with acme.service_channel(vhost) as service:
+            await service.queue_delete(name)
+
+
+async def test_a_client_that_reads_no_returned_messages_is_disconnected(stack: RunningStack) -> None:
+    """Without queues, while its organisation does not trade, every order comes back that is sent as mandatory."""
+    org = Organization(stack, queues=False)
+    created, key = org.key(), f"{org.slug}.command.mode"
+    size = MIB - 1_000
+    publish = struct.pack(">HHHB3sB", 60, 40, 0, 3, b"vcp", len(key)) + key.encode() + b"\1"
+    header = struct.pack(">HHQH", 60, 0, size, 0)
+    body = b"".join(_frame(1, b"x" * min(131_000, size - at), kind=3) for at in range(0, size, 131_000))
+    try:
+        await _flood(org, created, (_frame(1, publish) + _frame(1, header, kind=2) + body) * 10)
+    finally:
+        org.revoke(created)
+        org.close()
+
+
+async def _flood(org: Organization, created: JsonObject, frames: bytes) -> None:
+    """Send frames again and again and read nothing, until the broker closes the connection; its memory stays what it was."""
+    vhost, before = created["apiKey"]["vhost"], memory(org)
+    _, writer = await _raw_connection(org, created)
+    assert len(await asyncio.to_thread(_connections, org, vhost, org.slug)) == 1
     most, started = before, time.monotonic()
     try:
         async with asyncio.timeout(60):
-            while await asyncio.to_thread(_connections, acme, vhost, acme.slug):
-                if not writer.is_closing():
-                    writer.write(round_of_answers)
-                await asyncio.sleep(0.1)
-                most = max(most, memory(acme))
-        assert most < before + 300 * MIB
+            while await asyncio.to_thread(_connections, org, vhost, org.slug):
+                if not writer.is_closing() and writer.transport.get_write_buffer_size() < 20 * MIB:
+                    writer.write(frames)
+                await asyncio.sleep(0.05)
+                most = max(most, memory(org))
+        assert most < before + 500 * MIB, "a channel that waits has up to 400 messages before it"
     finally:
         print(f"memory {before / MIB:.0f} -> {most / MIB:.0f} MiB, {time.monotonic() - started:.1f} s")
         writer.transport.abort()
-        async with acme.service_channel(vhost) as service:
-            await service.queue_delete(name)
 
 
 def _connections(org: Organization, vhost: str, user: str) -> list[str]:
@@ -154,8 +175,8 @@ def _connections(org: Organization, vhost: str, user: str) -> list[str]:
     return [one["name"] for one in found if one["vhost"] == vhost]
 
 
-def _frame(channel: int, payload: bytes) -> bytes:
-    return struct.pack(">BHI", 1, channel, len(payload)) + payload + b"\xce"
+def _frame(channel: int, payload: bytes, kind: int = 1) -> bytes:
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
 
 
 async def _raw_connection(org: Organization, created: JsonObject) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -1,6 +1,6 @@
 %% Refuses to clients what RabbitMQ keeps in memory without any bound: messages of an open transaction, bindings that differ
 %% in their arguments alone, and large arguments of consumers. Messages that a client fetches one by one, or that come back to
-%% it, wait while it does not read those before. Administrators, of which the service is one, may do all of it.
+%% it, wait while it does not read those before, and end its connection. Administrators, of which the service is one, may do all of it.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -20,6 +20,7 @@
 -define(MOST_BYTES, 1024).
 -define(MOST_ANSWERS, 4).
 -define(PAUSE_MS, 2).
+-define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
 
 description() ->
@@ -50,25 +51,32 @@ intercept(Consume, Content, bounded) when element(1, Consume) =:= 'basic.consume
         false -> refused("the arguments of the consumer are too large", 'basic.consume')
     end;
 intercept(Get, Content, bounded) when element(1, Get) =:= 'basic.get' ->
-    wait(writer()),
-    {Get, Content};
+    once_read(Get, Content);
 intercept({'basic.publish', _, _, _, true, _} = Mandatory, Content, bounded) ->
-    wait(writer()),
-    {Mandatory, Content};
+    once_read(Mandatory, Content);
 intercept(Method, Content, _) ->
     {Method, Content}.
 
-%% Deliveries to consumers wait for the client's socket by themselves, these answers pile up before it.
-wait(Writer) when is_pid(Writer) ->
+%% Deliveries to consumers wait for the client's socket by themselves, these answers pile up before it. While the channel waits,
+%% up to 400 messages pile up behind it, so it does not wait for long.
+once_read(Method, Content) ->
+    case wait(writer(), ?MOST_PAUSES) of
+        read -> {Method, Content};
+        unread -> rabbit_misc:amqp_error(resource_error, "answers are not read", [], element(1, Method))
+    end.
+
+wait(Writer, Pauses) when is_pid(Writer) ->
     case process_info(Writer, message_queue_len) of
-        {message_queue_len, Waiting} when Waiting > ?MOST_ANSWERS ->
+        {message_queue_len, Waiting} when Waiting > ?MOST_ANSWERS, Pauses > 0 ->
             timer:sleep(?PAUSE_MS),
-            wait(Writer);
+            wait(Writer, Pauses - 1);
+        {message_queue_len, Waiting} when Waiting > ?MOST_ANSWERS ->
+            unread;
         _ ->
-            ok
+            read
     end;
-wait(_) ->
-    ok.
+wait(_, _) ->
+    read.
 
 %% The process that writes to the channel's socket. It is started beside the channel, by the same supervisor, which does not
 %% answer while it ends the channel.
