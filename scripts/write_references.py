@@ -183,14 +183,14 @@ def sizing_tables() -> str:
     constants = _table(
         ("from `bench/results.json`", ""),
         (
-            ("core time of a message, *a*", f"{message:.0f} µs"),
-            ("core time of each value in it, *b*", f"{point:.2f} µs"),
-            ("disk of a device's row, *c*", f"{frame_bytes:.0f} bytes"),
-            ("disk of each value in it, *d*", f"{value_bytes:.1f} bytes"),
+            ("core time per message, *a*", f"{message:.0f} µs"),
+            ("core time per value, *b*", f"{point:.2f} µs"),
+            ("disk per device row, *c*", f"{frame_bytes:.0f} bytes"),
+            ("disk per value, *d*", f"{value_bytes:.1f} bytes"),
         ),
     )
     fleets = _table(
-        ("a plant has", "a snapshot every", "plants a core", "GB a plant and year"),
+        ("a plant has", "a snapshot every", "plants per core", "GB per plant and year"),
         (
             (
                 f"{count} × {signals} signals",
