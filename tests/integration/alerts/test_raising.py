@@ -18,6 +18,7 @@ from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.ids import new_id
 from ingest_bench import Bench, BenchPlant
+from interleaving import until_blocked
 
 
 async def say(
@@ -229,6 +230,23 @@ async def test_one_that_a_person_resolved_may_come_again(bench: Bench) -> None:
     assert first.acknowledged_at is not None
     await say(bench, plant, 90, {"soc": 5})
     assert len(await alerts_of(bench.database, plant.organization_id)) == 2
+
+
+async def test_one_that_a_person_resolves_while_a_batch_is_stored_may_come_again(bench: Bench) -> None:
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    await say(bench, plant, 100, {"soc": 5})
+    (alert,) = await alerts_of(bench.database, plant.organization_id)
+    async with bench.database.transaction() as holding:
+        await holding.execute("SELECT FROM plant WHERE id = %s FOR UPDATE", (plant.id,))
+        storing = asyncio.create_task(say(bench, plant, 90, {"soc": 5}))
+        await until_blocked(bench.database)
+        async with bench.database.transaction() as db:
+            await resolve(db, operator(plant.organization_id), alert.id)
+    await storing
+    await end_cooldown(bench, rule)
+    await say(bench, plant, 80, {"soc": 5})
+    assert await statuses(bench, plant) == [AlertStatus.RESOLVED, AlertStatus.ACTIVE]
 
 
 async def test_changed_rules_start_afresh_and_deleted_ones_leave_their_alerts(bench: Bench) -> None:

@@ -156,7 +156,8 @@ async def _save(
 ) -> None:
     """Writes what has changed of where metrics stand, and resolves the alerts that are to end by themselves."""
     gone: list[RunKey] = []
-    saved: list[store.StandingRow] = []
+    inserted: list[store.StandingRow] = []
+    updated: list[store.StandingRow] = []
     resolved: list[UUID] = []
     for key, step in steps.items():
         row = known.get(key)
@@ -172,13 +173,15 @@ async def _save(
             alert_id = new_alert or (row.alert_id if row else None)
         new = store.StandingRow(*key, to_datetime(step.standing.since), to_datetime(step.standing.seen_at), alert_id)
         if new != row:
-            saved.append(new)
+            (inserted if row is None or new_alert is not None else updated).append(new)
     if resolved:
         await store.resolve_by_itself(db, _SYSTEM, resolved)
     if gone:
         await store.delete_standings(db, _SYSTEM, gone)
-    if saved:
-        await store.save_standings(db, _SYSTEM, saved)
+    if inserted:
+        await store.insert_standings(db, _SYSTEM, inserted)
+    if updated:
+        await store.update_standings(db, _SYSTEM, updated)
 
 
 def _ended(step: Progress, row: store.StandingRow | None, new_alert: UUID | None) -> Iterable[UUID]:

@@ -42,6 +42,12 @@ class StandingRow(NamedTuple):
     alert_id: UUID | None
 
 
+_STANDING = ", ".join(StandingRow._fields)
+_NEW_STANDINGS = (
+    f"unnest(%s::uuid[], %s::int[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::uuid[]) AS new ({_STANDING})"
+)
+
+
 def _alert(**row: Any) -> Alert:
     row["type"] = AlertType(row["type"])
     row["severity"] = Severity(row["severity"])
@@ -171,17 +177,29 @@ async def newest_times(
     return {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
 
 
-async def save_standings(db: Connection, system: SystemScope, rows: Sequence[StandingRow]) -> None:
-    """Writes where metrics stand now; a rule that was deleted meanwhile is passed over."""
+async def insert_standings(db: Connection, system: SystemScope, rows: Sequence[StandingRow]) -> None:
+    """Write where metrics stand that had no row, or have an alert now; a rule that was deleted meanwhile is passed over."""
     await db.execute(
-        "INSERT INTO alert_state AS s (rule_id, source_id, metric, since, seen_at, alert_id)"
-        " SELECT new.* FROM unnest(%s::uuid[], %s::int[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::uuid[])"
-        " AS new (rule_id, source_id, metric, since, seen_at, alert_id)"
+        f"INSERT INTO alert_state AS s ({_STANDING}) SELECT new.* FROM {_NEW_STANDINGS}"
         " JOIN (SELECT id FROM alert_rule WHERE id = ANY(%s) FOR KEY SHARE) r ON r.id = new.rule_id"
         " ON CONFLICT (rule_id, source_id, metric) DO UPDATE"
         " SET since = excluded.since, seen_at = excluded.seen_at, alert_id = excluded.alert_id",
-        (*([row[place] for row in rows] for place in range(6)), [row.rule_id for row in rows]),
+        (*_by_column(rows), [row.rule_id for row in rows]),
     )
+
+
+async def update_standings(db: Connection, system: SystemScope, rows: Sequence[StandingRow]) -> None:
+    """Write where metrics stand now, unless their rows were deleted meanwhile: by a person who resolved the alert, for one."""
+    await db.execute(
+        "UPDATE alert_state s SET since = new.since, seen_at = new.seen_at, alert_id = new.alert_id"
+        f" FROM {_NEW_STANDINGS}"
+        " WHERE (s.rule_id, s.source_id, s.metric) = (new.rule_id, new.source_id, new.metric)",
+        _by_column(rows),
+    )
+
+
+def _by_column(rows: Sequence[StandingRow]) -> tuple[list[Any], ...]:
+    return tuple([row[place] for row in rows] for place in range(len(StandingRow._fields)))
 
 
 async def delete_standings(db: Connection, system: SystemScope, keys: Sequence[tuple[UUID, int, str]]) -> None:
