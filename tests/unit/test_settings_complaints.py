@@ -28,7 +28,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ("GRIDFLEET_HTTP_PORT", "99999", "GRIDFLEET_HTTP_PORT: must be at most 65535"),
         ("GRIDFLEET_HTTP_PORT", "abc", "GRIDFLEET_HTTP_PORT: must be a whole number"),
         ("GRIDFLEET_LOG_FORMAT", "xml", "GRIDFLEET_LOG_FORMAT: must be 'console' or 'json'"),
-        ("GRIDFLEET_HTTP_CERTIFICATE", "/x", "GRIDFLEET_HTTP_CERTIFICATE and GRIDFLEET_HTTP_KEY go together"),
+        ("GRIDFLEET_HTTP_CERTIFICATE", "/x", "GRIDFLEET_HTTP_CERTIFICATE and GRIDFLEET_HTTP_KEY must be set together"),
         (
             "GRIDFLEET_TRUSTED_PROXIES",
             "10.0.0.1,10.0.0.300",
@@ -47,7 +47,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         (
             "GRIDFLEET_PUBLIC_URL",
             "fleet.example.org",
-            "GRIDFLEET_PUBLIC_URL: must be https://host or http://host, as people write it into a browser",
+            "GRIDFLEET_PUBLIC_URL: must be https://host or http://host, the address that users open in a browser",
         ),
     ],
 )
