@@ -1,8 +1,8 @@
-"""Every metric of the service, in one place. No tenant labels: their number must not grow with the fleet.
+"""Every metric of the service. No label names a tenant: the number of values must not grow with the fleet.
 
-A process counts in its own memory and writes its figures down every few seconds (`kernel/metrics_sharing.py`), from where all
-processes' are added up. `multiprocess_mode` says how gauges are: `livesum`, or `livemax` where a sum would mean nothing. What
-is read from the database when somebody asks stands in `ON_REQUEST`: it is the same whichever process reads it.
+A process counts in memory and writes its values to a file every few seconds (`kernel/metrics_sharing.py`); a scrape adds up the
+files of all processes. `multiprocess_mode` defines how gauges are added up: `livesum`, or `livemax` where a sum has no meaning.
+Metrics in `ON_REQUEST` are read from the database and from files at each scrape: every process would read the same value.
 """
 
 from collections.abc import Iterator
@@ -60,24 +60,26 @@ __all__ = [
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 ON_REQUEST = CollectorRegistry(auto_describe=True)
-"""Figures that whoever is asked reads anew; they are not shared among processes."""
+"""Metrics that the scraped process reads at each scrape; they are not shared among processes."""
 
 HTTP_REQUEST_SECONDS = Timings(
     "gridfleet_http_request_seconds",
-    "Requests to the REST API by route template, method and status, and their time until the answer had left.",
+    "Requests to the REST API by method, route template and status, and the time until the response was sent.",
     ("method", "route", "status"),
 )
 BROKER_QUESTIONS = Counter(
     "gridfleet_broker_questions_total",
-    "The broker's questions by kind of client, question, answer and reason.",
+    "Authorisation requests of the broker by kind of client, question, answer and reason.",
     ["client", "question", "answer", "reason"],
 )
-BROKER_QUESTION_SECONDS = Timings("gridfleet_broker_question_seconds", "Time to answer the broker's questions.", ("question",))
+BROKER_QUESTION_SECONDS = Timings(
+    "gridfleet_broker_question_seconds", "Time to answer an authorisation request of the broker.", ("question",)
+)
 
-INGEST_MESSAGES = Counter("gridfleet_ingest_messages_total", "Messages from plants by what became of them.", ["result"])
+INGEST_MESSAGES = Counter("gridfleet_ingest_messages_total", "Messages of plants by result.", ["result"])
 INGEST_POINTS = Counter("gridfleet_ingest_points_total", "Values committed.")
 INGEST_UNDECLARED_FIELDS = Counter(
-    "gridfleet_ingest_undeclared_fields_total", "Fields dropped because no signal declares them."
+    "gridfleet_ingest_undeclared_fields_total", "Fields that were dropped because no signal declares them."
 )
 INGEST_LAG_SECONDS = Gauge(
     "gridfleet_ingest_lag_seconds",
@@ -93,99 +95,106 @@ BROKER_LOGINS = Counter(
     "gridfleet_broker_logins_total", "Logins at the broker by kind of client and outcome.", ["client", "outcome"]
 )
 CACHE_READS = Counter(
-    "gridfleet_cache_reads_total", "Kept answers looked for, by where they are kept and what was found.", ["backend", "result"]
+    "gridfleet_cache_reads_total", "Reads of the response cache by backend and result.", ["backend", "result"]
 )
 UNROUTED_MESSAGES = Gauge(
-    "gridfleet_unrouted_messages", "Messages that matched no queue and wait in `unrouted`.", multiprocess_mode="livemax"
+    "gridfleet_unrouted_messages", "Messages that no queue took, which wait in `unrouted`.", multiprocess_mode="livemax"
 )
-LOGINS = Counter("gridfleet_logins_total", "People's logins by outcome.", ["outcome"])
-MAILS = Counter("gridfleet_mails_total", "Mails by outcome of each try to send one.", ["outcome"])
+LOGINS = Counter("gridfleet_logins_total", "Logins of users by outcome.", ["outcome"])
+MAILS = Counter("gridfleet_mails_total", "Attempts to send a mail by outcome.", ["outcome"])
 OUTBOX_EFFECTS = Counter(
-    "gridfleet_outbox_effects_total", "Effects on the outside that follow changes, by kind and outcome.", ["kind", "outcome"]
+    "gridfleet_outbox_effects_total", "Attempts to carry out an effect of the outbox by kind and outcome.", ["kind", "outcome"]
 )
 COMMANDS = Counter(
     "gridfleet_commands_total",
-    "Commands to plants by the state they reached; LATE: words of plants after a command's end.",
+    "Commands to plants by the state that they reached. LATE: acknowledgements that arrived after the command had ended.",
     ["state"],
 )
 ALERTS_RAISED = Counter("gridfleet_alerts_raised_total", "Alerts raised by rules.", ["severity"])
 ESM_REQUESTS = Counter("gridfleet_esm_requests_total", "Calls of organisations' ESMs by call and result.", ["call", "result"])
-NOTIFICATIONS = Counter("gridfleet_notifications_total", "Tries to deliver notifications.", ["channel", "result"])
-PARTNER_ORDERS = Counter("gridfleet_partner_orders_total", "Partners' messages by the first word on them.", ["ack"])
-PARTNER_EVENTS = Counter("gridfleet_partner_events_total", "Events that the broker has taken for partners.", ["kind"])
+NOTIFICATIONS = Counter(
+    "gridfleet_notifications_total", "Attempts to deliver notifications by channel and result.", ["channel", "result"]
+)
+PARTNER_ORDERS = Counter("gridfleet_partner_orders_total", "Partner commands by their first acknowledgement.", ["ack"])
+PARTNER_EVENTS = Counter(
+    "gridfleet_partner_events_total", "Events for partners that the broker has accepted, by kind.", ["kind"]
+)
 PARTNER_EVENTS_DROPPED = Counter(
     "gridfleet_partner_events_dropped_total",
-    "Events for partners that were dropped: maxlen, a partner's queue was full; expired, they lay there for a day; stale, the"
-    " vhost did not take them for a day.",
+    "Events for partners that were dropped, by reason. maxlen: the partner's queue was full; expired: they waited"
+    " in the queue for a day; stale: the vhost did not accept them for a day.",
     ["reason"],
 )
 PARTNER_QUEUES_REMOVED = Counter(
-    "gridfleet_partner_queues_removed_total", "Partners' own queues that were removed, by the forbidden argument.", ["reason"]
+    "gridfleet_partner_queues_removed_total",
+    "Queues that partners declared and the gateway removed, by the forbidden argument.",
+    ["reason"],
 )
-PARTNER_VHOSTS = Gauge("gridfleet_partner_vhosts", "Partners' vhosts that are served.", multiprocess_mode="livesum")
-AUDIT_EVENTS = Counter("gridfleet_audit_events_total", "Audit events by what happened.", ["event"])
-JOBS = Counter("gridfleet_jobs_total", "Jobs by name and outcome of each try.", ["name", "outcome"])
+PARTNER_VHOSTS = Gauge("gridfleet_partner_vhosts", "Partners' vhosts that the gateway serves.", multiprocess_mode="livesum")
+AUDIT_EVENTS = Counter("gridfleet_audit_events_total", "Audit events by event.", ["event"])
+JOBS = Counter("gridfleet_jobs_total", "Attempts of jobs by name and outcome.", ["name", "outcome"])
 JOB_SECONDS = Timings(
-    "gridfleet_job_seconds", "Time of each try of a job.", ("name",), bounds=(0.01, 0.05, 0.25, 1, 5, 15, 60, 300)
+    "gridfleet_job_seconds", "Time of each attempt of a job.", ("name",), bounds=(0.01, 0.05, 0.25, 1, 5, 15, 60, 300)
 )
 BROKER_CONNECTIONS = Gauge(
-    "gridfleet_broker_connections", "AMQP connections of the service to the broker that are open.", multiprocess_mode="livesum"
+    "gridfleet_broker_connections", "Open AMQP connections of the service to the broker.", multiprocess_mode="livesum"
 )
-TASK_FAILURES = Counter(
-    "gridfleet_task_failures_total", "Ends of tasks that should never end; each is started again.", ["task"]
-)
+TASK_FAILURES = Counter("gridfleet_task_failures_total", "Failures of supervised tasks; each task is restarted.", ["task"])
 SET_ASIDE = Counter(
-    "gridfleet_set_aside_total", "Messages and rows set aside because they fail by themselves, by consumer.", ["consumer"]
+    "gridfleet_set_aside_total", "Messages and rows that failed by themselves and were set aside, by consumer.", ["consumer"]
 )
 DATABASE_CONNECTIONS = Gauge(
     "gridfleet_database_connections",
-    "Connections of the processes' pools to the database by kind of process, pool and state.",
+    "Connections of the pools to the database by kind of process, pool and state.",
     ["process", "pool", "state"],
     multiprocess_mode="livesum",
 )
 DATABASE_WAITING = Gauge(
     "gridfleet_database_waiting",
-    "Callers who wait for a connection of a pool.",
+    "Callers that wait for a connection of a pool.",
     ["process", "pool"],
     multiprocess_mode="livesum",
 )
-PROCESSES = Gauge("gridfleet_processes", "Processes that run by kind.", ["process"], multiprocess_mode="livesum")
+PROCESSES = Gauge("gridfleet_processes", "Running processes by kind.", ["process"], multiprocess_mode="livesum")
 PROCESS_MEMORY_BYTES = Gauge(
-    "gridfleet_process_memory_bytes", "Resident memory of the processes of a kind.", ["process"], multiprocess_mode="livesum"
+    "gridfleet_process_memory_bytes", "Resident memory of the processes of each kind.", ["process"], multiprocess_mode="livesum"
 )
 PROCESS_FILES = Gauge(
     "gridfleet_process_open_files",
-    "Open files and sockets of the process of a kind that has most.",
+    "Open files and sockets of the process of each kind that has the most.",
     ["process"],
     multiprocess_mode="livemax",
 )
-PROCESS_CPU_SECONDS = Counter("gridfleet_process_cpu_seconds_total", "CPU time of the processes of a kind.", ["process"])
+PROCESS_CPU_SECONDS = Counter("gridfleet_process_cpu_seconds_total", "CPU time of the processes of each kind.", ["process"])
 EVENT_LOOP_LAG_SECONDS = Timings(
     "gridfleet_event_loop_lag_seconds",
-    "How late a timer of the event loop rang, looked at twice a second.",
+    "How late timers of the event loop fire, measured twice a second.",
     ("process",),
     bounds=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
 )
 CERTIFICATE_EXPIRY = Gauge(
     "gridfleet_certificate_expiry_timestamp_seconds",
-    "When the certificates below `home/ca` end, as a Unix time.",
+    "Unix time at which the certificates below `home/ca` expire.",
     ["certificate"],
     registry=ON_REQUEST,
 )
-DATABASE_UP = Gauge("gridfleet_database_up", "1 if the database answered when the queues were looked at.", registry=ON_REQUEST)
+DATABASE_UP = Gauge("gridfleet_database_up", "1 if the database answered when its queues were read.", registry=ON_REQUEST)
 QUEUE_LENGTH = Gauge(
-    "gridfleet_queue_length", "What waits in the database's queues; at most 10,000 are counted.", ["queue"], registry=ON_REQUEST
+    "gridfleet_queue_length",
+    "Rows that wait in the queues of the database; at most 10,000 are counted.",
+    ["queue"],
+    registry=ON_REQUEST,
 )
 QUEUE_OLDEST_SECONDS = Gauge(
     "gridfleet_queue_oldest_seconds",
-    "For how long the first of a queue has waited since its time came.",
+    "How long the first row of a queue has been due.",
     ["queue"],
     registry=ON_REQUEST,
 )
 
 
 def all_metrics() -> Iterator[MetricWrapperBase | Timings]:
-    """Every metric that is declared here."""
+    """Yield every metric that is declared here."""
     for value in globals().values():
         if isinstance(value, MetricWrapperBase | Timings):
             yield value
