@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     )
 
     database_url: SecretStr | None = Field(None, description="PostgreSQL to use instead of the embedded one.")
-    database_pool_size: int = Field(10, ge=2, description="Maximum number of connections of one process.")
+    database_pool_size: int = Field(10, ge=2, description="Maximum database connections for the requests of one `serve`.")
     broker_url: SecretStr | None = Field(
         None, description="RabbitMQ (`amqp://user:password@host:port`) to use instead of the private node."
     )
