@@ -290,6 +290,11 @@ async def has_amqp_in(db: Connection, system: SystemScope, organization_id: UUID
     return row is not None and bool(row[0])
 
 
+async def lock_vhost(db: Connection, system: SystemScope, vhost: str) -> None:
+    """Wait until no other transaction holds the vhost, and hold it until this one ends."""
+    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('vhost ' || %s, 0))", (vhost,))
+
+
 async def legacy_slugs(db: Connection, system: SystemScope) -> set[str]:
     """Return the user names of the live keys that may use the shared vhost."""
     cursor = await db.execute(

@@ -84,8 +84,12 @@ async def queue_ending(db: Connection, key: AmqpKey) -> None:
 
 
 async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, Any]) -> WantedVhost:
-    """What the vhost should be now."""
+    """Return what the vhost should be now. Until the transaction ends, others wait here for the same vhost.
+
+    Two settlements at once close each other's connections to the vhost while queues are replaced.
+    """
     vhost, slug, unwanted = payload["vhost"], payload["slug"], frozenset(payload["unwanted"])
+    await store.lock_vhost(db, system, vhost)
     organization_id = UUID(payload["organizationId"])
     stands = await store.find_amqp(db, system, UUID(payload["keyId"])) is not None
     queues = await _queues(db, system, organization_id, slug, vhost)
