@@ -241,7 +241,7 @@ def _who(caller: CallerRule) -> str:
         case CallerKind.ESM_CLIENT:
             who = "client of the sandbox"
         case CallerKind.PUBLIC:
-            who = "anybody"
+            who = "public"
     return f"{who}; key with `{caller.scope}`" if caller.scope else who
 
 

@@ -10,7 +10,7 @@ from gridfleet.kernel.db import Connection
 
 @endpoint("DELETE", "/api/v1/admin/cache/flush", caller=super_admin(), codes=SA, success=204)
 async def flush_everything(call: Call, caller: UserCaller, db: Connection) -> None:
-    """Removes every kept answer. Counters and rate limits stay."""
+    """Delete every cached response. Counters and rate limits stay."""
     await flush_cache(db, call.state.cache, caller.as_actor)
 
 
@@ -23,11 +23,11 @@ async def flush_everything(call: Call, caller: UserCaller, db: Connection) -> No
     bad_path_id="INVALID_UUID",
 )
 async def flush_organization(call: Call, caller: UserCaller, db: Connection, org_id: UUID) -> None:
-    """Removes the kept answers of one organisation, which need not exist."""
+    """Delete the cached responses of one organisation, which need not exist."""
     await flush_cache(db, call.state.cache, caller.as_actor, org_id)
 
 
 @endpoint("GET", "/api/v1/admin/cache/stats", caller=super_admin(), codes=SA)
 async def read_cache_statistics(call: Call) -> CacheStatistics:
-    """Hits and misses since the cache was started, and what it holds now."""
+    """Return hits and misses since the cache was started, and its present size."""
     return await cache_statistics(call.state.cache)

@@ -90,7 +90,7 @@ class RulePreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     "GET", "/api/v1/alert-rules", caller=org_member(OrgRole.VIEWER, scope="telemetry:read"), codes=("VALIDATION_ERROR", *S)
 )
 async def list_alert_rules(org: OrgScope, db: Connection, query: RuleFilter) -> Page[AlertRule]:
-    """The organisation's rules, newest first."""
+    """List the organisation's rules, newest first."""
     return await registry.list_rules(db, org, query.plant_id, query.paging)
 
 
@@ -102,7 +102,7 @@ async def list_alert_rules(org: OrgScope, db: Connection, query: RuleFilter) -> 
     success=201,
 )
 async def create_alert_rule(org: OrgScope, db: Connection, body: NewRule) -> AlertRule:
-    """Makes a rule; it acts on what is measured from now on."""
+    """Create a rule. It applies to values that are measured from now on."""
     return await registry.create_rule(db, org, msgspec.structs.asdict(body))
 
 
@@ -114,7 +114,7 @@ async def create_alert_rule(org: OrgScope, db: Connection, body: NewRule) -> Ale
     bad_path_id="INVALID_UUID",
 )
 async def get_alert_rule(org: OrgScope, db: Connection, id: UUID) -> AlertRule:
-    """One rule."""
+    """Return one rule."""
     return await registry.get_rule(db, org, id)
 
 
@@ -126,7 +126,7 @@ async def get_alert_rule(org: OrgScope, db: Connection, id: UUID) -> AlertRule:
     bad_path_id="VALIDATION_ERROR",
 )
 async def update_alert_rule(org: OrgScope, db: Connection, id: UUID, body: RulePatch) -> AlertRule:
-    """Changes a rule; what is left out stays."""
+    """Change a rule. Omitted members stay as they are."""
     return await registry.update_rule(db, org, id, RuleChanges(**msgspec.structs.asdict(body)))
 
 
@@ -138,7 +138,7 @@ async def update_alert_rule(org: OrgScope, db: Connection, id: UUID, body: RuleP
     bad_path_id="INVALID_UUID",
 )
 async def delete_alert_rule(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Deletes a rule; the alerts that it raised stay."""
+    """Delete a rule. The alerts that it raised stay."""
     await registry.delete_rule(db, org, id)
     return Message("The alert rule has been deleted.")
 
@@ -151,7 +151,7 @@ async def delete_alert_rule(org: OrgScope, db: Connection, id: UUID) -> Message:
     addition=True,
 )
 async def preview_alert_rule(org: OrgScope, db: Connection, body: RulePreview) -> BackTest:
-    """What a rule would have raised: up to 31 days and a million values. Nothing is stored and nobody is told."""
+    """Return what a rule would have raised, over up to 31 days and a million values, without alerts or notifications."""
     now = utc_now()
     rule = AlertRule(
         id=new_id(),

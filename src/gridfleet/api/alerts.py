@@ -22,7 +22,7 @@ class AlertQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename="cam
 
 @endpoint("GET", "/api/v1/alerts", caller=org_member(OrgRole.VIEWER, scope="telemetry:read"), codes=("VALIDATION_ERROR", *S))
 async def list_alerts(org: OrgScope, db: Connection, query: AlertQuery) -> Page[Alert]:
-    """The organisation's alerts, newest first."""
+    """List the organisation's alerts, newest first."""
     return await handling.list_alerts(db, org, AlertFilter(query.plant_id, query.status, query.severity), query.paging)
 
 
@@ -34,7 +34,7 @@ async def list_alerts(org: OrgScope, db: Connection, query: AlertQuery) -> Page[
     bad_path_id="INVALID_UUID",
 )
 async def get_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
-    """One alert."""
+    """Return one alert."""
     return await handling.get_alert(db, org, id)
 
 
@@ -46,7 +46,7 @@ async def get_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
     bad_path_id="INVALID_UUID",
 )
 async def acknowledge_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
-    """Says that somebody looks after it; a second time changes nothing."""
+    """Acknowledge an alert. Repeated calls change nothing."""
     return await handling.acknowledge(db, org, id)
 
 
@@ -58,5 +58,5 @@ async def acknowledge_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
     bad_path_id="INVALID_UUID",
 )
 async def resolve_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
-    """Closes it, acknowledging it if nobody had; a second time changes nothing."""
+    """Resolve an alert, and acknowledge it if that has not happened. Repeated calls change nothing."""
     return await handling.resolve(db, org, id)

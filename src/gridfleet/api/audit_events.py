@@ -35,5 +35,5 @@ class AuditQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename={"si
     addition=True,
 )
 async def list_audit_events(org: OrgScope | PlatformScope, db: Connection, query: AuditQuery) -> Page[AuditEvent]:
-    """Audit events, newest first: the organisation's for its ORG_ADMINs, for SuperAdmins without `x-org-id` all."""
+    """List audit events of the organisation, or of all for a SuperAdmin without `x-org-id`, newest first."""
     return await list_events(db, org, AuditFilter(query.event, query.since, query.until), query.paging)

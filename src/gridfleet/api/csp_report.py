@@ -28,9 +28,10 @@ class CspReport(msgspec.Struct, frozen=True, rename={"report": "csp-report"}):
     max_body_bytes=_MAX_BYTES,
 )
 async def take_csp_report(call: Call, body: CspReport) -> None:
-    """Takes a browser's report about a violated content security policy and keeps it as an audit event.
+    """Receive a browser's report about a violated content security policy and store it as an audit event.
 
-    Some reports a minute are taken, from one address and from everybody together; more answer TOO_MANY_REQUESTS.
+    The number of reports per minute is limited, for each address and for all addresses together. Further reports are answered
+    with TOO_MANY_REQUESTS.
     """
     state = call.state
     # One address's flood must not use up everybody's share.

@@ -62,7 +62,7 @@ class TemplatePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @endpoint("GET", "/api/v1/device-templates", caller=session(scope="plants:read"), codes=("VALIDATION_ERROR", *S))
 async def list_templates(db: Connection, query: TemplateFilter) -> list[DeviceTemplate]:
-    """Every template, of one level when asked, newest first."""
+    """List all templates, or those of one level, newest first."""
     return await catalogue.list_templates(db, query.level)
 
 
@@ -74,7 +74,7 @@ async def list_templates(db: Connection, query: TemplateFilter) -> list[DeviceTe
     success=201,
 )
 async def create_template(db: Connection, body: NewTemplate) -> DeviceTemplate:
-    """Creates a template."""
+    """Create a template."""
     return await catalogue.create_template(
         db,
         name=body.name,
@@ -94,7 +94,7 @@ async def create_template(db: Connection, body: NewTemplate) -> DeviceTemplate:
     bad_path_id="INVALID_UUID",
 )
 async def get_template(db: Connection, id: UUID) -> DeviceTemplate:
-    """One template."""
+    """Return one template."""
     return await catalogue.get_template(db, id)
 
 
@@ -106,9 +106,9 @@ async def get_template(db: Connection, id: UUID) -> DeviceTemplate:
     bad_path_id="VALIDATION_ERROR",
 )
 async def update_template(db: Connection, id: UUID, body: TemplatePatch) -> DeviceTemplate:
-    """Changes a template; what is left out stays.
+    """Change a template. Omitted members stay as they are.
 
-    Other signals raise its version, or take the next free one of its name. What was stored before stays readable.
+    Changed signals increase the version, or take the next free version of the name. Stored values stay readable.
     """
     return await catalogue.update_template(db, id, TemplateChanges(body.name, body.signals, body.actions))
 
@@ -121,6 +121,6 @@ async def update_template(db: Connection, id: UUID, body: TemplatePatch) -> Devi
     bad_path_id="INVALID_UUID",
 )
 async def delete_template(db: Connection, id: UUID) -> Message:
-    """Deletes a template that no sub-device and no plant uses."""
+    """Delete a template that no sub-device and no plant uses."""
     await catalogue.delete_template(db, id)
     return Message("The template is deleted.")

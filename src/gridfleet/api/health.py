@@ -42,23 +42,23 @@ class ReadinessStatus(msgspec.Struct, frozen=True):
 
 @endpoint("GET", "/api/v1/health", caller=public(), codes=("INTERNAL_SERVER_ERROR",))
 async def health(call: Call) -> HealthStatus:
-    """Tells that the service answers."""
+    """Report that the service answers."""
     call.no_store()
     return HealthStatus("ok", utc_now())
 
 
 @endpoint("GET", "/api/v1/health/live", caller=public(), codes=("INTERNAL_SERVER_ERROR",))
 async def live(call: Call) -> HealthStatus:
-    """Tells that the process lives, for a supervisor that would restart it."""
+    """Report that the process runs, for a supervisor that would restart it."""
     call.no_store()
     return HealthStatus("ok", utc_now())
 
 
 @endpoint("GET", "/api/v1/health/ready", caller=internal(), codes=("FORBIDDEN", "INTERNAL_SERVER_ERROR"))
 async def ready(call: Call) -> ReadinessStatus:
-    """Checks database, broker, migrations and cache; 503 when one of the first three fails.
+    """Check database, broker, migrations and cache. 503 when one of the first three fails.
 
-    Without the cache the service does its work as before: to take it away then would make a fault of a nuisance.
+    The service works without the cache, so a failed cache does not take a process out of service.
     """
     call.no_store()
     checks: dict[str, Callable[[AppState], Awaitable[None]]] = {

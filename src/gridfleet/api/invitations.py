@@ -23,7 +23,7 @@ class NewInvitation(msgspec.Struct, frozen=True):
 
 @endpoint("GET", "/api/v1/invitations", caller=org_member(OrgRole.OPERATOR), codes=("VALIDATION_ERROR", *S))
 async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> Page[Invitation]:
-    """The organisation's invitations, newest first."""
+    """List the organisation's invitations, newest first."""
     return await inviting.list_invitations(db, org, query.paging)
 
 
@@ -35,7 +35,7 @@ async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> P
     success=201,
 )
 async def invite(call: Call, org: OrgScope, db: Connection, body: NewInvitation) -> Invitation:
-    """Invites an address, which gets a mail with a link that is valid for seven days."""
+    """Invite an address. The service mails it a link that is valid for seven days."""
     await limit_account_calls(call)
     return await inviting.invite(db, call.state.mail, org, body.email, body.role)
 
@@ -48,6 +48,6 @@ async def invite(call: Call, org: OrgScope, db: Connection, body: NewInvitation)
     bad_path_id="BAD_REQUEST",
 )
 async def revoke_invitation(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Revoke an invitation that has not made a member yet. Its link stops working."""
+    """Revoke an invitation that has not added a member yet. Its link stops working."""
     await inviting.revoke(db, org, id)
     return Message("The invitation was revoked.")

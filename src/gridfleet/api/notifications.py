@@ -29,13 +29,13 @@ class NewPushToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @endpoint("GET", "/api/v1/notifications/logs", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
 async def list_notification_logs(db: Connection, query: PageQuery) -> Page[NotificationLog]:
-    """Every delivery by push, mail and SMS, newest first."""
+    """List every delivery by push, mail and SMS, newest first."""
     return await logs.list_deliveries(db, query.paging)
 
 
 @endpoint("POST", "/api/v1/notifications/push-tokens", caller=session(), codes=_CODES, success=201)
 async def register_push_token(caller: UserCaller, db: Connection, body: NewPushToken) -> PushToken:
-    """Registers a device of the caller; one that was somebody else's becomes his."""
+    """Register a device of the caller for push. A device of another user is moved to the caller."""
     return await push_tokens.register_token(db, caller.user_id, body.token, body.platform)
 
 
@@ -47,6 +47,6 @@ async def register_push_token(caller: UserCaller, db: Connection, body: NewPushT
     bad_path_id="BAD_REQUEST",
 )
 async def delete_push_token(caller: UserCaller, db: Connection, token: str) -> Message:
-    """Forgets a device of the caller; one that is unknown is forgotten already."""
+    """Delete a device of the caller. An unknown device is not an error."""
     await push_tokens.delete_token(db, caller.user_id, token)
     return Message("The push token is not registered any more.")

@@ -45,7 +45,7 @@ class PlantGroupWithPlants(PlantGroup, frozen=True, rename="camel"):
 
 @endpoint("GET", "/api/v1/plant-groups", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=("VALIDATION_ERROR", *S))
 async def list_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[PlantGroup]:
-    """The organisation's groups, newest first."""
+    """List the organisation's groups, newest first."""
     return await registry.list_groups(db, org, query.paging)
 
 
@@ -57,7 +57,7 @@ async def list_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[P
     success=201,
 )
 async def create_group(org: OrgScope, db: Connection, body: NewPlantGroup) -> PlantGroup:
-    """Creates a group without plants."""
+    """Create a group without plants."""
     return await registry.create_group(db, org, body.name, body.description)
 
 
@@ -69,7 +69,7 @@ async def create_group(org: OrgScope, db: Connection, body: NewPlantGroup) -> Pl
     bad_path_id="INVALID_UUID",
 )
 async def get_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroupWithPlants:
-    """One group with its plants."""
+    """Return one group with its plants."""
     group = await registry.get_group(db, org, id)
     return PlantGroupWithPlants(**msgspec.structs.asdict(group), plants=await registry.plants_in(db, org, id))
 
@@ -82,7 +82,7 @@ async def get_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroupWithPl
     bad_path_id="BAD_REQUEST",
 )
 async def update_group(org: OrgScope, db: Connection, id: UUID, body: PlantGroupPatch) -> PlantGroup:
-    """Renames or describes a group; what is left out stays."""
+    """Change a group's name or description. Omitted members stay as they are."""
     return await registry.update_group(db, org, id, PlantGroupChanges(body.name, body.description))
 
 
@@ -94,7 +94,7 @@ async def update_group(org: OrgScope, db: Connection, id: UUID, body: PlantGroup
     bad_path_id="INVALID_UUID",
 )
 async def delete_group(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Deletes a group; its plants stay."""
+    """Delete a group. Its plants stay."""
     await registry.delete_group(db, org, id)
     return Message("The group is deleted.")
 
@@ -108,7 +108,7 @@ async def delete_group(org: OrgScope, db: Connection, id: UUID) -> Message:
     kept_seconds=5,
 )
 async def available_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
-    """The organisation's plants that are not in the group, newest first. A `status` may be 5 s old."""
+    """List the organisation's plants that are not in the group, newest first. A `status` may be 5 s old."""
     return await registry.plants_outside(db, org, id)
 
 
@@ -120,7 +120,7 @@ async def available_plants(org: OrgScope, db: Connection, id: UUID) -> list[Brie
     bad_path_id="INVALID_UUID",
 )
 async def group_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
-    """The plants in the group, newest first."""
+    """List the plants in the group, newest first."""
     return await registry.plants_in(db, org, id)
 
 
@@ -132,7 +132,7 @@ async def group_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPla
     bad_path_id="BAD_REQUEST",
 )
 async def add_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
-    """Puts plants into the group: all of them or, when one does not exist, none."""
+    """Add plants to the group: all of them, or none if one does not exist."""
     await registry.add_plants(db, org, id, body.plant_ids)
     return Message("The plants are in the group.")
 
@@ -145,6 +145,6 @@ async def add_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers
     bad_path_id="BAD_REQUEST",
 )
 async def remove_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
-    """Takes plants out of the group: all of them or, when one does not exist, none."""
+    """Remove plants from the group: all of them, or none if one does not exist."""
     await registry.remove_plants(db, org, id, body.plant_ids)
     return Message("The plants are not in the group.")

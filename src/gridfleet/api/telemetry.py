@@ -35,10 +35,10 @@ class TelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer=list[TelemetryPoint],
 )
 async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: TelemetryQuery) -> Stream:
-    """Points by time, then metric: raw, or with `bucket` the average, and min, max and count as metadata.
+    """Return points by time, then metric: raw, or with `bucket` the average, with min, max and count as metadata.
 
-    Sub-device metrics are named `{externalId}.{key}`. `Accept: text/csv` or `application/x-ndjson` answers in that form,
-    however large; a JSON answer has at most 500,000 points.
+    Sub-device metrics are named `{externalId}.{key}`. With `Accept: text/csv` or `application/x-ndjson`, the response has that
+    format and any size; a JSON response has at most 500,000 points.
     """
     text_format = preferred_format(call.headers.get("accept", ""))
     wanted = HistoryQuery(query.plant_id, query.start, query.end, query.metric, query.bucket)
@@ -73,7 +73,7 @@ async def history_pages(database: Database, history: History, writer: PointWrite
     answer=list[TelemetryPoint],
 )
 async def get_latest(org: OrgScope, db: Connection, plant_id: UUID) -> Asset:
-    """The newest value of each metric of the plant and its sub-devices, with its own time."""
+    """Return the newest value of each metric of the plant and its sub-devices, with its own time."""
     return Asset("application/json", await latest_json(db, org, plant_id))
 
 

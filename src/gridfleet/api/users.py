@@ -11,7 +11,7 @@ from gridfleet.kernel.pagination import Page
 
 @endpoint("GET", "/api/v1/users", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
 async def list_users(db: Connection, query: PageQuery) -> Page[User]:
-    """All accounts, newest first."""
+    """List all accounts, newest first."""
     return await registry.list_users(db, query.paging)
 
 
@@ -19,5 +19,5 @@ async def list_users(db: Connection, query: PageQuery) -> Page[User]:
     "GET", "/api/v1/users/{id}", caller=super_admin(), codes=("INVALID_UUID", "NOT_FOUND", *SA), bad_path_id="INVALID_UUID"
 )
 async def get_user(db: Connection, id: UUID) -> User:
-    """One account."""
+    """Return one account."""
     return await registry.get_user(db, id)

@@ -41,7 +41,7 @@ class MeterReadings(msgspec.Struct, frozen=True):
     bad_path_id="VALIDATION_ERROR",
 )
 async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> SiteCommands:
-    """What partners ordered in the last 24 hours, and whatever of it is still open."""
+    """List partner commands of the last 24 hours, and older ones that are still open."""
     return SiteCommands(await reading.list_recent_orders(db, org, site_id, utc_now()))
 
 
@@ -53,7 +53,7 @@ async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> Si
     bad_path_id="VALIDATION_ERROR",
 )
 async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -> SiteConfiguration:
-    """Limits, fallback, mode and schedule of the site, and the orders that its plant has not finished."""
+    """Return limits, fallback, mode and schedule of the site, and commands that its plant has not finished."""
     return await reading.read_configuration(db, org, site_id, utc_now())
 
 
@@ -65,6 +65,6 @@ async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -
     bad_path_id="VALIDATION_ERROR",
 )
 async def list_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> MeterReadings:
-    """What the site's meters counted, by quarters of an hour."""
+    """Return what the site's meters counted, by quarters of an hour."""
     end = query.end or utc_now()
     return MeterReadings(await reading.list_meter_readings(db, org, site_id, query.start, end))

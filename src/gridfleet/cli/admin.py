@@ -13,25 +13,28 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
-commands = typer.Typer(help="SuperAdmins: make one, list them, give somebody a new password.", no_args_is_help=True)
+commands = typer.Typer(help="Create and list SuperAdmins, and reset a user's password.", no_args_is_help=True)
 
 T = TypeVar("T")
 Email = Annotated[str, typer.Argument(help="The e-mail address to log in with.")]
 FromInput = Annotated[
-    bool, typer.Option("--password-stdin/--no-password-stdin", help="Read the password from standard input, not generate one.")
+    bool,
+    typer.Option(
+        "--password-stdin/--no-password-stdin", help="Read the password from standard input instead of generating one."
+    ),
 ]
 
 
 @commands.command()
 def create(
     email: Email,
-    name: Annotated[str, typer.Option(help="The name that others see.")] = "Administrator",
+    name: Annotated[str, typer.Option(help="The name that other users see.")] = "Administrator",
     password_stdin: FromInput = False,
     promote: Annotated[
-        bool, typer.Option("--promote/--no-promote", help="Raise the account that has this address already.")
+        bool, typer.Option("--promote/--no-promote", help="Make the existing account with this address a SuperAdmin.")
     ] = False,
 ) -> None:
-    """Make a SuperAdmin. A generated password is shown once."""
+    """Create a SuperAdmin. A generated password is shown once."""
     from gridfleet.domains.identity.accounts import admins
     from gridfleet.domains.identity.errors import EmailTaken, UserNotFound
 
@@ -55,7 +58,7 @@ def create(
 
 @commands.command()
 def reset_password(email: Email, password_stdin: FromInput = False) -> None:
-    """Give anybody a new password, end all sessions, lift the lock. A generated password is shown once."""
+    """Reset a user's password, end all sessions and unlock the account. A generated password is shown once."""
     from gridfleet.domains.identity.accounts import admins
     from gridfleet.domains.identity.errors import UserNotFound
 
@@ -70,7 +73,7 @@ def reset_password(email: Email, password_stdin: FromInput = False) -> None:
 
 @commands.command("list")
 def list_admins() -> None:
-    """List every SuperAdmin, the first one first."""
+    """List every SuperAdmin, oldest first."""
     from gridfleet.domains.identity.accounts import admins
 
     for user in _run(admins.list_super_admins):

@@ -40,12 +40,12 @@ def register(application: typer.Typer) -> None:
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where to write it; must not exist yet.", dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="File to write. It must not exist yet.", dir_okay=False)],
 ) -> None:
-    """Write the home folder's database, keys and certificates into one file, while the service runs or not.
+    """Write the home folder's database, keys and certificates into one file. The service may be running.
 
-    The file can be read by its owner alone: it holds every secret of the deployment. Messages that wait in the broker, the
-    simulator's folder and logs are not in it. A database of your own (GRIDFLEET_DATABASE_URL) is backed up by its own means.
+    Only its owner can read the file: it contains every secret of the deployment. It does not contain messages that wait in the
+    broker, the simulator's folder and logs. Back up a database of your own (GRIDFLEET_DATABASE_URL) with its own tools.
     """
     settings = load_settings()
     with _complaints():
@@ -61,14 +61,16 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A file of `gridfleet backup`.", exists=True, dir_okay=False, readable=True)],
+    file: Annotated[
+        Path, typer.Argument(help="A file that `gridfleet backup` wrote.", exists=True, dir_okay=False, readable=True)
+    ],
     force: Annotated[
-        bool, typer.Option("--force/--no-force", help="Also into a home that is in use: its state is put aside.")
+        bool, typer.Option("--force/--no-force", help="Restore into a home folder that has data too; its data are moved aside.")
     ] = False,
 ) -> None:
-    """Make the home folder (GRIDFLEET_HOME) of a backup; `gridfleet up` then goes on from it.
+    """Restore the home folder (GRIDFLEET_HOME) from a backup. Then start `gridfleet up`.
 
-    The whole file is checked first. Nothing is in the home before everything is: a restore that is cut off is made again.
+    The command checks the whole file first and then moves everything into the home folder. Repeat an interrupted restore.
     """
     settings = load_settings()
     with _complaints():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["commands"]
 
 commands = typer.Typer(
-    help="The authority that issues the plants' and the broker's certificates: show it, or use your own.",
+    help="Show or replace the authority that issues the certificates of plants and broker.",
     no_args_is_help=True,
 )
 
@@ -28,7 +28,7 @@ _FILE: Final[dict[str, Any]] = {"exists": True, "dir_okay": False, "readable": T
 def export(
     key: Annotated[bool, typer.Option("--key/--no-key", help="Print the private key as well. Keep it secret.")] = False,
 ) -> None:
-    """Print the authority's certificate (PEM), which everything that talks to the broker has to trust."""
+    """Print the authority's certificate (PEM). All clients of the broker must trust it."""
     from gridfleet.domains.plants.certificates.authority import ensure_authority
 
     authority = _run(ensure_authority)
@@ -37,21 +37,29 @@ def export(
 
 @commands.command("import")
 def import_(
-    certificate: Annotated[Path, typer.Argument(**_FILE, help="PEM file: its certificate, and those above it up to the root.")],
-    key: Annotated[Path, typer.Argument(**_FILE, help="PEM file: its private key.")],
+    certificate: Annotated[
+        Path,
+        typer.Argument(**_FILE, help="PEM file: the authority's certificate, then the certificates above it up to the root."),
+    ],
+    key: Annotated[Path, typer.Argument(**_FILE, help="PEM file: the authority's private key.")],
     force: Annotated[
-        bool, typer.Option("--force/--no-force", help="Also when plants trust the present authority: they are cut off.")
+        bool,
+        typer.Option(
+            "--force/--no-force",
+            help="Replace it even if plants trust the present authority. These plants can no longer connect.",
+        ),
     ] = False,
 ) -> None:
-    """Issue certificates by an authority of your own from now on.
+    """Issue certificates with your own authority from now on.
 
-    CERTIFICATE is its certificate, followed by those above it unless it is a root; KEY its private key. Both are PEM files;
-    an encrypted key's password is asked for. Restart the service afterwards: the broker gets its new certificate then.
+    CERTIFICATE contains the authority's certificate, followed by those above it unless it is a root. KEY contains its private
+    key. Both are PEM files. The command prompts for the password of an encrypted key. Restart the service afterwards; the
+    broker then gets its new certificate.
 
-    Do it before the first plant is provisioned. A package names the authority to trust, so once plants hold packages the
-    command refuses. With --force it goes ahead: after the restart those plants refuse the broker, and the broker refuses
-    their certificates, until each of them has got the new certificate (gridfleet ca export) and, where its method is MTLS,
-    a renewed one of its own.
+    Import the authority before you provision the first plant. Packages contain the authority to trust, so the command refuses
+    when plants have packages. With --force it continues: after the restart, those plants refuse the broker and the broker
+    refuses their certificates, until each plant has the new authority (gridfleet ca export) and, if its method is MTLS, a
+    renewed certificate.
     """
     from gridfleet.domains.plants.certificates.authority import AuthorityInUse, replace_authority
     from gridfleet.kernel.caller import SystemScope

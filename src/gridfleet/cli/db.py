@@ -11,15 +11,15 @@ from gridfleet.kernel.db.scale_out import Extension
 
 __all__ = ["commands"]
 
-commands = typer.Typer(help="The database's schema.", no_args_is_help=True)
+commands = typer.Typer(help="The database's schema and retention.", no_args_is_help=True)
 
 
 @commands.command()
 def upgrade() -> None:
-    """Brings the database to this release's schema; one that is there already stays as it is.
+    """Migrate the database to this release's schema.
 
-    So does one that a later release has migrated. Exit code 1 when the database does not answer, or a table is in use for too
-    long: then try again.
+    A database with this schema, or with that of a later release, is not changed. Exit code 1 if the database does not answer or
+    a table is locked for too long: try again.
     """
     from gridfleet.kernel.db.migrate import migrate, revision_at
 
@@ -32,7 +32,7 @@ def upgrade() -> None:
 
 @commands.command()
 def check() -> None:
-    """Says whether the schema is good for this release: exit code 0 if so, 1 if not, or if the database does not answer."""
+    """Check the schema: exit code 0 if this release can use it, 1 if not or if the database does not answer."""
     from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
 
     url = _url()
@@ -48,8 +48,8 @@ def check() -> None:
 
 @commands.command()
 def scale_out(
-    extension: Annotated[Extension, typer.Argument(help="What to scale out with.")],
-    apply: Annotated[bool, typer.Option("--apply/--no-apply", help="Do it; without it the plan is only printed.")] = False,
+    extension: Annotated[Extension, typer.Argument(help="The extension to use.")],
+    apply: Annotated[bool, typer.Option("--apply/--no-apply", help="Carry out the plan instead of printing it only.")] = False,
 ) -> None:
     """Store telemetry with TimescaleDB: print the plan, and carry it out with --apply. Citus is not supported and refused."""
     from gridfleet.kernel.db import scale_out as scaling
@@ -74,11 +74,11 @@ def scale_out(
 @commands.command()
 def retention(
     organization: Annotated[str, typer.Argument(help="Slug of the organisation.")],
-    raw_days: Annotated[int | None, typer.Option(min=1, help="Values as they were measured.")] = None,
-    minute_days: Annotated[int | None, typer.Option(min=1, help="Roll-ups of 1 minute.")] = None,
-    quarter_days: Annotated[int | None, typer.Option(min=1, help="Roll-ups of 15 minutes.")] = None,
+    raw_days: Annotated[int | None, typer.Option(min=1, help="Days to keep measured values.")] = None,
+    minute_days: Annotated[int | None, typer.Option(min=1, help="Days to keep roll-ups of 1 minute.")] = None,
+    quarter_days: Annotated[int | None, typer.Option(min=1, help="Days to keep roll-ups of 15 minutes.")] = None,
 ) -> None:
-    """Sets how long an organisation keeps telemetry; what is left out is as long as the deployment's."""
+    """Set how long an organisation keeps telemetry. Omitted options use the deployment's setting."""
     import asyncio
 
     from gridfleet.domains.telemetry.rollups.retention import set_retention

@@ -19,9 +19,9 @@ commands = typer.Typer(help="The keyring that credentials are encrypted with, an
 
 @commands.command()
 def show() -> None:
-    """Say which versions the ring has, which one encrypts, and how many rows need each. No key is shown.
+    """Show the versions in the keyring, the one that encrypts, and how many rows need each. No key is shown.
 
-    Exit code 1 when rows need a version that the ring has not.
+    Exit code 1 if rows need a version that is not in the keyring.
     """
     import asyncio
 
@@ -41,9 +41,9 @@ def show() -> None:
 
 @commands.command()
 def add() -> None:
-    """Add a new key to the home's `secrets/keys`; the version that encrypted so far goes on until you say otherwise.
+    """Add a new key to `secrets/keys` in the home folder. The present version continues to encrypt.
 
-    Restart the service afterwards. What follows is in docs/operations.md, section Keys. Where GRIDFLEET_KEYS is set nothing is
+    Restart the service afterwards. docs/operations.md, section Keys, has the next steps. If GRIDFLEET_KEYS is set, nothing is
     written: the command prints the entry to append there.
     """
     import os
@@ -70,7 +70,7 @@ def add() -> None:
 
 @commands.command()
 def use_newest() -> None:
-    """Let the highest version in the home's `secrets/keys` encrypt from the next start on."""
+    """Encrypt with the highest version in `secrets/keys` of the home folder from the next start on."""
     from gridfleet.kernel.security.local_secrets import write_private
 
     settings = load_settings()
@@ -90,13 +90,13 @@ def import_(
             exists=True,
             dir_okay=False,
             readable=True,
-            help="CSV with a header; columns in docs/partners.md, section Legacy keys.",
+            help="CSV file with a header row. docs/partners.md, section Legacy keys, lists the columns.",
         ),
     ],
 ) -> None:
     """Import API keys of an older integration, which work in the vhost `/`.
 
-    All rows are imported or none. Rows that were imported before are left as they are.
+    Either all rows are imported or none. Rows that were imported before are not changed.
     """
     import asyncio
 

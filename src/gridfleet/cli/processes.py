@@ -16,10 +16,12 @@ def register(application: typer.Typer) -> None:
 
 
 def serve(
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the ports; more than one needs Redis.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Number of processes that share the ports. More than one needs Redis.")
+    ] = 1,
     shared_ports: Annotated[bool, typer.Option("--shared-ports", hidden=True)] = False,
 ) -> None:
-    """REST API, and the internal listener that answers the broker's questions."""
+    """Run the REST API and the internal listener for the broker's authorisation requests."""
     if workers > 1:
         from gridfleet.cli.workers import run_workers
 
@@ -30,21 +32,21 @@ def serve(
 
 
 def ingest() -> None:
-    """Telemetry, status and acknowledgements from the broker to the database. Run one per core."""
+    """Store telemetry, status and acknowledgements from the broker in the database. Run one process per core."""
     from gridfleet.processes import run_ingest
 
     run_ingest(load_settings())
 
 
 def gateway() -> None:
-    """The broker's upkeep, and what leaves through it."""
+    """Maintain the broker's vhosts and queues, and exchange commands and events with plants and partners."""
     from gridfleet.processes import run_gateway
 
     run_gateway(load_settings())
 
 
 def jobs() -> None:
-    """Queued and periodic work."""
+    """Run queued and periodic jobs."""
     from gridfleet.processes import run_jobs
 
     run_jobs(load_settings())

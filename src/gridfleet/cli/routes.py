@@ -28,9 +28,9 @@ def routes() -> None:
 
 
 def openapi(
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write instead of standard output.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write to instead of standard output.")] = None,
 ) -> None:
-    """Print the OpenAPI 3.1 document of the REST API as JSON, byte for byte what the service serves; nothing has to run."""
+    """Print the OpenAPI 3.1 document of the REST API as JSON, identical to the served one. No service needs to run."""
     from gridfleet.api._http.registry import import_handlers
     from gridfleet.api.openapi import document_as_json
     from gridfleet.cli.settings import load_settings

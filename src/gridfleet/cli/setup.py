@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
-commands = typer.Typer(help="Prepare servers of your own; `gridfleet up` does this by itself.", no_args_is_help=True)
+commands = typer.Typer(help="Prepare servers of your own. `gridfleet up` does this automatically.", no_args_is_help=True)
 
 
 @commands.command()
 def database() -> None:
-    """Migrates and seeds the database, makes authority, TLS files and the first SuperAdmin: {adminEmail, adminPassword}."""
+    """Migrate and seed the database, create authority, TLS files and first SuperAdmin. Prints {adminEmail, adminPassword}."""
     import json
 
     from gridfleet.kernel.db.migrate import migrate
@@ -43,7 +43,7 @@ def database() -> None:
 
 @commands.command()
 def broker() -> None:
-    """Declares the exchanges and queues that every process relies on; refuses a broker that plants cannot log in to."""
+    """Declare the exchanges and queues of the service. Refuses a broker to which plants cannot log in."""
     from gridfleet.kernel.broker.topology import declare
 
     settings = load_settings()

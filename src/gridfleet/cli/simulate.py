@@ -26,39 +26,44 @@ def register(application: typer.Typer) -> None:
 def simulate(
     plants: Annotated[int, typer.Option(min=1, max=5_000, help="How many plants.")] = 20,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds of simulated time between snapshots.")] = 5,
-    duration: Annotated[float | None, typer.Option(min=0, help="Seconds to send; without it until Ctrl-C.")] = None,
+    duration: Annotated[float | None, typer.Option(min=0, help="Seconds to send. Default: until Ctrl-C.")] = None,
     speed: Annotated[
-        float, typer.Option(min=1, max=10_000, help="How much faster than the clock simulated time runs, until it catches up.")
+        float,
+        typer.Option(min=1, max=10_000, help="Speed of simulated time relative to real time, until it reaches the present."),
     ] = 1,
     backfill: Annotated[
         float, typer.Option(min=0, max=_LONGEST_BACKFILL_DAYS, metavar="DAYS", help="Days of history to send first.")
     ] = 0,
-    backfill_interval: Annotated[float, typer.Option(min=1, help="Seconds between the snapshots of that history.")] = 60,
+    backfill_interval: Annotated[float, typer.Option(min=1, help="Seconds between the snapshots of the history.")] = 60,
     faults: Annotated[
-        str, typer.Option(help="Faults to make, comma separated: bad-signature, clock-skew, counter-reset, gap; or all.")
+        str, typer.Option(help="Faults to simulate, comma separated: bad-signature, clock-skew, counter-reset, gap; or all.")
     ] = "",
     ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File for a JSON line about everything that was sent.")
+        Path | None, typer.Option(metavar="FILE", help="File that gets a JSON line for each message that was sent.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed, other plants and weather.")] = 1,
-    organization: Annotated[str, typer.Option(help="Slug of the organisation to use or make.")] = "demo",
+    seed: Annotated[int, typer.Option(help="Seed of the random plants and weather.")] = 1,
+    organization: Annotated[
+        str, typer.Option(help="Slug of the organisation to use. It is created if it does not exist.")
+    ] = "demo",
     state: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Folder for credentials and queues. [default: GRIDFLEET_HOME/simulator]"),
+        typer.Option(metavar="FOLDER", help="Folder for credentials and queue files. [default: GRIDFLEET_HOME/simulator]"),
     ] = None,
     api: Annotated[
         str | None, typer.Option(envvar="GRIDFLEET_API", help="Address of the service. [default: the one on this machine]")
     ] = None,
     email: Annotated[str | None, typer.Option(envvar="GRIDFLEET_ADMIN_EMAIL", help="SuperAdmin to register with.")] = None,
-    password: Annotated[str | None, typer.Option(envvar="GRIDFLEET_ADMIN_PASSWORD", help="Its password.")] = None,
+    password: Annotated[
+        str | None, typer.Option(envvar="GRIDFLEET_ADMIN_PASSWORD", help="Password of that SuperAdmin.")
+    ] = None,
 ) -> None:
-    """Register a demo organisation with plants, and send what they measure over MQTT.
+    """Register a demo organisation with plants and send simulated measurements over MQTT.
 
-    Every plant has a cabinet, PV inverters, batteries and a grid meter; MTLS, TOKEN and PASSWORD plants take turns. Sun, load,
-    batteries and grid fit together, and counters fit the power. Run again, it goes on with the same plants. On the machine of
-    `gridfleet up` nothing else is needed; elsewhere give --api, --email and --password.
+    Every plant has a cabinet, PV inverters, batteries and a grid meter. Plants use MTLS, TOKEN and PASSWORD in turn. Sun, load,
+    batteries and grid are consistent, and counters match the power. A second run continues with the same plants. On the machine
+    of `gridfleet up` no options are needed. Elsewhere, set --api, --email and --password.
 
-    Ends with a table of what was sent; the exit code is 1 when something was not acknowledged by the broker.
+    Ends with a table of what was sent. Exit code 1 if the broker did not confirm everything.
     """
     import asyncio
 

@@ -19,11 +19,11 @@ def register(application: typer.Typer) -> None:
 def up() -> None:
     """Start the whole service on this machine and keep it running.
 
-    Brings its own PostgreSQL and a private RabbitMQ node, makes keys, certificates and the first SuperAdmin on first
-    start, and runs the API, ingest, gateway and jobs processes. Ctrl-C stops everything; the next start goes on with all
-    data. A second Ctrl-C kills what has not stopped yet.
+    Starts its own PostgreSQL and a private RabbitMQ node, and the API, ingest, gateway and jobs processes. The first start
+    creates keys, certificates and the first SuperAdmin. Ctrl-C stops everything. The next start continues with all data. A
+    second Ctrl-C kills the processes that have not stopped yet.
 
-    Settings are environment variables. GRIDFLEET_HOME: where all state lives (.gridfleet). GRIDFLEET_ADMIN_EMAIL and
+    Settings are environment variables. GRIDFLEET_HOME: the folder of all state (.gridfleet). GRIDFLEET_ADMIN_EMAIL and
     GRIDFLEET_ADMIN_PASSWORD: the first SuperAdmin. GRIDFLEET_HTTP_PORT, _MQTT_PORT, _MQTTS_PORT, _AMQPS_PORT and others:
     the ports. GRIDFLEET_DATABASE_URL, GRIDFLEET_BROKER_URL with GRIDFLEET_BROKER_MANAGEMENT_URL, GRIDFLEET_REDIS_URL:
     servers to use instead of the embedded parts.

@@ -1,7 +1,7 @@
-"""Coded errors: what a rule raises, ignorant of HTTP until the edge turns it into the envelope.
+"""Coded errors: raised by domain rules, independent of HTTP. The API converts them into the envelope.
 
 A domain subclasses `CodedError` in its `errors.py`, one class a code and meaning. `code` is what clients branch on;
-the catalogue maps it to a status and its name (spec, Errors), and to the words of `docs/errors.md`.
+the catalogue maps it to a status and its name (spec, Errors), and to the texts of `docs/errors.md`.
 """
 
 from collections.abc import Sequence
@@ -37,32 +37,34 @@ _not_found = partial(CodeStatus, 404, "Not Found")
 _conflict = partial(CodeStatus, 409, "Conflict")
 
 CATALOGUE: Final[dict[str, CodeStatus]] = {
-    "VALIDATION_ERROR": _bad_request("query or body break a rule", "mend what `details` names"),
+    "VALIDATION_ERROR": _bad_request("query or body are not valid", "correct what `details` names"),
     "BAD_REQUEST": _bad_request(
-        "the same where an endpoint has no code of its own for it, or the record's state forbids the call",
-        "read `message` and `details`; fetch the record and look at its state",
+        "the same at endpoints without VALIDATION_ERROR, or the record's state does not allow the call",
+        "read `message` and `details`; fetch the record and check its state",
     ),
-    "INVALID_UUID": _bad_request("an id in the path is no UUID", "send the id as the service wrote it"),
+    "INVALID_UUID": _bad_request("an id in the path is not a UUID", "send the id as the service returned it"),
     "UNAUTHORIZED": _unauthorized(
-        "no access token or API key, or one that no longer counts",
-        "refresh the session or log in; has the key been revoked, has it expired?",
+        "no access token or API key, or one that is not valid any more",
+        "refresh the session or log in; check whether the key was revoked or has expired",
     ),
     "INVALID_CREDENTIALS": _unauthorized("wrong e-mail or password", "try again; ten failures lock the address for 15 minutes"),
     "REFRESH_TOKEN_INVALID": _unauthorized(
-        "the refresh cookie is expired, unknown or used before; 400 when there is none", "log in"
+        "the refresh cookie is expired, unknown or already used; status 400 if there is none", "log in"
     ),
     "FORBIDDEN": _forbidden(
-        "known, but not allowed; also a missing or foreign `x-org-id`",
-        "name your organisation in `x-org-id`; ask for a higher role",
+        "the caller is not allowed to do this; also: `x-org-id` is missing or names another organisation",
+        "send your organisation in `x-org-id`; ask for a higher role",
     ),
-    "SUPER_ADMIN_REQUIRED": _forbidden("only SuperAdmins may", "ask one"),
-    "ORG_MEMBERSHIP_REQUIRED": _forbidden("not a member of that organisation", "ask its ORG_ADMIN for an invitation"),
-    "ACCOUNT_LOCKED": _forbidden("too many failed logins lately, also for the right password", "wait 15 minutes"),
+    "SUPER_ADMIN_REQUIRED": _forbidden("only SuperAdmins are allowed to do this", "ask a SuperAdmin"),
+    "ORG_MEMBERSHIP_REQUIRED": _forbidden(
+        "the caller is not a member of that organisation", "ask its ORG_ADMIN for an invitation"
+    ),
+    "ACCOUNT_LOCKED": _forbidden("too many failed logins; applies to the right password too", "wait 15 minutes"),
     "INVITATION_EXPIRED": _forbidden("the invitation is older than seven days", "ask for a new one"),
     "DEVICE_TEMPLATE_SYSTEM_READONLY": _forbidden("system templates cannot be changed", "copy it under another name"),
     "NOT_FOUND": _not_found("no such route, or no such record", "check the address and the method"),
-    "ORGANIZATION_NOT_FOUND": _not_found("no such organisation", "list them"),
-    "MEMBER_NOT_FOUND": _not_found("nobody with this id in the organisation", "list the members"),
+    "ORGANIZATION_NOT_FOUND": _not_found("no such organisation", "list the organisations"),
+    "MEMBER_NOT_FOUND": _not_found("the organisation has no member with this id", "list the members"),
     "INVITATION_NOT_FOUND": _not_found("no such invitation, or it was revoked", "ask for a new one"),
     "PLANT_NOT_FOUND": _not_found(
         "no such plant in this organisation; for a new sub-device also: no such template",
@@ -72,33 +74,40 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
     "DEVICE_TEMPLATE_NOT_FOUND": _not_found("no such template", "list the templates"),
     "API_KEY_NOT_FOUND": _not_found("no such API key", "list the keys"),
     "CONFLICT": _conflict(
-        "it exists already, or something still needs it", "choose another name, or remove what depends on it"
+        "the record exists already, or another record depends on it", "choose another name, or delete what depends on it"
     ),
     "EMAIL_ALREADY_REGISTERED": _conflict("an account with this e-mail exists", "log in instead"),
-    "INVITATION_ALREADY_ACCEPTED": _conflict("the invitation was used", "log in"),
+    "INVITATION_ALREADY_ACCEPTED": _conflict("the invitation was already used", "log in"),
     "PLANT_ALREADY_EXISTS": _conflict(
-        "the serial number is taken in this organisation", "look for the plant by its serial number"
+        "the organisation has a plant with this serial number", "find the plant by its serial number"
     ),
     "SUB_DEVICE_EXTERNAL_ID_TAKEN": _conflict(
-        "the plant has a sub-device with this external id", "choose another, or change that one"
+        "the plant has a sub-device with this external id", "choose another id, or change that sub-device"
     ),
-    "DEVICE_TEMPLATE_IN_USE": _conflict("plants or sub-devices use the template", "give them another template first"),
-    "INVITATION_TOKEN_MISSING": _bad_request("the link has no token", "open the link as it was mailed"),
+    "DEVICE_TEMPLATE_IN_USE": _conflict("plants or sub-devices use the template", "assign them another template first"),
+    "INVITATION_TOKEN_MISSING": _bad_request("the link has no token", "open the complete link from the mail"),
     "DEVICE_TEMPLATE_WRONG_LEVEL": _bad_request(
-        "a plant needs a template of level PLANT, a sub-device one of level SUB_DEVICE", "choose another template"
+        "a plant needs a template of level PLANT, a sub-device a template of level SUB_DEVICE", "choose another template"
     ),
-    "DEVICE_TEMPLATE_SIGNAL_INVALID": _bad_request("a signal breaks a rule", "mend what `details` names"),
+    "DEVICE_TEMPLATE_SIGNAL_INVALID": _bad_request("a signal is not valid", "correct what `details` names"),
     "COMMAND_ACTION_NOT_IN_TEMPLATE": _bad_request(
-        "the device's template has no such action, or not with these parameters", "read `details` and the template's `actions`"
+        "the device's template has no such action, or other parameters", "read `details` and the template's `actions`"
     ),
-    "TRADING_CONFIG_INCOMPLETE": _bad_request("trading needs more settings first", "complete the trading configuration"),
-    "ESM_NOT_CONFIGURED": _bad_request("the organisation has no ESM address or credentials", "set them"),
+    "TRADING_CONFIG_INCOMPLETE": _bad_request("required settings are missing", "complete the trading configuration"),
+    "ESM_NOT_CONFIGURED": _bad_request(
+        "the organisation has no ESM address or credentials", "set them in the trading configuration"
+    ),
     "TOO_MANY_REQUESTS": CodeStatus(
-        429, "Too Many Requests", "a rate limit struck", "wait the seconds that `Retry-After` says"
+        429, "Too Many Requests", "the rate limit was exceeded", "wait for the number of seconds in `Retry-After`"
     ),
-    "PAYLOAD_TOO_LARGE": CodeStatus(413, "Error", "the body is larger than the endpoint takes, 1 MiB as a rule", "send less"),
+    "PAYLOAD_TOO_LARGE": CodeStatus(
+        413, "Error", "the body is larger than the endpoint allows, usually 1 MiB", "send a smaller body"
+    ),
     "INTERNAL_SERVER_ERROR": CodeStatus(
-        500, "Internal Server Error", "our fault, or the database is away", "try again later; report the `x-request-id`"
+        500,
+        "Internal Server Error",
+        "an error in the service, or the database is not available",
+        "try again later; report the `x-request-id`",
     ),
 }
 

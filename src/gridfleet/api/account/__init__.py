@@ -34,7 +34,7 @@ async def reset_password_page(call: Call) -> Asset:
 
 @endpoint("GET", "/account/invitation", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True)
 async def invitation_page(call: Call) -> Asset:
-    """Accepts an invitation, and registers whoever has no account yet."""
+    """Accepts an invitation; a person without an account registers."""
     return _page(call)
 
 

@@ -46,7 +46,7 @@ class AuthAnswer(msgspec.Struct, frozen=True):
     codes=("VALIDATION_ERROR", "INVALID_CREDENTIALS", "ACCOUNT_LOCKED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
 async def login(call: Call, body: LoginBody) -> AuthAnswer:
-    """Opens a session."""
+    """Open a session."""
     state = call.state
     await state.rate_limiter.hit("login address", call.client_network, state.settings.login_per_address_per_minute)
     await state.rate_limiter.hit("login account", normalized(body.email), state.settings.login_per_account_per_minute)
@@ -68,7 +68,7 @@ async def login(call: Call, body: LoginBody) -> AuthAnswer:
     codes=("REFRESH_TOKEN_INVALID", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
 async def refresh(call: Call) -> AuthAnswer:
-    """Prolongs the session of the refresh cookie and rotates it."""
+    """Extend the session of the refresh cookie and rotate the cookie."""
     await limit_account_calls(call)
     state = call.state
     token = call.cookies.get(REFRESH_COOKIE)

@@ -10,13 +10,13 @@ from gridfleet.kernel.db import Connection
 
 @endpoint("GET", "/api/v1/auth/me", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
 async def me(caller: UserCaller, db: Connection) -> SessionUserAnswer:
-    """The session user."""
+    """Return the user of the session."""
     return SessionUserAnswer(await session_user(db, await sessions.account_of(db, caller)))
 
 
 @endpoint("POST", "/api/v1/auth/logout", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
 async def logout(call: Call, caller: UserCaller, db: Connection) -> Message:
-    """Ends the session at once, its access token included."""
+    """End the session and its access token immediately."""
     await sessions.end(db, caller)
     forget_session_cookies(call)
     return Message("You are logged out.")

@@ -52,7 +52,7 @@ class PasswordReset(msgspec.Struct, frozen=True, rename="camel"):
     codes=("VALIDATION_ERROR", "UNAUTHORIZED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
 async def change_password(call: Call, caller: UserCaller, body: PasswordChange) -> Message:
-    """Sets another password and ends every other session."""
+    """Set another password and end every other session."""
     await limit_account_calls(call)
     state = call.state
     await password_change.change_password(
@@ -69,7 +69,7 @@ async def change_password(call: Call, caller: UserCaller, body: PasswordChange) 
     addition=True,
 )
 async def forgot_password(call: Call, db: Connection, body: ForgottenPassword) -> Message:
-    """Mails the way to a new password, if the address has an account; the answer does not tell whether it has."""
+    """Mail a link to set a new password, if the address has an account. The response does not show whether it has."""
     await limit_account_calls(call)
     await password_reset.request(db, body.email, call.client_ip)
     return Message("If this address has an account, a mail with the next step is on its way.")
@@ -83,7 +83,7 @@ async def forgot_password(call: Call, db: Connection, body: ForgottenPassword) -
     addition=True,
 )
 async def reset_password(call: Call, body: PasswordReset) -> Message:
-    """Sets a new password with the token of the mail, which works once, and ends every session."""
+    """Set a new password with the token of the mail, which is valid once, and end every session."""
     await limit_account_calls(call)
     state = call.state
     await password_reset.reset(state.database, state.passwords, state.mail, body.token, body.new_password, call.client_ip)

@@ -60,7 +60,7 @@ class EmailConfirmation(msgspec.Struct, frozen=True):
     codes=("VALIDATION_ERROR", "UNAUTHORIZED", "EMAIL_ALREADY_REGISTERED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
 async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -> SessionUserAnswer:
-    """Changes the name at once, and the e-mail once the new address has confirmed it."""
+    """Change the name immediately, and the e-mail address after the new address has confirmed it."""
     await limit_account_calls(call)
     state = call.state
     email = normalized(body.email) if body.email is not None else None
@@ -86,7 +86,7 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
     codes=("VALIDATION_ERROR", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
 async def confirm_email(call: Call, db: Connection, body: EmailConfirmation) -> Message:
-    """Completes a change of the e-mail address with the token that the new address got."""
+    """Complete a change of the e-mail address with the token that was mailed to the new address."""
     await limit_account_calls(call)
     await email_change.confirm(db, call.state.mail, body.token, call.client_ip)
     return Message("Your e-mail address was changed. Log in with it from now on.")
@@ -105,6 +105,6 @@ async def confirm_email(call: Call, db: Connection, body: EmailConfirmation) -> 
     ),
 )
 async def choose_default_organization(caller: UserCaller, db: Connection, body: DefaultOrganization) -> SessionUserAnswer:
-    """Chooses the organisation to start in: one of the own, or for SuperAdmins any."""
+    """Set the organisation that is selected after login: one of the caller's own, or any for SuperAdmins."""
     await membership.start_in(db, caller, body.organization_id)
     return SessionUserAnswer(await session_user(db, await sessions.account_of(db, caller)))

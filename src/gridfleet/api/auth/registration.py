@@ -102,7 +102,7 @@ class ConfirmAnswer(msgspec.Struct, frozen=True, rename="camel"):
     success=201,
 )
 async def register(call: Call, caller: UserCaller, db: Connection, body: Registration) -> RegistrationAnswer:
-    """Makes an account that belongs to no organisation yet."""
+    """Create an account that is not yet a member of an organisation."""
     await limit_account_calls(call)
     password_hash = await call.state.passwords.hash(body.password)
     account = await registry.register(db, caller.as_actor, body.email, body.name, password_hash)
@@ -123,7 +123,7 @@ async def register(call: Call, caller: UserCaller, db: Connection, body: Registr
     success=201,
 )
 async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
-    """Makes an account for whoever holds an invitation's token, a member of its organisation, and opens a session."""
+    """Create an account with an invitation's token, add it to the invitation's organisation, and open a session."""
     await limit_account_calls(call)
     state = call.state
     client = Client(call.client_ip, call.user_agent)
@@ -141,7 +141,7 @@ async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
     addition=True,
 )
 async def check_invitation(call: Call, db: Connection, body: InvitationCheck) -> Message:
-    """Tell whether an invitation can still be used, without using it."""
+    """Check whether an invitation can still be used, without using it."""
     await limit_account_calls(call)
     await accepting.check(db, body.token)
     return Message("The invitation can be accepted.")
@@ -161,7 +161,7 @@ async def check_invitation(call: Call, db: Connection, body: InvitationCheck) ->
     bad_input="INVITATION_TOKEN_MISSING",
 )
 async def confirm_accept(call: Call, db: Connection, query: ConfirmQuery) -> ConfirmAnswer:
-    """Accepts an invitation. Whoever has an account is a member from now on; everybody else goes on to register."""
+    """Accept an invitation. A user with an account becomes a member; others continue with the registration."""
     await limit_account_calls(call)
     if not query.token:
         raise InvitationTokenMissing

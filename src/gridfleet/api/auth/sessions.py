@@ -12,7 +12,7 @@ from gridfleet.kernel.db import Connection
 
 @endpoint("GET", "/api/v1/auth/sessions", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"), addition=True)
 async def list_sessions(caller: UserCaller, db: Connection) -> list[SessionInfo]:
-    """The caller's open sessions, newest first, with the address and the program that opened them."""
+    """List the caller's open sessions with the address and program that opened them, newest first."""
     return await sessions.list_sessions(db, caller)
 
 
@@ -25,7 +25,7 @@ async def list_sessions(caller: UserCaller, db: Connection) -> list[SessionInfo]
     addition=True,
 )
 async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) -> Message:
-    """Ends one of the caller's sessions at once, its access token included; the own one is a logout."""
+    """End one of the caller's sessions and its access token immediately. The present session is allowed too."""
     await sessions.revoke(db, caller, id)
     if id == caller.session_id:
         forget_session_cookies(call)
@@ -34,7 +34,7 @@ async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) 
 
 @endpoint("POST", "/api/v1/auth/logout-all", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
 async def logout_everywhere(call: Call, caller: UserCaller, db: Connection) -> Message:
-    """Ends every session of the caller at once, this one included."""
+    """End every session of the caller immediately, including the present one."""
     await sessions.end_all(db, caller)
     forget_session_cookies(call)
     return Message("You are logged out everywhere.")

@@ -27,7 +27,7 @@ _NOBODY = "nobody we know"
 
 @internal_endpoint("POST", "/broker/user")
 async def user(call: Call, form: Mapping[str, str]) -> str:
-    """A login. No `password` at all means a client certificate; an empty one is an empty password."""
+    """A login. No `password` field means a client certificate; an empty one is an empty password."""
     text, password = form.get("username", ""), form.get("password")
     if (probed := probe_user(text)) is not None:
         async with call.state.aside.transaction() as db:
@@ -46,7 +46,7 @@ async def user(call: Call, form: Mapping[str, str]) -> str:
 
 @internal_endpoint("POST", "/broker/vhost")
 async def vhost(call: Call, form: Mapping[str, str]) -> str:
-    """Entering a vhost: a plant with a client id of its own, a partner from an address that his key allows."""
+    """Access to a vhost: a plant with its own client id, a partner from an address that its key allows."""
     wanted, client_id = form.get("vhost", ""), form.get("client_id")
     who = _who(form)
     if who is None:

@@ -18,9 +18,9 @@ class RewrapRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 @endpoint("POST", "/api/v1/internal/crypto/rewrap", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
 async def rewrap(call: Call, caller: UserCaller, body: RewrapRequest) -> Rewrapped:
-    """Encrypts every stored credential again with one version of the keyring, while the service goes on.
+    """Encrypt every stored credential again with one version of the keyring, while the service runs.
 
-    Rows that have the version already are not counted. A call that was cut off may simply be made again.
+    Rows that have the version already are not counted. An interrupted call can be repeated.
     """
     state = call.state
     return await rewrapping.rewrap(state.database, state.keyring, body.target_version, caller.as_actor)

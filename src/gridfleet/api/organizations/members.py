@@ -26,7 +26,7 @@ class NewRole(msgspec.Struct, frozen=True):
     bad_path_id="INVALID_UUID",
 )
 async def list_members(org: OrgScope, db: Connection, org_id: UUID, query: PageQuery) -> Page[Member]:
-    """The organisation's members, newest first."""
+    """List the organisation's members, newest first."""
     return await members.list_members(db, org, query.paging)
 
 
@@ -38,7 +38,7 @@ async def list_members(org: OrgScope, db: Connection, org_id: UUID, query: PageQ
     bad_path_id="BAD_REQUEST",
 )
 async def change_role(org: OrgScope, db: Connection, org_id: UUID, member_id: UUID, body: NewRole) -> Member:
-    """Gives a member another role, at once. The last ORG_ADMIN can be demoted by a SuperAdmin only."""
+    """Change a member's role immediately. Only a SuperAdmin can demote the last ORG_ADMIN."""
     return await members.change_role(db, org, member_id, body.role)
 
 
@@ -50,6 +50,6 @@ async def change_role(org: OrgScope, db: Connection, org_id: UUID, member_id: UU
     bad_path_id="INVALID_UUID",
 )
 async def remove_member(org: OrgScope, db: Connection, org_id: UUID, member_id: UUID) -> Message:
-    """Ends a membership, at once; the account stays. The last ORG_ADMIN can be removed by a SuperAdmin only."""
+    """End a membership immediately. The account stays. Only a SuperAdmin can remove the last ORG_ADMIN."""
     await members.remove(db, org, member_id)
     return Message("The member was removed.")

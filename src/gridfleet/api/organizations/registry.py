@@ -50,13 +50,13 @@ class OrganizationChanges(msgspec.Struct, frozen=True):
     success=201,
 )
 async def create_organization(caller: UserCaller, db: Connection, body: NewOrganization) -> Organization:
-    """Creates an organisation without members."""
+    """Create an organisation without members."""
     return await registry.create(db, caller.as_actor, body.name, body.slug, body.description)
 
 
 @endpoint("GET", "/api/v1/organizations", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
 async def list_organizations(db: Connection, query: PageQuery) -> Page[Organization]:
-    """All organisations, newest first."""
+    """List all organisations, newest first."""
     return await registry.list_organizations(db, query.paging)
 
 
@@ -68,7 +68,7 @@ async def list_organizations(db: Connection, query: PageQuery) -> Page[Organizat
     bad_path_id="INVALID_UUID",
 )
 async def get_organization(db: Connection, id: UUID) -> Organization:
-    """One organisation."""
+    """Return one organisation."""
     return await registry.get(db, id)
 
 
@@ -80,7 +80,7 @@ async def get_organization(db: Connection, id: UUID) -> Organization:
     bad_path_id="VALIDATION_ERROR",
 )
 async def change_organization(caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges) -> Organization:
-    """Changes name, slug or description."""
+    """Change name, slug or description."""
     return await registry.change(db, caller.as_actor, id, body.name, body.slug, body.description)
 
 
@@ -92,7 +92,7 @@ async def change_organization(caller: UserCaller, db: Connection, id: UUID, body
     bad_path_id="INVALID_UUID",
 )
 async def delete_organization(caller: UserCaller, db: Connection, id: UUID) -> Message:
-    """Deletes an organisation that has no members, no plants and no trading configuration, with its invitations."""
+    """Delete an organisation without members, plants and trading configuration, together with its invitations."""
     await forget_unsaved(db, id)
     await registry.delete(db, caller.as_actor, id)
     return Message("The organisation was deleted.")

@@ -59,7 +59,7 @@ class TrialResult(msgspec.Struct, frozen=True, rename="camel"):
 
 @endpoint("GET", "/api/v1/partner/api-keys", caller=org_member(OrgRole.ORG_ADMIN), codes=("VALIDATION_ERROR", *S))
 async def list_keys(org: OrgScope, db: Connection, query: PageQuery) -> Page[ApiKey]:
-    """The organisation's keys, revoked ones too, newest first."""
+    """List the organisation's keys, including revoked ones, newest first."""
     return await registry.list_keys(db, org, query.paging)
 
 
@@ -71,9 +71,10 @@ async def list_keys(org: OrgScope, db: Connection, query: PageQuery) -> Page[Api
     success=201,
 )
 async def create_key(call: Call, org: OrgScope, db: Connection, body: KeyToMake) -> CreatedKey:
-    """Makes a key and shows its secrets, `key` and `signingKey`, for the only time.
+    """Create a key and show its secrets, `key` and `signingKey`, once.
 
-    A key that may use the broker gets a vhost there and logs in once, to prove it. If that fails nothing of the key remains.
+    A key that may use the broker gets a vhost there, and the service logs in with it once as a test. If that fails, the key is
+    deleted.
     """
     call.no_store()
     wanted = _wanted(body)
@@ -98,7 +99,7 @@ async def create_key(call: Call, org: OrgScope, db: Connection, body: KeyToMake)
     addition=True,
 )
 async def get_key(org: OrgScope, db: Connection, id: UUID) -> ApiKey:
-    """One key, without its secrets."""
+    """Return one key without its secrets."""
     return await registry.get_key(db, org, id)
 
 
@@ -110,7 +111,7 @@ async def get_key(org: OrgScope, db: Connection, id: UUID) -> ApiKey:
     bad_path_id="INVALID_UUID",
 )
 async def revoke_key(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Ends a key for ever, over REST and at the broker alike. It stays in the list."""
+    """Revoke a key permanently, over REST and at the broker. It stays in the list."""
     await registry.revoke(db, org, id)
     return Message("The API key was revoked.")
 
@@ -124,7 +125,7 @@ async def revoke_key(org: OrgScope, db: Connection, id: UUID) -> Message:
     addition=True,
 )
 async def test_connection(call: Call, org: OrgScope, db: Connection, id: UUID, body: KeyToTry) -> TrialResult:
-    """Logs in at the broker with the key's text and says how long it took, or what the broker said.
+    """Log in at the broker with the key and return the duration, or the broker's error.
 
     The broker sees the service's address, so a key with `allowedIps` passes only if they include it.
     """
@@ -146,7 +147,7 @@ async def test_connection(call: Call, org: OrgScope, db: Connection, id: UUID, b
     addition=True,
 )
 async def acknowledge_bundle(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Notes that somebody has kept the secrets that the key's creation showed."""
+    """Record that the secrets shown at the key's creation have been stored."""
     await registry.acknowledge_bundle(db, org, id)
     return Message("It was noted that the key's secrets are kept.")
 

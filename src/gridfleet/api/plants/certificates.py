@@ -11,8 +11,8 @@ from gridfleet.kernel.db import Connection
     "GET", "/api/v1/plants/certificate-stats", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=S, kept_seconds=10
 )
 async def certificate_stats(org: OrgScope, db: Connection) -> CertificateStatistics:
-    """How many client certificates are valid, expired, about to expire or revoked, and which plants to look after first.
+    """Count client certificates that are valid, expired, about to expire or revoked, and list the most urgent plants.
 
-    May be 10 s old.
+    The response may be 10 s old.
     """
     return await certificate_statistics(db, org)

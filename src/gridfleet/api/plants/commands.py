@@ -37,10 +37,10 @@ class Issued(msgspec.Struct, frozen=True, rename="camel"):
     once=True,
 )
 async def send_command(org: OrgScope, db: Connection, plant_id: UUID, external_id: str, body: Order) -> Issued:
-    """Sends a command to a sub-device through its plant, which must be ACTIVE.
+    """Send a command to a sub-device through its plant, which must be ACTIVE.
 
-    The answer comes before the plant's: the command expires unless the plant says within the action's time what became
-    of it. Send an `Idempotency-Key` if you may repeat the request: otherwise each one is a command of its own.
+    The response does not wait for the plant. The command expires unless the plant reports a result within the action's time.
+    Send an `Idempotency-Key` if you may repeat the request: without it, each request is a separate command.
     """
     command_id = await dispatch.issue_device_command(db, org, plant_id, external_id, body.action, body.params)
     return Issued(f"{body.action} was issued to {external_id}.", command_id)
@@ -57,5 +57,5 @@ async def send_command(org: OrgScope, db: Connection, plant_id: UUID, external_i
 async def list_commands(
     org: OrgScope, db: Connection, plant_id: UUID, external_id: str, query: PageQuery
 ) -> Page[PlantCommand]:
-    """The commands to a sub-device with their states, newest first."""
+    """List the commands to a sub-device with their states, newest first."""
     return await dispatch.list_commands(db, org, plant_id, external_id, query.paging)

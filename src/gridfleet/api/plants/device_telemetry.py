@@ -46,9 +46,9 @@ class SubDeviceAggregate(msgspec.Struct, frozen=True, rename="camel"):
 async def get_device_telemetry(
     call: Call, org: OrgScope, db: Connection, plant_id: UUID, external_id: str, query: DeviceTelemetryQuery
 ) -> Stream:
-    """Averages, minimums and maximums by time, then metric.
+    """Return averages, minimums and maximums, ordered by time, then metric.
 
-    The range decides the bucket: up to 6 hours 1 minute, 2 days 5 minutes, 14 days 15 minutes, 90 days 1 hour, else 1 day.
+    The range determines the bucket: up to 6 hours 1 minute, 2 days 5 minutes, 14 days 15 minutes, 90 days 1 hour, else 1 day.
     """
     history = await open_device_history(db, org, plant_id, external_id, query.metric, query.start, query.end)
     return Stream("application/json", _pieces(call.state.database, history))

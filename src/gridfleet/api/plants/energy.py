@@ -19,8 +19,9 @@ from gridfleet.kernel.db import Connection
     kept_seconds=10,
 )
 async def get_energy_today(org: OrgScope, db: Connection, id: UUID) -> EnergyOfDay:
-    """What the plant produced, imported and exported since midnight UTC, in kWh.
+    """Return what the plant produced, imported and exported since midnight UTC, in kWh.
 
-    May be 10 s old. From the counters of the sub-devices whose external ids begin with `PV` and of `GRID`, or from their power.
+    The response may be 10 s old. The energies are computed from the counters of the sub-devices whose external ids begin with
+    `PV` and of `GRID`, or from their power.
     """
     return await energy_of_day(db, org, id, utc_now())

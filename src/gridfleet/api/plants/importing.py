@@ -74,10 +74,10 @@ _check_row = build_checker(PlantRow)
     max_body_bytes=MAX_BYTES,
 )
 async def import_csv(org: OrgScope, db: Connection, query: ImportOptions, body: bytes) -> ImportReport:
-    """Registers the plants of a CSV file: UTF-8, separated by commas or semicolons, with a header row.
+    """Register the plants of a CSV file: UTF-8, separated by commas or semicolons, with a header row.
 
-    When a row is wrong nothing is written and every complaint is listed with its row; with `skipInvalid` the others are
-    registered, and the report says what was wrong with those left out. At most 10,000 rows and 5 MiB.
+    If a row is invalid, nothing is written, and every error is listed with its row. With `skipInvalid`, the valid rows are
+    registered, and the report lists the errors of the others. At most 10,000 rows and 5 MiB.
     """
     plants: list[PlantToImport] = []
     complaints: dict[int, list[str]] = {}

@@ -19,7 +19,7 @@ from gridfleet.kernel.pagination import Page
     addition=True,
 )
 async def refused_messages(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[RefusedMessage]:
-    """The plant's refused messages of the last seven days, newest first."""
+    """List the plant's refused messages of the last seven days, newest first."""
     return await records.list_refused_messages(db, org, id, query.paging)
 
 
@@ -32,5 +32,5 @@ async def refused_messages(org: OrgScope, db: Connection, id: UUID, query: PageQ
     addition=True,
 )
 async def unregistered_devices(org: OrgScope, db: Connection, id: UUID) -> list[Sighting]:
-    """Devices that the plant's snapshots name and that are not registered, last seen first."""
+    """List unregistered devices that the plant's snapshots name, last seen first."""
     return await records.list_unregistered_devices(db, org, id)

@@ -17,7 +17,7 @@ from gridfleet.kernel.db import Connection
     addition=True,
 )
 async def suspend(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Makes an ACTIVE plant SUSPENDED: it may stay connected, and what it sends is discarded."""
+    """Make an ACTIVE plant SUSPENDED: it may stay connected, and its messages are discarded."""
     await lifecycle.suspend_plant(db, org, id)
     return Message("The plant is suspended.")
 
@@ -30,7 +30,7 @@ async def suspend(org: OrgScope, db: Connection, id: UUID) -> Message:
     bad_path_id="BAD_REQUEST",
 )
 async def reactivate(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Makes a SUSPENDED plant ACTIVE again, with the credentials it has."""
+    """Make a SUSPENDED plant ACTIVE again, with its present credentials."""
     await lifecycle.reactivate_plant(db, org, id)
     return Message("The plant is active again.")
 
@@ -43,9 +43,9 @@ async def reactivate(org: OrgScope, db: Connection, id: UUID) -> Message:
     bad_path_id="BAD_REQUEST",
 )
 async def revoke(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Takes certificate and secrets from a plant for ever: it is DECOMMISSIONED.
+    """Revoke a plant's certificate and secrets permanently. It becomes DECOMMISSIONED.
 
-    It cannot log in any more, and its open connections are closed.
+    It can no longer log in, and its open connections are closed.
     """
     await lifecycle.revoke_plant(db, org, id)
     return Message("The plant is decommissioned and its credentials are gone.")
@@ -59,6 +59,6 @@ async def revoke(org: OrgScope, db: Connection, id: UUID) -> Message:
     bad_path_id="INVALID_UUID",
 )
 async def delete_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Deletes a plant with its sub-devices and alerts and closes its connections; its telemetry follows shortly after."""
+    """Delete a plant with its sub-devices and alerts and close its connections. Its telemetry is deleted shortly after."""
     await lifecycle.delete_plant(db, org, id)
     return Message("The plant is deleted.")

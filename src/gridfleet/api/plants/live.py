@@ -27,10 +27,10 @@ _QUIET_SECONDS: Final = 10.0
     addition=True,
 )
 async def watch_plant(call: Call, org: OrgScope, id: UUID) -> Stream:
-    """Events named `values`, each an array of points as `latest` has them: all at first, then those that changed.
+    """Stream events named `values`, arrays of points as in `latest`: first all points, then changed ones.
 
-    About a second passes from a value's commit to its event. The stream ends within seconds of the caller's logout or loss
-    of membership, when the access token expires, and when the plant is deleted; an EventSource then asks again.
+    An event follows about a second after a value's commit. The stream ends within seconds of the caller's logout or loss of
+    membership, when the access token expires, and when the plant is deleted; an EventSource then reconnects.
     """
     call.set_header("cache-control", "no-store")
     call.set_header("x-accel-buffering", "no")

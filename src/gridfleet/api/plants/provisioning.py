@@ -30,7 +30,7 @@ class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
     bad_path_id="BAD_REQUEST",
 )
 async def provision(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
-    """Makes a PENDING plant ACTIVE and answers its credentials, once."""
+    """Make a PENDING plant ACTIVE and return its provisioning package, once."""
     call.no_store()
     return await provisioning.provision(db, org, await _provisioner(call.state, db), id)
 
@@ -44,7 +44,7 @@ async def provision(call: Call, org: OrgScope, db: Connection, id: UUID) -> Prov
     answer=ProvisioningPackage,
 )
 async def download(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
-    """The same package as a file: provisions a PENDING plant, or repeats what `provision` answered within 15 minutes."""
+    """Return the package as a file: provision a PENDING plant, or repeat the answer of `provision` for 15 minutes."""
     call.no_store()
     plant, package = await provisioning.download_package(db, org, await _provisioner(call.state, db), id)
     return FileDownload(f"{plant.serial_number}.json", package)
@@ -58,7 +58,7 @@ async def download(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileD
     bad_path_id="BAD_REQUEST",
 )
 async def mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID) -> MqttToken:
-    """A fresh MQTT token for an ACTIVE plant whose authMethod is TOKEN."""
+    """Issue an MQTT token for an ACTIVE plant whose authMethod is TOKEN."""
     call.no_store()
     issued = await provisioning.issue_mqtt_token(db, org, call.state.plant_tokens, id)
     return MqttToken(issued.token, issued.expires_at)
@@ -73,7 +73,7 @@ async def mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID) -> Mqt
     addition=True,
 )
 async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> RotatedSecret:
-    """Gives an ACTIVE or SUSPENDED plant a new HMAC secret; the old one verifies for another hour."""
+    """Issue a new HMAC secret to an ACTIVE or SUSPENDED plant. The old one is accepted for another hour."""
     call.no_store()
     return await rotation.rotate_secret(db, org, call.state.keyring, id)
 
@@ -87,7 +87,7 @@ async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> 
     addition=True,
 )
 async def renew_certificate(call: Call, org: OrgScope, db: Connection, id: UUID) -> RenewedCertificate:
-    """Gives an ACTIVE plant of authMethod MTLS a new certificate; the old one is accepted for another hour."""
+    """Issue a new certificate to an ACTIVE plant of authMethod MTLS. The old one is accepted for another hour."""
     call.no_store()
     return await rotation.renew_certificate(db, org, await ensure_authority(db, call.state.keyring), id)
 

@@ -59,7 +59,7 @@ class PlantPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     codes=("VALIDATION_ERROR", *S),
 )
 async def list_plants(org: OrgScope, db: Connection, query: PlantFilter) -> Page[PlantView]:
-    """The organisation's plants, newest first."""
+    """List the organisation's plants, newest first."""
     page = await registry.list_plants(db, org, query.auth_method, query.paging)
     templates = await templates_by_id(db, [plant.template_id for plant in page.data if plant.template_id])
     return Page(
@@ -75,7 +75,7 @@ async def list_plants(org: OrgScope, db: Connection, query: PlantFilter) -> Page
     success=201,
 )
 async def create_plant(org: OrgScope, db: Connection, body: NewPlant) -> PlantView:
-    """Registers a plant; it is PENDING and has no credentials yet."""
+    """Register a plant. It is PENDING and has no credentials yet."""
     plant = await registry.create_plant(
         db,
         org,
@@ -96,7 +96,7 @@ async def create_plant(org: OrgScope, db: Connection, body: NewPlant) -> PlantVi
     bad_path_id="INVALID_UUID",
 )
 async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
-    """One plant with its alerts and groups."""
+    """Return one plant with its alerts and groups."""
     plant = await registry.get_plant(db, org, id)
     template = await _template_of(db, plant)
     return detailed(plant, template, await groups_of_plant(db, org, id), await open_alerts_of(db, org, id))
@@ -117,7 +117,7 @@ async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
     bad_path_id="BAD_REQUEST",
 )
 async def update_plant(call: Call, org: OrgScope, db: Connection, id: UUID, body: PlantPatch) -> PlantView:
-    """Changes a plant; what is left out stays."""
+    """Change a plant. Omitted members stay as they are."""
     plant = await registry.update_plant(db, org, id, PlantChanges(**msgspec.structs.asdict(body)))
     call.also_changed.add(plant.organization_id)  # it may have moved
     return view(plant, await _template_of(db, plant))

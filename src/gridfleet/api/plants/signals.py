@@ -17,5 +17,5 @@ from gridfleet.kernel.db import Connection
     bad_path_id="INVALID_UUID",
 )
 async def get_latest_signals(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> list[LatestSignal]:
-    """The newest value of each of a sub-device's metrics; empty while there is none."""
+    """Return the newest value of each metric of a sub-device; empty if there is none."""
     return await latest_signals(db, org, plant_id, external_id)

@@ -62,7 +62,7 @@ class SubDevicePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     bad_path_id="VALIDATION_ERROR",
 )
 async def list_sub_devices(org: OrgScope, db: Connection, plant_id: UUID, query: SubDeviceFilter) -> Page[SubDevice]:
-    """The plant's sub-devices, newest first."""
+    """List the plant's sub-devices, newest first."""
     return await registry.list_sub_devices(
         db, org, plant_id, type=query.type, status=query.status, search=query.search, paging=query.paging
     )
@@ -77,7 +77,7 @@ async def list_sub_devices(org: OrgScope, db: Connection, plant_id: UUID, query:
     success=201,
 )
 async def create_sub_device(org: OrgScope, db: Connection, plant_id: UUID, body: NewSubDevice) -> SubDevice:
-    """Registers a sub-device; from now on its entries in the plant's snapshots are stored."""
+    """Register a sub-device. Its values in the plant's snapshots are stored from now on."""
     return await registry.create_sub_device(
         db,
         org,
@@ -99,7 +99,7 @@ async def create_sub_device(org: OrgScope, db: Connection, plant_id: UUID, body:
     bad_path_id="INVALID_UUID",
 )
 async def get_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> SubDevice:
-    """One sub-device."""
+    """Return one sub-device."""
     return await registry.get_sub_device(db, org, plant_id, external_id)
 
 
@@ -111,7 +111,7 @@ async def get_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external
     bad_path_id="VALIDATION_ERROR",
 )
 async def update_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str, body: SubDevicePatch) -> SubDevice:
-    """Changes a sub-device; what is left out stays. A new template reads the entries that arrive from now on."""
+    """Change a sub-device. Omitted members stay. A new template applies to snapshots that arrive from now on."""
     changes = SubDeviceChanges(body.name, body.serial_number, body.template_id)
     return await registry.update_sub_device(db, org, plant_id, external_id, changes)
 
@@ -124,6 +124,6 @@ async def update_sub_device(org: OrgScope, db: Connection, plant_id: UUID, exter
     bad_path_id="INVALID_UUID",
 )
 async def delete_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> Message:
-    """Removes a sub-device. Its history stays readable through its plant."""
+    """Delete a sub-device. Its history stays readable through its plant."""
     await registry.delete_sub_device(db, org, plant_id, external_id)
     return Message("The sub-device is deleted.")

@@ -89,7 +89,7 @@ _OF_PLANT = ("INVALID_UUID", "NOT_FOUND", *SA)
     bad_input="INVALID_UUID",
 )
 async def enable(call: Call, caller: UserCaller, db: Connection, query: OfOrganization) -> SandboxCredentials:
-    """Gives an organisation a sandbox ESM, or fresh credentials to it: what it had before ends at once."""
+    """Create a sandbox ESM for an organisation, or issue new credentials. Earlier credentials end immediately."""
     call.no_store()
     made = await access.enable(db, caller.as_actor, query.org_id)
     return SandboxCredentials(made.client_id, made.client_secret, call.state.settings.sandbox_esm_url)
@@ -103,7 +103,7 @@ async def enable(call: Call, caller: UserCaller, db: Connection, query: OfOrgani
     bad_input="INVALID_UUID",
 )
 async def disable(caller: UserCaller, db: Connection, query: OfOrganization) -> Message:
-    """Ends an organisation's access to the sandbox; its plants there stay."""
+    """End an organisation's access to the sandbox. Its plants there stay."""
     await access.disable(db, caller.as_actor, query.org_id)
     return Message("The sandbox ESM is disabled for the organisation.")
 
@@ -116,7 +116,7 @@ async def disable(caller: UserCaller, db: Connection, query: OfOrganization) -> 
     bad_input="INVALID_UUID",
 )
 async def status(db: Connection, query: OfOrganization) -> Message:
-    """Whether an organisation has a sandbox."""
+    """Return whether an organisation has a sandbox."""
     await organizations.get(db, query.org_id)
     word = "enabled" if await access.is_enabled(db, query.org_id) else "disabled"
     return Message(f"The sandbox ESM is {word} for the organisation.")
@@ -124,7 +124,7 @@ async def status(db: Connection, query: OfOrganization) -> Message:
 
 @endpoint("GET", "/api/v1/svc-esm/admin/plants", caller=super_admin(), codes=SA)
 async def list_plants(db: Connection) -> list[SandboxPlant]:
-    """The sandbox's plants, of all its clients, newest first."""
+    """List the sandbox's plants of all clients, newest first."""
     return await plants.list_plants(db)
 
 
@@ -136,7 +136,7 @@ async def list_plants(db: Connection) -> list[SandboxPlant]:
     success=201,
 )
 async def create_plant(db: Connection, body: NewPlant) -> SandboxPlant:
-    """Adds a plant to a client, whose id `enable` has given."""
+    """Add a plant to a client, whose id `enable` returned."""
     return await plants.create_plant(db, NewSandboxPlant(**msgspec.structs.asdict(body)))
 
 
@@ -148,7 +148,7 @@ async def create_plant(db: Connection, body: NewPlant) -> SandboxPlant:
     bad_path_id="INVALID_UUID",
 )
 async def get_plant(db: Connection, id: UUID) -> SandboxPlant:
-    """One plant of the sandbox."""
+    """Return one plant of the sandbox."""
     return await plants.get_plant(db, id)
 
 
@@ -160,7 +160,7 @@ async def get_plant(db: Connection, id: UUID) -> SandboxPlant:
     bad_path_id="INVALID_UUID",
 )
 async def change_plant(db: Connection, id: UUID, body: PlantPatch) -> SandboxPlant:
-    """Changes a plant of the sandbox: what it is, and how it behaves."""
+    """Change a plant of the sandbox: its properties and its behaviour."""
     return await plants.change_plant(db, id, SandboxPlantChanges(**msgspec.structs.asdict(body)))
 
 
@@ -172,6 +172,6 @@ async def change_plant(db: Connection, id: UUID, body: PlantPatch) -> SandboxPla
     bad_path_id="INVALID_UUID",
 )
 async def delete_plant(db: Connection, id: UUID) -> Message:
-    """Removes a plant from the sandbox."""
+    """Delete a plant from the sandbox."""
     await plants.delete_plant(db, id)
     return Message("The sandbox plant was deleted.")

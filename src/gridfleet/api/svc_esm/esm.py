@@ -100,9 +100,9 @@ class Readings(msgspec.Struct, frozen=True):
     addition=True,
 )
 async def issue_token(call: Call, db: Connection, body: bytes) -> Token:
-    """A token for a client, by the client credentials grant of OAuth 2.0.
+    """Issue a token to a client, by the client credentials grant of OAuth 2.0.
 
-    Id and secret come as HTTP Basic, each form-encoded first. The token lives for an hour.
+    Send id and secret as HTTP Basic, each form-encoded first. The token is valid for an hour.
     """
     call.no_store()
     client_id, secret = _basic(call)
@@ -115,13 +115,13 @@ async def issue_token(call: Call, db: Connection, body: bytes) -> Token:
 
 @endpoint("GET", "/api/v1/svc-esm/plants", caller=esm_client(), codes=_CODES, addition=True)
 async def list_plants(client: str, db: Connection) -> EsmPlants:
-    """The client's plants."""
+    """List the client's plants."""
     return EsmPlants([EsmPlant.of(plant) for plant in await behaviour.plants_of(db, client)])
 
 
 @endpoint("GET", "/api/v1/svc-esm/plants/{externalPlantId}", caller=esm_client(), codes=("NOT_FOUND", *_CODES), addition=True)
 async def get_plant(client: str, db: Connection, external_plant_id: str) -> EsmPlant:
-    """One of the client's plants."""
+    """Return one of the client's plants."""
     return EsmPlant.of(await behaviour.plant_of(db, client, external_plant_id))
 
 
@@ -133,7 +133,7 @@ async def get_plant(client: str, db: Connection, external_plant_id: str) -> EsmP
     addition=True,
 )
 async def get_config(client: str, db: Connection, external_plant_id: str) -> EsmConfig:
-    """The plan that the plant works by."""
+    """Return the plan that the plant follows."""
     plant = await behaviour.plant_of(db, client, external_plant_id)
     return EsmConfig(plant.config_enabled, plant.esi_state, plant.version, plant.time_configs)
 
@@ -146,7 +146,7 @@ async def get_config(client: str, db: Connection, external_plant_id: str) -> Esm
     addition=True,
 )
 async def put_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
-    """Gives the plant another plan. The same `requestCode` within a day gives the first answer again."""
+    """Set another plan. The same `requestCode` within a day returns the first response again."""
     return await behaviour.carry_out(db, client, external_plant_id, body.request_code, body.time_configs)
 
 
@@ -158,7 +158,7 @@ async def put_config(client: str, db: Connection, external_plant_id: str, body: 
     addition=True,
 )
 async def validate_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
-    """What the plant would say to a plan; changes nothing."""
+    """Validate a plan for the plant without changing anything."""
     return await behaviour.validate(db, client, external_plant_id, body.request_code)
 
 
@@ -170,7 +170,7 @@ async def validate_config(client: str, db: Connection, external_plant_id: str, b
     addition=True,
 )
 async def meters(client: str, db: Connection, external_plant_id: str, query: MeterRange) -> Readings:
-    """What the plant's grid meter counted, every five minutes, in at most 31 days."""
+    """Return what the plant's grid meter counted, every five minutes, over at most 31 days."""
     plant = await behaviour.plant_of(db, client, external_plant_id)
     if query.since >= query.until or query.until - query.since > _MOST_SPAN:
         raise ValidationFailed(details=[f"from: must be before to, by at most {_MOST_SPAN.days} days"])

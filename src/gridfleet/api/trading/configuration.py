@@ -73,7 +73,7 @@ class Synced(msgspec.Struct, frozen=True):
 
 @endpoint("GET", "/api/v1/trading/config", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
 async def get_config(org: OrgScope, db: Connection) -> TradingConfig:
-    """The organisation's way to its ESM, without the secret; DISABLED until somebody sets it up."""
+    """Return the organisation's ESM configuration without the secret. DISABLED until it is set."""
     return await configuration.get_config(db, org)
 
 
@@ -84,9 +84,9 @@ async def get_config(org: OrgScope, db: Connection) -> TradingConfig:
     codes=("VALIDATION_ERROR", *S),
 )
 async def change_config(call: Call, org: OrgScope, body: NewSettings) -> TradingConfig:
-    """Sets address and credentials of the ESM and the prefix of queues.
+    """Set address and credentials of the ESM, and the queue prefix.
 
-    The address must be public: it is refused when its name leads to a private address, now or at any later call.
+    The address must be public: it is refused if its name resolves to a private address, now or at any later call.
     """
     state, url = call.state, body.esm_api_url
     if url is not None:
@@ -103,7 +103,7 @@ async def change_config(call: Call, org: OrgScope, body: NewSettings) -> Trading
     codes=("TRADING_CONFIG_INCOMPLETE", *S),
 )
 async def enable(org: OrgScope, db: Connection) -> TradingConfig:
-    """Switches trading on: the queues of every partner key are made, and plants are synced every quarter of an hour."""
+    """Enable trading: create the queues of every partner key, and sync plants every quarter of an hour."""
     return await configuration.enable(db, org)
 
 
@@ -114,13 +114,13 @@ async def enable(org: OrgScope, db: Connection) -> TradingConfig:
     codes=S,
 )
 async def disable(org: OrgScope, db: Connection) -> TradingConfig:
-    """Switches trading off: the queues are removed, with what waits in them."""
+    """Disable trading: delete the queues and the messages in them."""
     return await configuration.disable(db, org)
 
 
 @endpoint("GET", "/api/v1/trading/connection-details", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
 async def connection_details(call: Call, org: OrgScope, db: Connection) -> ConnectionDetails:
-    """Where partners connect by AMQP, and the queues that they find there while trading is enabled."""
+    """Return the AMQP address for partners, and the queues that exist while trading is enabled."""
     settings = call.state.settings
     vhost, prefix, queues = await configuration.queues(db, org)
     return ConnectionDetails(
@@ -144,10 +144,10 @@ async def connection_details(call: Call, org: OrgScope, db: Connection) -> Conne
     codes=("ESM_NOT_CONFIGURED", *S),
 )
 async def sync_plants(call: Call, org: OrgScope) -> Synced:
-    """Asks the ESM about the organisation's linked plants and brings them up to date.
+    """Update the organisation's linked plants from the ESM.
 
-    Plants are linked by `externalPlantId`. An ESM that does not answer is no failure of this call: everything counts as an
-    error then.
+    Plants are linked by `externalPlantId`. If the ESM does not answer, the call still succeeds and counts every plant as an
+    error.
     """
     state = call.state
     async with state.database.transaction() as db:

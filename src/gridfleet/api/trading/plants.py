@@ -70,7 +70,7 @@ _CODES = ("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
     bad_path_id="BAD_REQUEST",
 )
 async def get_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
-    """The plan that the plant works by, as its ESM tells it now."""
+    """Return the plan that the plant follows, as its ESM reports it now."""
     state = call.state
     async with state.database.transaction() as db:
         plant = await plans.linked_plant(db, org, state.keyring, id)
@@ -87,9 +87,9 @@ async def get_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
     bad_path_id="BAD_REQUEST",
 )
 async def send_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> ConfigChange:
-    """Sends a plan to the plant's ESM.
+    """Send a plan to the plant's ESM.
 
-    The record tells what came of it, also when the ESM refused or did not answer: look at `isError` and `resultCode`.
+    The record contains the result, also when the ESM refused the plan or did not answer: see `isError` and `resultCode`.
     """
     return await _send(call, org, id, body, validate_only=body.validate_only)
 
@@ -103,7 +103,7 @@ async def send_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> Config
     bad_path_id="BAD_REQUEST",
 )
 async def validate_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> ConfigChange:
-    """Asks the plant's ESM what it would say to a plan; nothing changes but the log."""
+    """Let the plant's ESM validate a plan. Only the log changes."""
     return await _send(call, org, id, body, validate_only=True)
 
 
@@ -115,7 +115,7 @@ async def validate_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> Co
     bad_path_id="BAD_REQUEST",
 )
 async def config_log(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[ConfigChange]:
-    """What was sent to the ESM for the plant, newest first."""
+    """List what was sent to the ESM for the plant, newest first."""
     return await plans.list_changes(db, org, id, query.paging)
 
 
@@ -127,7 +127,7 @@ async def config_log(org: OrgScope, db: Connection, id: UUID, query: PageQuery) 
     bad_path_id="BAD_REQUEST",
 )
 async def command_log(org: OrgScope, db: Connection, id: UUID, query: LogQuery) -> Page[LogEntry]:
-    """What partners ordered from the plant and what became of it, newest first."""
+    """List partner commands about the plant and their outcome, newest first."""
     return await list_log(db, org, id, query.command_type, query.paging)
 
 
@@ -139,9 +139,9 @@ async def command_log(org: OrgScope, db: Connection, id: UUID, query: LogQuery) 
     bad_path_id="BAD_REQUEST",
 )
 async def meters(call: Call, org: OrgScope, id: UUID, query: MeterQuery) -> list[MeterRow]:
-    """Metered energy of the last 24 hours, or of up to 31 days: by the ESM of a linked plant, else by its METER sub-devices.
+    """Return metered energy of 24 hours, or up to 31 days, by the ESM of a linked plant, else by its METER sub-devices.
 
-    Only buckets that lie whole in the range, and are not finer than the readings, are answered.
+    The response has only buckets that lie completely in the range and are not finer than the readings.
     """
     state = call.state
     start, end = metering.checked_range(query.since, query.until, utc_now())

@@ -25,13 +25,15 @@ def register(application: typer.Typer) -> None:
 
 def doctor(
     json: Annotated[bool, typer.Option("--json/--no-json", help="Print the findings as a JSON array.")] = False,
-    min_free_gib: Annotated[float, typer.Option(min=0, help="Warn below this much free disk, fail below a quarter.")] = 2.0,
+    min_free_gib: Annotated[
+        float, typer.Option(min=0, help="Warn below this much free disk space, fail below a quarter of it.")
+    ] = 2.0,
 ) -> None:
     """Examine a running service: database, migrations, broker, logins, clocks, certificates, mail, disk, secrets.
 
-    It goes by the same settings as the service, so run it where and as the service runs: for `gridfleet up` with its
-    GRIDFLEET_HOME and ports, for servers of your own with their URLs. Nothing is changed and no mail is sent. Exit code 0 when
-    nothing has failed, 1 otherwise.
+    The command uses the settings of the service. Run it on the same machine, as the same user, with the same environment: for
+    `gridfleet up` its GRIDFLEET_HOME and ports, for servers of your own their URLs. It changes nothing and sends no mail. Exit
+    code 1 if a check failed, else 0.
     """
     import msgspec
 
