@@ -9,9 +9,11 @@ from collections import Counter
 from typing import Any, Final
 
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
+from aiormq.exceptions import ChannelNotFoundEntity
 
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.own_queues import record_dropped_events
+from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.partner_topology import dropped_queue
 from gridfleet.kernel.db import Database
@@ -40,11 +42,20 @@ class DroppedEvents:
         return self._totals[kind]
 
     async def count(self, connection: AbstractConnection) -> None:
-        """Consume the queue of dropped events until it is lost, which raises."""
+        """Consume the queue of dropped events until it is lost.
+
+        Raises:
+            ConnectionError: The channel or the queue is gone. A missing queue is made again by an effect.
+        """
         channel = await connection.channel()
         await channel.basic_qos(prefetch_count=_PREFETCH)
         dropped = asyncio.Queue[DeliveredMessage]()
-        await channel.basic_consume(dropped_queue(self._key.slug), dropped.put)
+        try:
+            await channel.basic_consume(dropped_queue(self._key.slug), dropped.put)
+        except ChannelNotFoundEntity:
+            async with self._database.transaction() as db:
+                await queue_settling(db, self._key)
+            raise ConnectionError("the queue of dropped events does not exist") from None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_reporting())
             tasks.create_task(_end_with(channel))

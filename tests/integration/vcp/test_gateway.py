@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ from gridfleet.domains.vcp.models import Inbound
 from gridfleet.domains.vcp.taking import take_order
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.kernel.broker.partner_topology import PartnerQueues, dropped_queue, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.ids import new_id
@@ -263,17 +263,21 @@ async def test_orders_wait_for_the_consumer_before_to_leave(market: Market, data
     assert [ack["messageId"] for ack in acks] == [oldest, younger]
 
 
-async def test_a_queue_that_the_broker_lost_is_made_again(market: Market, database: Database) -> None:
+@pytest.mark.parametrize("queue_of", [inbound_queue, dropped_queue])
+async def test_a_queue_that_the_broker_lost_is_made_again(
+    market: Market, database: Database, queue_of: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     site = await market.add(database)
+    queue = queue_of(site.sender.key.slug)
     async with market.channel(site) as channel:
-        await channel.queue_delete(inbound_queue(site.sender.key.slug))
+        await channel.queue_delete(queue)
     settings = market.node.settings.model_copy(
         update={"broker_url": SecretStr(market.node.url), "broker_management_url": SecretStr(market.node.management_url)}
     )
     effects = asyncio.create_task(carry_out_effects(settings, database))
     try:
         async with market.gateway(), asyncio.timeout(20):
-            while not await has_queue(market, site):
+            while not await is_consumed(market, site, queue):
                 await asyncio.sleep(0.1)
             await market.order(site)
             [ack] = await market.told(site, 1)
@@ -281,11 +285,13 @@ async def test_a_queue_that_the_broker_lost_is_made_again(market: Market, databa
         effects.cancel()
         await asyncio.wait({effects})
     assert ack["ackStatus"] == "ACCEPTED"
+    assert "Traceback" not in "".join(capsys.readouterr())
 
 
-async def has_queue(market: Market, site: PartnerSite) -> bool:
+async def is_consumed(market: Market, site: PartnerSite, queue: str) -> bool:
     try:
-        return await market.consumers(site) > 0
+        async with market.channel(site) as channel:
+            return bool((await channel.queue_declare(queue, passive=True)).consumer_count)
     except aiormq.exceptions.ChannelNotFoundEntity:
         return False
 
