@@ -39,7 +39,7 @@ def simulate(
         str, typer.Option(help="Faults to simulate, comma separated: bad-signature, clock-skew, counter-reset, gap; or all.")
     ] = "",
     ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File that gets a JSON line for each message that was sent.")
+        Path | None, typer.Option(metavar="FILE", help="File for JSON lines about the plants and everything that was sent.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random plants and weather.")] = 1,
     organization: Annotated[
