@@ -34,7 +34,7 @@ async def add_commandable(plant: BenchPlant, external_id: str = "BAT1") -> None:
             " VALUES (%s, %s, %s, %s, %s, 'BATTERY', %s)",
             (new_id(), plant.organization_id, plant.id, external_id, external_id, template_id),
         )
-    plant.bench.pipeline.book.forget(str(plant.id))
+    plant.bench.pipeline.plant_cache.invalidate(str(plant.id))
 
 
 async def issue(plant: BenchPlant, action: str = "stop", params: dict[str, Any] | None = None) -> UUID:

@@ -24,7 +24,7 @@ from gridfleet.domains.device_templates.parameters import parameter_complaints
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
 from gridfleet.domains.ingest import pipeline
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
-from gridfleet.domains.ingest.plant_book import KnownPlant
+from gridfleet.domains.ingest.plant_cache import KnownPlant
 from gridfleet.domains.partners import key_text
 from gridfleet.domains.partners.amqp_access import decisions as partner_access
 from gridfleet.domains.plants.mqtt_access import decisions as plant_access

@@ -98,7 +98,7 @@ class BenchPlant:
                 " VALUES (%s, %s, %s, %s, %s, 'INVERTER', %s)",
                 (new_id(), self.organization_id, self.id, external_id, external_id, template_id),
             )
-        self.bench.pipeline.book.forget(str(self.id))
+        self.bench.pipeline.plant_cache.invalidate(str(self.id))
         return template_id
 
     def message(

@@ -17,7 +17,7 @@ from contract.rows import Row, built, rows
 from contract.snapshot import SNAPSHOT, load
 from gridfleet.api._http.callers import CallerKind
 from gridfleet.api._http.endpoint import Endpoint
-from gridfleet.api._http.schema import SchemaBook
+from gridfleet.api._http.schema import JsonSchemas
 from gridfleet.kernel.caller import OrgRole
 
 CONTRACT = load(SNAPSHOT)
@@ -131,37 +131,37 @@ def test_codes(row: Row) -> None:
 
 @pytest.mark.parametrize("row", BOTH, ids=name_of)
 def test_query(row: Row) -> None:
-    endpoint, book = BUILT[row], SchemaBook()
-    found = book.fields_taken(endpoint.query_type) if endpoint.query_type is not None else {}
+    endpoint, schemas = BUILT[row], JsonSchemas()
+    found = schemas.fields_taken(endpoint.query_type) if endpoint.query_type is not None else {}
     expected = ROWS[row].get("query", {})
     more, _ = MORE_QUERY_FIELDS.get(row, (set(), ""))
     assert set(found) == set(expected) | more
     for name, rule in expected.items():
         schema, required = found[name]
         assert required == rule.get("required", False), name
-        compare_rules(row, name, schema, {**rule, "nullable": False}, book)
+        compare_rules(row, name, schema, {**rule, "nullable": False}, schemas)
 
 
 @pytest.mark.parametrize("row", BOTH, ids=name_of)
 def test_body(row: Row) -> None:
-    endpoint, book = BUILT[row], SchemaBook()
+    endpoint, schemas = BUILT[row], JsonSchemas()
     expected = ROWS[row].get("body", {})
     if endpoint.body_type is None:
         assert expected == {}
         return
-    described = book.resolve(book.taken(endpoint.body_type))
+    described = schemas.resolve(schemas.taken(endpoint.body_type))
     more, _ = MORE_BODY_FIELDS.get(row, (set(), ""))
     assert set(described["properties"]) == set(expected) | more
     assert set(described.get("required", ())) == {name for name, rule in expected.items() if rule.get("required")}
     for name, rule in expected.items():
-        compare_rules(row, name, described["properties"][name], rule, book)
+        compare_rules(row, name, described["properties"][name], rule, schemas)
 
 
-def compare_rules(row: Row, name: str, schema: dict[str, Any], rule: dict[str, Any], book: SchemaBook) -> None:
+def compare_rules(row: Row, name: str, schema: dict[str, Any], rule: dict[str, Any], schemas: JsonSchemas) -> None:
     """A field's schema against the contract's rule for it."""
     options = schema.get("anyOf", [schema])
     assert ({"type": "null"} in options) == rule.get("nullable", False), f"{name}: whether null is accepted"
-    plain = {**next(book.resolve(option) for option in options if option != {"type": "null"})}
+    plain = {**next(schemas.resolve(option) for option in options if option != {"type": "null"})}
     default = schema.get("default")
     if rule.get("default") == "now":
         assert default is None, f"{name}: the time of the call"
@@ -210,25 +210,27 @@ def schema_of_rule(rule: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", BOTH, ids=name_of)
 def test_answer(row: Row) -> None:
-    endpoint, success, book = BUILT[row], ROWS[row]["success"], SchemaBook()
+    endpoint, success, schemas = BUILT[row], ROWS[row]["success"], JsonSchemas()
     assert endpoint.success == decided_status(row, success["shape"])
     if success["shape"] == "empty":
         assert endpoint.answer_type is type(None)
         return
-    schema = book.given(endpoint.answer_type)
+    schema = schemas.given(endpoint.answer_type)
     if success["shape"] == "array":
         assert schema["type"] == "array"
         schema = schema["items"]
-    described = book.resolve(schema)
+    described = schemas.resolve(schema)
     more = MORE_ANSWER_FIELDS.get(row, (set(), ""))[0] | MORE_RECORD_FIELDS.get(success.get("record", ""), (set(), ""))[0]
     if success["shape"] == "page":
         more = set()
     assert set(described["properties"]) == set(success["fields"]) | set(success.get("guessed_fields", ())) | more
     if success["shape"] == "page":
-        compare_record(success["record"], described["properties"]["data"]["items"], book, success["record"])
-        assert set(book.resolve(described["properties"]["meta"])["properties"]) == {"page", "limit", "total", "totalPages"}
+        compare_record(success["record"], described["properties"]["data"]["items"], schemas, success["record"])
+        assert set(schemas.resolve(described["properties"]["meta"])["properties"]) == {"page", "limit", "total", "totalPages"}
     elif "record" in success:
-        compare_record(success["record"], schema, book, success["record"], extra=more | set(success.get("guessed_fields", ())))
+        compare_record(
+            success["record"], schema, schemas, success["record"], extra=more | set(success.get("guessed_fields", ()))
+        )
 
 
 def decided_status(row: Row, shape: str) -> int:
@@ -241,9 +243,9 @@ def decided_status(row: Row, shape: str) -> int:
     return 201 if row[0] == "POST" and (makes or not changes_only) else 200
 
 
-def compare_record(record: str, schema: dict[str, Any], book: SchemaBook, path: str, extra: set[str] | None = None) -> None:
+def compare_record(record: str, schema: dict[str, Any], schemas: JsonSchemas, path: str, extra: set[str] | None = None) -> None:
     """A record's field names, and those of the records inside it, where both sides show them."""
-    described = book.resolve(schema)
+    described = schemas.resolve(schema)
     fields = RECORDS[record]["fields"]
     if not fields or "properties" not in described:
         return
@@ -257,7 +259,7 @@ def compare_record(record: str, schema: dict[str, Any], book: SchemaBook, path: 
         for option in options:
             element = option["items"] if option.get("type") == "array" else option
             if element != {"type": "null"} and inner not in ("SignalDefinition", "ActionDefinition"):
-                compare_record(inner, element, book, f"{path}.{name}")
+                compare_record(inner, element, schemas, f"{path}.{name}")
 
 
 def test_no_deviation_outlives_its_reason() -> None:
@@ -269,11 +271,11 @@ def test_no_deviation_outlives_its_reason() -> None:
 def test_a_difference_would_be_found() -> None:
     """The comparison can fail: a row changed in one place is told apart from its endpoint."""
     row = ("POST", "/api/v1/organizations")
-    book = SchemaBook()
+    schemas = JsonSchemas()
     endpoint: Endpoint = BUILT[row]
-    name = book.resolve(book.taken(endpoint.body_type))["properties"]["name"]
+    name = schemas.resolve(schemas.taken(endpoint.body_type))["properties"]["name"]
     right = ROWS[row]["body"]["name"]
-    compare_rules(row, "name", name, right, book)
+    compare_rules(row, "name", name, right, schemas)
     for wrong in ({**right, "max": 99}, {**right, "nullable": True}, {**right, "default": "x"}, {**right, "enum": ["a"]}):
         with pytest.raises(AssertionError):
-            compare_rules(row, "name", name, wrong, book)
+            compare_rules(row, "name", name, wrong, schemas)

@@ -61,7 +61,7 @@ async def test_what_a_plant_sends(database: Database, monkeypatch: pytest.Monkey
         topic = parse_topic(vector["topic"])
         assert topic is not None
         delivery = Delivery(vector["topic"].replace("/", "."), vector["message"].encode(), NOW_MS)
-        bench.pipeline.book.forget_all()
+        bench.pipeline.plant_cache.invalidate_all()
         batch = await bench.take(delivery)
         stored = await plant.stored()
         new = {

@@ -257,7 +257,7 @@ class Device:
         except LoginRefused as error:
             self._refusals += 1
             if self._token:
-                self._token.forget()
+                self._token.invalidate()
             raise NotAuthorized(str(error), self._refusals) from error
 
     async def _serve(self, client: aiomqtt.Client) -> None:

@@ -37,7 +37,7 @@ class TokenSource:
             self._expires_at = _expiry(self._token)
         return self._token
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Ask the provider next time: the broker refused this token."""
         self._expires_at = 0
 

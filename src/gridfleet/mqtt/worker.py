@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
-from gridfleet.domains.alerts.rule_book import RULES_CHANNEL
+from gridfleet.domains.alerts.rule_cache import RULES_CHANNEL
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
@@ -98,29 +98,29 @@ class IngestWorker:
             tasks.create_task(self._end_with(channel), name="channel")
 
     async def _listen(self) -> None:
-        book, rules, listeners = self._pipeline.book, self._pipeline.rules, self._pipeline.listeners
+        plants, rules, listeners = self._pipeline.plant_cache, self._pipeline.rule_cache, self._pipeline.subscription_cache
 
         def changed(channel: str, payload: str) -> None:
             if channel == RULES_CHANNEL:
-                rules.forget_organization(payload)
+                rules.invalidate_organization(payload)
             elif channel == "plant_changed":
-                book.forget(payload)
-                rules.forget_plant(payload)
-                listeners.forget(payload)
+                plants.invalidate(payload)
+                rules.invalidate_plant(payload)
+                listeners.invalidate(payload)
             elif channel == "plant_offline":
-                book.forget_status(payload)
+                plants.invalidate_status(payload)
             elif channel == KEY_CHANGED:
-                listeners.forget_all()
+                listeners.invalidate_all()
             else:
-                book.forget_all()
+                plants.invalidate_all()
 
-        def forget_all() -> None:
-            book.forget_all()
-            rules.forget_all()
-            listeners.forget_all()
+        def invalidate_all() -> None:
+            plants.invalidate_all()
+            rules.invalidate_all()
+            listeners.invalidate_all()
 
         channels = ("plant_changed", "plant_offline", "template_changed", RULES_CHANNEL, KEY_CHANGED)
-        await listen(self._database.url, channels, forget_all, changed)
+        await listen(self._database.url, channels, invalidate_all, changed)
 
     @staticmethod
     async def _end_with(channel: AbstractChannel) -> None:
@@ -128,7 +128,7 @@ class IngestWorker:
         raise ConnectionError("the broker closed the channel")
 
     async def _share(self, leases: Leases, channel: AbstractChannel) -> None:
-        """Keeps this process's share of the shards, and the books about empty queues."""
+        """Keeps this process's share of the shards, and the records of empty queues."""
         saved_at = 0.0
         loop = asyncio.get_running_loop()
         while True:
@@ -248,7 +248,7 @@ class IngestWorker:
 
     async def _read_again(self, deliveries: Sequence[Delivery]) -> None:
         # What the failed attempt cached as written, a plant's status for instance, is not in the database.
-        self._pipeline.forget()
+        self._pipeline.invalidate()
         batch = await _until_it_works(partial(self._pipeline.prepare, deliveries))
         await _until_it_works(partial(self._store, batch))
 
@@ -256,7 +256,7 @@ class IngestWorker:
         await _until_it_works(partial(self._refuse, delivery))
 
     async def _refuse(self, delivery: Delivery) -> None:
-        self._pipeline.forget()
+        self._pipeline.invalidate()
         await self._store(await self._pipeline.refuse_unstorable(delivery))
 
     async def _store(self, batch: Batch) -> None:

@@ -190,7 +190,7 @@ class _PlantRun:
             with contextlib.suppress(TimeoutError):
                 await device.drain(timeout_seconds=_DRAIN_SECONDS)
         self.result.waiting = device.waiting
-        self._close_books()
+        self._close_caches()
 
     async def _backfill(self, device: Device, until_ms: int) -> None:
         """Fill the past as fast as the broker takes it, in the queue's measure."""
@@ -299,7 +299,7 @@ class _PlantRun:
             self._reported[type(error)] = now
             self._report(f"{self.result.serial_number}: {type(error).__name__}: {error}")
 
-    def _close_books(self) -> None:
+    def _close_caches(self) -> None:
         for measured in self._pending.values():
             self._write_snapshot(measured, acknowledged=False)
         for date, energy in sorted(self._plant.days.items()):

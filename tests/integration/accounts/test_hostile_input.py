@@ -13,7 +13,7 @@ import pytest
 
 from gridfleet.api._http.endpoint import ENDPOINTS, Endpoint
 from gridfleet.api._http.registry import import_handlers
-from gridfleet.api._http.schema import SchemaBook
+from gridfleet.api._http.schema import JsonSchemas
 from people import People, Person
 from served import Served, served
 
@@ -91,8 +91,8 @@ def path_of(row: tuple[str, str], **values: str) -> str:
 
 def valid_body(endpoint: Endpoint) -> dict[str, Any]:
     """Something for each field of the body."""
-    book = SchemaBook()
-    fields = book.resolve(book.taken(endpoint.body_type))["properties"]
+    schemas = JsonSchemas()
+    fields = schemas.resolve(schemas.taken(endpoint.body_type))["properties"]
     samples = {
         "email": "new@example.com",
         "role": "VIEWER",

@@ -37,11 +37,11 @@ class Inverter:
                 "UPDATE device_template SET version = version + 1, signals = %s WHERE id = %s",
                 (Jsonb([{"key": "x", "field": "x", "unit": unit}]), self.template_id),
             )
-        self.bench.pipeline.book.forget_all()
+        self.bench.pipeline.plant_cache.invalidate_all()
 
     async def say(self, seconds_ago: float, value: float) -> None:
         """One value; the pipeline knows of no rule that has changed meanwhile, so it forgets them."""
-        self.bench.pipeline.rules.forget_all()
+        self.bench.pipeline.rule_cache.invalidate_all()
         await self.bench.take(self.plant.message(snapshot(ago(seconds_ago), inv={"x": value})))
 
     async def rule(self, **changes: Any) -> AlertRule:

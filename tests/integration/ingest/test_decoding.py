@@ -262,7 +262,7 @@ async def test_an_edited_template_counts_from_the_next_message_and_old_frames_ke
             """ '[{"key": "new", "field": "h"}, {"key": "a", "field": "f", "scale": 10}]' WHERE id = %s""",
             (template_id,),
         )
-    bench.pipeline.book.forget_all()
+    bench.pipeline.plant_cache.invalidate_all()
     await bench.take(plant.message(snapshot(1, D={"f": 2, "g": 2, "h": 2})))
     assert await plant.stored() == {
         "D.a": {moment(0): 1, moment(1): 20},
@@ -277,7 +277,7 @@ async def test_a_device_that_gets_and_loses_its_template_keeps_its_history(bench
     for second, template in enumerate([template_id, None, template_id, None]):
         async with bench.database.transaction() as db:
             await db.execute("UPDATE sub_device SET template_id = %s WHERE plant_id = %s", (template, plant.id))
-        bench.pipeline.book.forget(str(plant.id))
+        bench.pipeline.plant_cache.invalidate(str(plant.id))
         await bench.take(plant.message(snapshot(second, D={"f": second, "a": 10 + second, "c": 20 + second})))
     assert await plant.stored() == {
         "D.a": {moment(0): 0, moment(1): 11, moment(2): 2, moment(3): 13},

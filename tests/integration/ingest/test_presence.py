@@ -42,7 +42,7 @@ class TwoProcesses:
         """Pass on what the database has notified."""
         async for notice in self.notifications.notifies(timeout=0.2):
             for process in (self.telemetry, self.status):
-                process.book.forget_status(notice.payload)
+                process.plant_cache.invalidate_status(notice.payload)
 
     async def statuses(self) -> tuple[str, str]:
         """Return the status of the plant and of its sub-device."""

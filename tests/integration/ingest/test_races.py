@@ -25,8 +25,8 @@ async def test_a_plant_struck_out_while_its_batch_is_read_loses_nothing(bench: B
     )
     while not reading.done():  # a change of the plant is heard of at every point at which the reading waits
         await asyncio.sleep(0)
-        bench.pipeline.book.forget(str(known.id))
-        bench.pipeline.book.forget(str(new.id))
+        bench.pipeline.plant_cache.invalidate(str(known.id))
+        bench.pipeline.plant_cache.invalidate(str(new.id))
 
     assert (await reading).results == {"accepted": 2}
     assert (await known.stored())["a"] == {moment(0): 1, moment(1): 2}
@@ -137,7 +137,7 @@ async def test_a_database_lost_while_a_message_is_read_is_no_fault_of_the_messag
 async def test_what_is_deleted_while_it_is_looked_up_does_not_fail_the_batch(bench: Bench, table: str) -> None:
     plant, other = await bench.plant(["BAT1"]), await bench.plant()
     await bench.take(plant.message(snapshot(ago(10), {"a": 1}, BAT1={"soc": 5})))
-    bench.pipeline.book.forget_all()
+    bench.pipeline.plant_cache.invalidate_all()
     messages = [
         plant.message(snapshot(ago(5), {"a": 1}, BAT1={"soc": 5})),
         other.message(snapshot(ago(5), {"a": 2})),

@@ -390,7 +390,7 @@ async def test_a_plant_whose_secret_cannot_be_decrypted_holds_up_nobody(bench: B
             "UPDATE plant_secret SET hmac_secret = %s, key_version = 1, previous_hmac_secret = NULL WHERE plant_id = %s",
             (sealed, broken.id),
         )
-    bench.pipeline.book.forget(str(broken.id))
+    bench.pipeline.plant_cache.invalidate(str(broken.id))
     assert (await bench.take(broken.message(GOOD))).results == {"accepted": 1}
 
 

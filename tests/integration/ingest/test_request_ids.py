@@ -88,6 +88,6 @@ async def test_a_message_that_is_read_again_keeps_its_request_id(sites: list[Par
     bench, message = sites[0].plant.bench, low(sites[0])
     await bench.pipeline.prepare([message])
     before = message.request_id
-    bench.pipeline.forget()
+    bench.pipeline.invalidate()
     await bench.take(message)
     assert await causes(sites[0], "SELECT cause FROM alert WHERE plant_id = %(plant)s") == {before}

@@ -13,7 +13,7 @@ import pytest
 from aiormq.abc import AbstractChannel
 
 from conftest import BrokerNode
-from gridfleet.domains.alerts.rule_book import RuleBook
+from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.ingest.readers import OwnNamesReader
 from gridfleet.domains.telemetry.frames import store
@@ -342,9 +342,9 @@ async def test_what_fails_in_the_process_is_refused_alone(line: Line, stage: str
         named = OwnNamesReader.read
         monkeypatch.setattr(OwnNamesReader, "read", lambda reader, fields: choke(fields) or named(reader, fields))
     else:
-        examine = RuleBook.examine
+        examine = RuleCache.examine
         monkeypatch.setattr(
-            RuleBook, "examine", lambda book, frames, now: choke(list(frames.frames.values())) or examine(book, frames, now)
+            RuleCache, "examine", lambda book, frames, now: choke(list(frames.frames.values())) or examine(book, frames, now)
         )
     count, poison = 90, (7, 40, 41)
     for number in range(count):

@@ -75,7 +75,7 @@ async def test_nobody_listens_nothing_is_written(site: PartnerSite) -> None:
         "UPDATE partner_key SET allowed_plant_ids = '{}'",
     ):
         await site.execute(statement)
-        site.plant.bench.pipeline.listeners.forget_all()
+        site.plant.bench.pipeline.subscription_cache.invalidate_all()
         await site.plant.bench.take(site.plant.message(snapshot, message_id=statement))
     assert len(await events(site, "telemetry")) == 1, "while the queues stood"
 
@@ -152,6 +152,6 @@ async def test_a_key_that_changes_while_a_batch_is_read_costs_nobody_its_measure
             )
         )
         await bench.waiting_for("partner_queues")
-        bench.pipeline.listeners.forget_all()
+        bench.pipeline.subscription_cache.invalidate_all()
     await reading
     assert [content["values"] for _, content in await events(site, "telemetry")] == [{"load": 1}, {"load": 2}]

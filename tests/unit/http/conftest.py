@@ -7,7 +7,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from gridfleet.api._http.access_book import AccessBook
+from gridfleet.api._http.access_cache import AccessCache
 from gridfleet.api._http.application import create_app
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.registry import import_handlers
@@ -26,7 +26,7 @@ class NoDatabase:
 
     def __init__(self, **settings: Any) -> None:
         self.settings = Settings(**settings)
-        self.access = AccessBook(AccessTokens(Keyring.parse(Keyring.generate())))
+        self.access = AccessCache(AccessTokens(Keyring.parse(Keyring.generate())))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 from gridfleet.api._http.callers import CallerKind, CallerRule
 from gridfleet.api._http.endpoint import Endpoint, PathParameter
-from gridfleet.api._http.schema import SchemaBook
+from gridfleet.api._http.schema import JsonSchemas
 from gridfleet.kernel.errors import CATALOGUE
 
 __all__ = ["build_document"]
@@ -35,11 +35,11 @@ Document = dict[str, Any]
 
 def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str) -> Document:
     """The document of these endpoints; `version` is the service's own."""
-    book = SchemaBook()
-    book.components["ErrorEnvelope"] = _envelope_schema()
+    schemas = JsonSchemas()
+    schemas.components["ErrorEnvelope"] = _envelope_schema()
     paths: dict[str, Document] = defaultdict(dict)
     for endpoint in sorted(endpoints, key=lambda e: (e.path, e.method)):
-        paths[endpoint.path][endpoint.method.lower()] = _operation(endpoint, book)
+        paths[endpoint.path][endpoint.method.lower()] = _operation(endpoint, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,7 +51,7 @@ def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str
         "servers": [{"url": base_url}],
         "paths": dict(paths),
         "components": {
-            "schemas": dict(sorted(book.components.items())),
+            "schemas": dict(sorted(schemas.components.items())),
             "securitySchemes": {
                 "bearer": {
                     "type": "http",
@@ -71,18 +71,18 @@ def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str
     }
 
 
-def _operation(endpoint: Endpoint, book: SchemaBook) -> Document:
+def _operation(endpoint: Endpoint, schemas: JsonSchemas) -> Document:
     operation: Document = {
         "operationId": f"{endpoint.handler.__module__.removeprefix('gridfleet.api.')}.{endpoint.handler.__name__}",
         "tags": [_tag(endpoint.path)],
         "summary": endpoint.summary,
         "description": "\n\n".join(part for part in (endpoint.description, _who(endpoint.caller)) if part),
-        "responses": {str(endpoint.success): _success(endpoint, book), **_errors(endpoint)},
+        "responses": {str(endpoint.success): _success(endpoint, schemas), **_errors(endpoint)},
     }
-    if parameters := _parameters(endpoint, book):
+    if parameters := _parameters(endpoint, schemas):
         operation["parameters"] = parameters
     if endpoint.body_type is not None:
-        schema = book.taken(endpoint.body_type)
+        schema = schemas.taken(endpoint.body_type)
         operation["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in endpoint.content_types}}
     if endpoint.caller.kind is CallerKind.INTERNAL:
         operation["security"] = [{}, {"internal": []}]
@@ -108,10 +108,10 @@ def _who(rule: CallerRule) -> str:
     return f"{text} API-key scope: `{rule.scope}`." if rule.scope else text
 
 
-def _parameters(endpoint: Endpoint, book: SchemaBook) -> list[Document]:
+def _parameters(endpoint: Endpoint, schemas: JsonSchemas) -> list[Document]:
     found = [_path_parameter(parameter) for parameter in endpoint.path_parameters]
     if endpoint.query_type is not None:
-        for name, (schema, required) in book.fields_taken(endpoint.query_type).items():
+        for name, (schema, required) in schemas.fields_taken(endpoint.query_type).items():
             found.append({"name": name, "in": "query", "required": required, "schema": schema})
     if endpoint.caller.kind is CallerKind.ORG_MEMBER:
         schema = {"type": "string", "format": "uuid"}
@@ -132,10 +132,10 @@ def _path_parameter(parameter: PathParameter) -> Document:
     return {"name": parameter.name, "in": "path", "required": True, "schema": schema}
 
 
-def _success(endpoint: Endpoint, book: SchemaBook) -> Document:
+def _success(endpoint: Endpoint, schemas: JsonSchemas) -> Document:
     answer: Document = {"description": _REASONS[endpoint.success], "headers": _request_id_header()}
     if endpoint.success != 204:
-        answer["content"] = {endpoint.answer_content_type: {"schema": book.given(endpoint.answer_type)}}
+        answer["content"] = {endpoint.answer_content_type: {"schema": schemas.given(endpoint.answer_type)}}
     return answer
 
 

@@ -109,7 +109,7 @@ class Pipeline:
         answer = await self._answer(call, scope, receive)
         if changes != access.own_changes and self._endpoint.method in _UNSAFE:
             # Whoever is told that somebody's access has ended finds it ended, whichever process he asks.
-            await access.others_know(self._state.database)
+            await access.wait_for_invalidation(self._state.database)
         return answer
 
     async def _answer(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:

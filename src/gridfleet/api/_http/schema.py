@@ -9,12 +9,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import inspect
 
-__all__ = ["SchemaBook"]
+__all__ = ["JsonSchemas"]
 
 Schema = dict[str, Any]
 
 
-class SchemaBook:
+class JsonSchemas:
     """Schemas of structs, each described once under its name."""
 
     def __init__(self) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from gridfleet.api._http.access_book import ACCESS_CHANNEL, AccessBook
-from gridfleet.domains.partners.amqp_access.known_rights import KnownRights
+from gridfleet.api._http.access_cache import ACCESS_CHANNEL, AccessCache
+from gridfleet.domains.partners.amqp_access.rights_cache import RightsCache
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.trading.esm.client import EsmClient
@@ -45,9 +45,9 @@ class AppState:
     aside: Database
     keyring: Keyring
     access_tokens: AccessTokens
-    access: AccessBook
+    access: AccessCache
     plant_tokens: PlantTokens
-    partner_rights: KnownRights
+    partner_rights: RightsCache
     passwords: Passwords
     rate_limiter: RateLimiter
     cache: Cache
@@ -68,11 +68,11 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
     url = settings.secret("database_url").get_secret_value()
     passwords = Passwords()
     access_tokens = AccessTokens(keyring)
-    access = AccessBook(access_tokens)
+    access = AccessCache(access_tokens)
     size = settings.database_pool_size
     redis = RedisLink(settings.secret("redis_url").get_secret_value()) if settings.redis_url is not None else None
     try:
-        opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notice=access.strike_own)
+        opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notice=access.invalidate_own)
         async with opened(name="gridfleet-api", size=size) as database, opened(name="gridfleet-aside", size=_ASIDE) as aside:
             async with database.transaction() as db:
                 await ensure_authority(db, keyring)
@@ -84,7 +84,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 access_tokens=access_tokens,
                 access=access,
                 plant_tokens=PlantTokens(keyring, timedelta(minutes=settings.mqtt_token_minutes)),
-                partner_rights=KnownRights(),
+                partner_rights=RightsCache(),
                 passwords=passwords,
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on", redis=redis),
                 cache=Cache(RedisAnswers(redis) if redis else MemoryAnswers(settings.cache_megabytes * 1024 * 1024)),

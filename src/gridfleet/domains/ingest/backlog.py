@@ -16,7 +16,7 @@ from gridfleet.kernel.db import Connection
 
 __all__ = ["load_empty_at", "save_empty_at"]
 
-_SYSTEM: Final = SystemScope("ingest keeps its own books")
+_SYSTEM: Final = SystemScope("ingest keeps its own counts")
 
 
 async def load_empty_at(db: Connection, shard: int) -> int:

@@ -12,10 +12,10 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.alerts.raising import note_newest, raise_alerts
-from gridfleet.domains.alerts.rule_book import RuleBook
+from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.ingest.complaints import listed, with_field_named
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
-from gridfleet.domains.ingest.plant_book import KnownDevice, KnownPlant, PlantBook
+from gridfleet.domains.ingest.plant_cache import KnownDevice, KnownPlant, PlantCache
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.plants.commands import statistics as command_statistics
 from gridfleet.domains.plants.commands.acknowledgements import hear_plants
@@ -28,8 +28,8 @@ from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, write_batch
 from gridfleet.domains.vcp.acknowledging import follow_commands
-from gridfleet.domains.vcp.events.listener_book import ListenerBook
 from gridfleet.domains.vcp.events.queueing import queue_events
+from gridfleet.domains.vcp.events.subscription_cache import SubscriptionCache
 from gridfleet.domains.vcp.events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.vcp.events.telemetry import telemetry_event
 from gridfleet.kernel import metrics
@@ -65,12 +65,12 @@ _ack = msgspec.json.Decoder(wire.CommandAck)
 
 
 class Pipeline:
-    """One ingest process's way from bytes to rows. Its plant book is dropped entry by entry as plants change."""
+    """Verifies, decodes and stores the messages of one ingest process."""
 
     def __init__(self, database: Database, keyring: Keyring, *, window_seconds: int) -> None:
-        self.book = PlantBook(database, keyring)
-        self.rules = RuleBook(database)
-        self.listeners = ListenerBook(database)
+        self.plant_cache = PlantCache(database, keyring)
+        self.rule_cache = RuleCache(database)
+        self.subscription_cache = SubscriptionCache(database)
         self.partitions = Partitions(database)
         self._window = window_seconds * 1000
 
@@ -82,8 +82,8 @@ class Pipeline:
         batch = Batch()
         now = utc_now()
         topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
-        plants = await self.book.look_up(topic.plant_id for topic in topics if topic)
-        batch.listeners = await self.listeners.look_up([plant.id for plant in plants.values()])
+        plants = await self.plant_cache.look_up(topic.plant_id for topic in topics if topic)
+        batch.listeners = await self.subscription_cache.look_up([plant.id for plant in plants.values()])
         for delivery, topic in zip(deliveries, topics, strict=True):
             plant = plants.get(topic.plant_id) if topic else None
             if plant is None or topic is None:
@@ -103,7 +103,7 @@ class Pipeline:
                         note_set_aside(Consumer.INGEST, error, plant_id=topic.plant_id, channel=topic.channel)
                     _refuse(batch, plant, delivery, now, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
         await self.partitions.ensure(days_of(batch.frames))
-        batch.findings = await self.rules.examine(batch.frames, now)
+        batch.findings = await self.rule_cache.examine(batch.frames, now)
         return batch
 
     async def store(self, db: Connection, batch: Batch) -> None:
@@ -112,7 +112,7 @@ class Pipeline:
         await write_batch(db, batch.frames)
         if batch.plants_seen or batch.devices_seen:
             for plant_id in await record_presence(db, _SYSTEM, batch.plants_seen.values(), batch.devices_seen.values()):
-                self.book.forget_status(str(plant_id))
+                self.plant_cache.invalidate_status(str(plant_id))
         if batch.refused:
             await record_refused_messages(db, _SYSTEM, batch.refused)
         if batch.sightings:
@@ -127,18 +127,18 @@ class Pipeline:
         batch.alerts = await raise_alerts(db, batch.findings, batch.request_id_of)
         await queue_events(db, _SYSTEM, batch.events)
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Drops what is remembered of plants, rules and partitions."""
-        self.book.forget_all()
-        self.rules.forget_all()
-        self.listeners.forget_all()
-        self.partitions.forget()
+        self.plant_cache.invalidate_all()
+        self.rule_cache.invalidate_all()
+        self.subscription_cache.invalidate_all()
+        self.partitions.invalidate()
 
     async def refuse_unstorable(self, delivery: Delivery) -> Batch:
         """A batch that only keeps the refusal of a message which the database would not take."""
         batch = Batch()
         topic = parse_routing_key(delivery.routing_key)
-        plant = (await self.book.look_up([topic.plant_id])).get(topic.plant_id) if topic else None
+        plant = (await self.plant_cache.look_up([topic.plant_id])).get(topic.plant_id) if topic else None
         if plant is None:
             batch.count("unknown_plant")
         else:
@@ -246,7 +246,7 @@ class Pipeline:
         before, added = len(batch.frames.frames), 0
         for device, own_time, fields, where in entries:
             if device.reader.lacks(fields):
-                await self.book.make_room(device, fields)
+                await self.plant_cache.make_room(device, fields)
             if names := device.reader.without_room(fields):
                 detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
                 _refuse(batch, plant, delivery, now, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
@@ -330,7 +330,7 @@ def _check_fields(fields: dict[str, int | float | bool | None], path: str, messa
 def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> None:
     message = _parse(_status, delivery.body, "message", None)
     if message.status is wire.PlantStatus.OFFLINE:
-        plant.forget_status()
+        plant.invalidate_status()
     reason = storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
     _see_plant(batch, plant, delivery, PlantStatus(message.status), now, reason)
     if message.status is wire.PlantStatus.ONLINE:

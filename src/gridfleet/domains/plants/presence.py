@@ -64,7 +64,7 @@ async def record_presence(
     if devices:
         await sub_devices.record_presence(db, system, devices)
     if offline:
-        await sub_devices.forget_status(db, system, offline)
+        await sub_devices.invalidate_status(db, system, offline)
     return {seen.plant_id for seen in plants} - written
 
 
@@ -77,5 +77,5 @@ async def sweep_silent(db: Connection, system: SystemScope) -> tuple[int, int]:
     """Marks plants and sub-devices that fell silent; answers how many of each."""
     plants = await store.mark_silent(db, system)
     if plants:
-        await sub_devices.forget_status(db, system, plants)
+        await sub_devices.invalidate_status(db, system, plants)
     return len(plants), await sub_devices.mark_silent(db, system)

@@ -189,7 +189,7 @@ async def record_presence(
     )
 
 
-async def forget_status(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> None:
+async def invalidate_status(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> None:
     """Sub-devices of plants that went OFFLINE are UNKNOWN."""
     await db.execute(
         "WITH held AS (SELECT id FROM sub_device WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN'"

@@ -51,7 +51,7 @@ class Partitions:
         today = utc_now().date()
         await self.ensure(today + timedelta(days=ahead) for ahead in range(count + 1))
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Looks again next time: retention may have dropped some."""
         self._days = None
 

@@ -18,7 +18,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from gridfleet.domains.partners.amqp_access.decisions import Rights, find_rights
 from gridfleet.kernel.db import Database
 
-__all__ = ["KnownRights"]
+__all__ = ["RightsCache"]
 
 _PATIENCE_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 3_600.0
@@ -30,7 +30,7 @@ _MOST: Final = 10_000
 log = structlog.get_logger(__name__)
 
 
-class KnownRights:
+class RightsCache:
     """One process's memory of them."""
 
     def __init__(self) -> None:

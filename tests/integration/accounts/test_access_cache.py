@@ -12,22 +12,22 @@ import pytest
 
 from accounts import add_member
 from api_service import ApiService, api_service
-from gridfleet.api._http.access_book import AccessBook
+from gridfleet.api._http.access_cache import AccessCache
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db.notifications import listen
 from people import PASSWORD, People, refused
 
 
 @asynccontextmanager
-async def listening(service: ApiService) -> AsyncIterator[AccessBook]:
-    """The application's book, in use."""
-    book = service.state.access
-    task = asyncio.create_task(book.keep_listening(service.state.database))
+async def listening(service: ApiService) -> AsyncIterator[AccessCache]:
+    """The application's cache, in use."""
+    cache = service.state.access
+    task = asyncio.create_task(cache.keep_listening(service.state.database))
     try:
         async with asyncio.timeout(10):
-            while not book.is_open:
+            while not cache.is_open:
                 await asyncio.sleep(0.01)
-        yield book
+        yield cache
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -41,7 +41,7 @@ async def people(database_url: str, home: Path) -> AsyncIterator[People]:
 
 @pytest.fixture
 def asked(people: People, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the book had to look up in the database, as it happens."""
+    """What the cache had to look up in the database, as it happens."""
     found: list[str] = []
     for name in ("live_session", "standing_in"):
         watch(monkeypatch, name, found)
@@ -49,10 +49,10 @@ def asked(people: People, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, name: str, found: list[str]) -> None:
-    from gridfleet.api._http import access_book
+    from gridfleet.api._http import access_cache
     from gridfleet.domains.identity import sessions
 
-    place = sessions if name == "live_session" else access_book
+    place = sessions if name == "live_session" else access_cache
     real: Callable[..., Awaitable[Any]] = getattr(place, name)
 
     async def noted(*arguments: Any) -> Any:
@@ -65,7 +65,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, name: str, found: list[str]) -> None:
 async def test_a_known_caller_costs_no_query(people: People, asked: list[str]) -> None:
     ada = await people.person()
     org = await people.organization(VIEWER=ada)
-    await asyncio.sleep(0.3)  # the listening connection repeats what the book has heard of already
+    await asyncio.sleep(0.3)  # the listening connection repeats what the cache has heard of already
     for _ in range(5):
         assert (await people.call("GET", "/plants", who=ada, org=org.id)).status_code == 200
     assert asked == ["live_session", "standing_in"]
@@ -177,13 +177,13 @@ async def test_a_session_is_not_remembered_beyond_its_own_end(people: People) ->
 
 async def test_while_the_connection_is_down_the_database_is_asked(people: People, asked: list[str]) -> None:
     ada = await people.person()
-    book = people.service.state.access
+    cache = people.service.state.access
     await people.call("GET", "/auth/me", who=ada)
     await people.call("GET", "/auth/me", who=ada)
     assert asked == ["live_session"]
     await people.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gridfleet-access'")
     async with asyncio.timeout(5):
-        while book.is_open:
+        while cache.is_open:
             await asyncio.sleep(0.01)
     for _ in range(3):
         await people.call("GET", "/auth/me", who=ada)
@@ -212,15 +212,15 @@ async def test_a_silent_connection_is_not_believed_for_long() -> None:
     from gridfleet.kernel.security.tokens import AccessTokens
 
     now = [0.0]
-    book = AccessBook(AccessTokens(Keyring.parse(Keyring.generate())), clock=lambda: now[0])
-    assert not book.is_open
-    book._open()
+    cache = AccessCache(AccessTokens(Keyring.parse(Keyring.generate())), clock=lambda: now[0])
+    assert not cache.is_open
+    cache._open()
     now[0] = 2.9
-    assert book.is_open
+    assert cache.is_open
     now[0] = 3.1
-    assert not book.is_open
-    book._believe()
-    assert book.is_open
+    assert not cache.is_open
+    cache._extend_validity()
+    assert cache.is_open
 
 
 async def test_a_load_that_overlaps_an_end_is_not_remembered(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,9 +268,9 @@ async def test_refreshing_and_logging_in_strike_nobody_out(people: People) -> No
 
 
 async def test_the_book_is_bounded(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gridfleet.api._http import access_book
+    from gridfleet.api._http import access_cache
 
-    monkeypatch.setattr(access_book, "_MOST_USERS", 3)
+    monkeypatch.setattr(access_cache, "_MOST_USERS", 3)
     somebody = [await people.person() for _ in range(6)]
     for one in somebody * 2:
         assert (await people.call("GET", "/auth/me", who=one)).status_code == 200
@@ -278,7 +278,7 @@ async def test_the_book_is_bounded(people: People, monkeypatch: pytest.MonkeyPat
 
 
 async def test_own_notices_come_before_the_commit_returns(database_url: str) -> None:
-    """What the whole book stands on, tried by itself."""
+    """What the whole cache stands on, tried by itself."""
     from gridfleet.kernel.db import open_database
 
     told: list[str] = []

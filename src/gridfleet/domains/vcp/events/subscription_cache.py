@@ -8,12 +8,12 @@ from gridfleet.domains.vcp.events.recipients import listened_plants
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 
-__all__ = ["ListenerBook"]
+__all__ = ["SubscriptionCache"]
 
 _SYSTEM: Final = SystemScope("ingest tells partners what plants reported")
 
 
-class ListenerBook:
+class SubscriptionCache:
     """Organisations by plant; most plants have no listener, which is remembered too."""
 
     def __init__(self, database: Database) -> None:
@@ -36,12 +36,12 @@ class ListenerBook:
                 self._known |= read
         return {plant_id: organization for plant_id, organization in known.items() if organization is not None}
 
-    def forget(self, plant_id: str) -> None:
+    def invalidate(self, plant_id: str) -> None:
         """Strikes one plant out: it may belong to somebody else now."""
         self._changes += 1
         self._known.pop(UUID(plant_id), None)
 
-    def forget_all(self) -> None:
+    def invalidate_all(self) -> None:
         """Strikes everything out."""
         self._changes += 1
         self._known.clear()

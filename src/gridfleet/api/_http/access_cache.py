@@ -1,9 +1,9 @@
-"""Who may do what, remembered by this process: sessions, the standing of their owners in organisations, and API keys.
+"""This process's cache of access rights: sessions, the roles of their users in organisations, and API keys.
 
-An entry is struck out when the database tells that its user or key changed. A change that this process commits is told before
-the commit returns, so its answer already finds the entry gone; other processes hear of it over the connection that listens,
-and the change is answered once they have (`others_know`). The book is used only while that connection lives: a quiet one is
-asked every second, and when it has not answered for a few seconds every question goes to the database again.
+A database notification invalidates the entry of each user or key that changes. A change that this process commits invalidates
+its entry before the commit returns. Other processes receive the notification over a listening connection, and the response to
+the change waits until they have applied it (`wait_for_invalidation`). Entries are valid only while that connection answers a
+query every second. After three seconds without an answer every look-up goes to the database.
 """
 
 import time
@@ -27,7 +27,7 @@ from gridfleet.kernel.db.notifications import HEARTBEAT_SECONDS, listen
 from gridfleet.kernel.errors import Unauthorized
 from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens
 
-__all__ = ["ACCESS_CHANNEL", "EVERYBODY", "AccessBook"]
+__all__ = ["ACCESS_CHANNEL", "EVERYBODY", "AccessCache"]
 
 T = TypeVar("T")
 
@@ -36,11 +36,11 @@ ACCESS_CHANNEL: Final = "access_changed"
 
 EVERYBODY: Final = "*"
 
-_BELIEVED_SECONDS: Final = 3 * HEARTBEAT_SECONDS
+_VALID_SECONDS: Final = 3 * HEARTBEAT_SECONDS
 _MOST_USERS: Final = 20_000
 _MOST_KEYS: Final = 20_000
 _MOST_OF_A_USER: Final = 500
-"""Sessions, and organisations, that are remembered of one user."""
+"""Sessions, and organisations, that are cached for one user."""
 
 
 @dataclass(slots=True)
@@ -53,14 +53,14 @@ class _KnownUser:
 class _KnownKey:
     live: LiveKey
     noted_at: float
-    """When its use was written down."""
+    """When its use was recorded."""
 
 
-class AccessBook:
-    """What one api process knows about its callers. `strike_own` must hear of every change that the process itself commits."""
+class AccessCache:
+    """Access rights of this process's callers. Pass every change that the process itself commits to `invalidate_own`."""
 
     def __init__(self, tokens: AccessTokens, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds that only grow."""
+        """`clock` returns monotonic seconds."""
         self._tokens = tokens
         self._clock = clock
         self._users: dict[UUID, _KnownUser] = {}
@@ -69,28 +69,28 @@ class AccessBook:
         self._changes = 0
         self._barrier = Barrier()
         self.own_changes = 0
-        """How often this process's own commits struck somebody out."""
-        self._believed_until = -1.0
+        """Number of invalidations by commits of this process."""
+        self._valid_until = -1.0
 
     @property
     def is_open(self) -> bool:
-        """Whether entries count: the database would have told us of a change."""
-        return self._clock() < self._believed_until
+        """Whether entries are valid: notifications of changes arrive."""
+        return self._clock() < self._valid_until
 
     async def caller(self, database: Database, access_token: str, ip: str) -> UserCaller:
-        """The person behind an access token, calling from `ip`. Raises Unauthorized."""
+        """Return the user of an access token, calling from `ip`. Raises Unauthorized."""
         claims = sessions.read_access_token(self._tokens, access_token)
         found = self._known_session(claims)
         if found is None:
             changes = self._changes
             async with database.transaction() as db:
                 found = await sessions.live_session(db, claims)
-            if changes == self._changes and self.is_open:  # else it may be stale already: good for now, not to be kept
+            if changes == self._changes and self.is_open:  # else it may be stale already: used once, not cached
                 _keep(self._user(claims.user_id).sessions, claims.session_id, found)
         return replace(found.caller, ip=ip)
 
     async def standing(self, database: Database, caller: UserCaller, organization_id: UUID) -> Standing | None:
-        """The caller's standing in an organisation; None when there is none such, which is never remembered."""
+        """Return the caller's role in an organisation, or None if the organisation does not exist, which is not cached."""
         known = self._users.get(caller.user_id)
         if known is not None and self.is_open and organization_id in known.standings:
             return known.standings[organization_id]
@@ -102,7 +102,7 @@ class AccessBook:
         return found
 
     async def key(self, database: Database, text: str, ip: str) -> KeyCaller:
-        """The program behind an API key, calling from `ip`; its use is written down. Raises Unauthorized."""
+        """Return the caller of an API key, calling from `ip`, and record its use. Raises Unauthorized."""
         digest = key_text.digest_of(text)
         if digest is None:
             raise Unauthorized
@@ -117,18 +117,18 @@ class AccessBook:
             raise Unauthorized
         return replace(known.live.caller, ip=ip)
 
-    def strike_own(self, payload: str) -> None:
-        """`strike`, for what this process has just committed."""
+    def invalidate_own(self, payload: str) -> None:
+        """Invalidate what this process has just committed."""
         self.own_changes += 1
-        self.strike(payload)
+        self.invalidate(payload)
 
-    async def others_know(self, database: Database) -> None:
-        """Returns once every other process has struck out what this one has committed, after two seconds at the latest."""
+    async def wait_for_invalidation(self, database: Database) -> None:
+        """Wait until every other process has applied this process's invalidations, at most two seconds."""
         if self.is_open:
             await self._barrier.wait(database)
 
-    def strike(self, payload: str) -> None:
-        """Forgets the user or key that a notice names, or everybody."""
+    def invalidate(self, payload: str) -> None:
+        """Remove the user or key that a notification names, or all entries."""
         self._changes += 1
         changed = None if payload == EVERYBODY else parse_uuid(payload)
         if changed is None:
@@ -141,26 +141,27 @@ class AccessBook:
             self._keys.pop(digest, None)
 
     async def keep_listening(self, database: Database) -> None:
-        """Hears of changes until the connection is lost, which raises."""
+        """Apply notifications of changes until the connection is lost, which raises."""
 
-        def told(channel: str, payload: str) -> None:
+        def received(channel: str, payload: str) -> None:
             if channel == ACCESS_CHANNEL:
-                self.strike(payload)
+                self.invalidate(payload)
             else:
                 self._barrier.told(database, channel, payload)
 
         try:
-            await listen(database.url, (ACCESS_CHANNEL, *BARRIER_CHANNELS), self._open, told, self._believe, name=LISTENER)
+            channels = (ACCESS_CHANNEL, *BARRIER_CHANNELS)
+            await listen(database.url, channels, self._open, received, self._extend_validity, name=LISTENER)
         finally:
-            self._believed_until = -1.0
-            self.strike(EVERYBODY)
+            self._valid_until = -1.0
+            self.invalidate(EVERYBODY)
 
     def _open(self) -> None:
-        self.strike(EVERYBODY)
-        self._believe()
+        self.invalidate(EVERYBODY)
+        self._extend_validity()
 
-    def _believe(self) -> None:
-        self._believed_until = self._clock() + _BELIEVED_SECONDS
+    def _extend_validity(self) -> None:
+        self._valid_until = self._clock() + _VALID_SECONDS
 
     def _known_session(self, claims: AccessClaims) -> LiveSession | None:
         known = self._users.get(claims.user_id)

@@ -20,7 +20,7 @@ from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["KnownDevice", "KnownPlant", "PlantBook", "Sightings"]
+__all__ = ["KnownDevice", "KnownPlant", "PlantCache", "Sightings"]
 
 _SYSTEM: Final = SystemScope("ingest serves every plant the broker let in")
 _SMOOTHING: Final = 0.2
@@ -80,14 +80,14 @@ class KnownPlant:
         self.delay_ms = min(delay, usual + _DELAY_SMOOTHING * (delay - usual))
         return datetime.fromtimestamp((sent_at + min(delay, usual)) / 1000, UTC)
 
-    def forget_status(self) -> None:
+    def invalidate_status(self) -> None:
         """Make the next message write the statuses of the plant and its sub-devices."""
         self.status = PlantStatus.UNKNOWN
         for device in self.devices.values():
             device.status = SubDeviceStatus.UNKNOWN
 
 
-class PlantBook:
+class PlantCache:
     """Known plants by the id that stands in their topics."""
 
     def __init__(self, database: Database, keyring: Keyring) -> None:
@@ -99,8 +99,7 @@ class PlantBook:
         self.layouts = Layouts()
 
     async def look_up(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
-        """Those of the plants that exist, by id, for the caller to keep while it works on what they sent: an entry may be
-        struck out of the book at any moment."""
+        """Return the plants that exist, by id. The caller keeps them for its batch: an entry may be invalidated at any time."""
         wanted = set(plant_ids)
         found = {plant_id: self._plants[plant_id] for plant_id in wanted & self._plants.keys()}
         missing = [UUID(plant_id) for plant_id in wanted - found.keys() if _is_canonical(plant_id)]
@@ -135,17 +134,17 @@ class PlantBook:
         async with self._database.transaction() as db:
             await device.reader.extend(db, self.layouts, fields)
 
-    def forget(self, plant_id: str) -> None:
+    def invalidate(self, plant_id: str) -> None:
         """Strikes one plant out; it is read again when it next speaks."""
         self._changes += 1
         self._plants.pop(plant_id, None)
 
-    def forget_status(self, plant_id: str) -> None:
+    def invalidate_status(self, plant_id: str) -> None:
         """Drop the cached statuses of a plant that has gone OFFLINE, and of its sub-devices."""
         if plant := self._plants.get(plant_id):
-            plant.forget_status()
+            plant.invalidate_status()
 
-    def forget_all(self) -> None:
+    def invalidate_all(self) -> None:
         """Strikes everything out, layouts too: one that was made in a transaction that failed does not exist."""
         self._changes += 1
         self._plants.clear()

@@ -21,7 +21,7 @@ from gridfleet.domains.telemetry.places.reading import layout_keys, source_place
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 
-__all__ = ["RULES_CHANNEL", "Check", "RuleBook", "compile_checks"]
+__all__ = ["RULES_CHANNEL", "Check", "RuleCache", "compile_checks"]
 
 RULES_CHANNEL: Final = "alert_rule_changed"
 """The database notifies here when rules change; the payload is their organisation."""
@@ -45,7 +45,7 @@ class _Owner(NamedTuple):
     plant_id: str
 
 
-class RuleBook:
+class RuleCache:
     """Which rules watch which place of which source's frames."""
 
     def __init__(self, database: Database) -> None:
@@ -84,15 +84,15 @@ class RuleBook:
                         hits[rule] = (time, value, watch)
         return Findings(_earliest(hits.values()), list(runs.values()))
 
-    def forget_organization(self, organization_id: str) -> None:
+    def invalidate_organization(self, organization_id: str) -> None:
         """Strikes out one organisation's places: its rules have changed."""
         self._strike({place for place, owner in self._owners.items() if owner.organization_id == organization_id})
 
-    def forget_plant(self, plant_id: str) -> None:
+    def invalidate_plant(self, plant_id: str) -> None:
         """Strikes out one plant's places: it may belong to somebody else now."""
         self._strike({place for place, owner in self._owners.items() if owner.plant_id == plant_id})
 
-    def forget_all(self) -> None:
+    def invalidate_all(self) -> None:
         """Strikes everything out."""
         self._strike(set(self._owners))
 
