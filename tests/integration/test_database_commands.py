@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from encrypted_rows import SealedRows
 from typer.testing import CliRunner
 
 from free_ports import free_ports
@@ -14,7 +15,6 @@ from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.migrate import head_revision
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.local_secrets import ensure_local_secrets, local_secret
-from sealed_rows import SealedRows
 
 
 def run(*words: str, **settings: object) -> tuple[int, str]:

@@ -18,6 +18,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Sink
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from encrypted_rows import SealedRows
 
 from command_line import gridfleet
 from free_ports import free_ports, settings_at
@@ -34,7 +35,6 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.settings import Settings
 from running_stack import RunningStack
-from sealed_rows import SealedRows
 from served import served
 
 RING = Keyring.generate()

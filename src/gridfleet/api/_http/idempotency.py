@@ -69,5 +69,5 @@ class FirstAnswer:
 
     async def keep(self, db: Connection, status: int, body: bytes) -> None:
         """Keeps the answer to this request."""
-        sealed = self._keyring.encrypt(body, **self._place)
-        await idempotency.keep(db, self._caller_id, self._scope, self._key, status, sealed, self._keyring.current_version)
+        encrypted = self._keyring.encrypt(body, **self._place)
+        await idempotency.keep(db, self._caller_id, self._scope, self._key, status, encrypted, self._keyring.current_version)

@@ -178,9 +178,9 @@ async def meters(client: str, db: Connection, external_plant_id: str, query: Met
 
 
 def _basic(call: Call) -> tuple[str, str]:
-    scheme, _, sealed = call.headers.get("authorization", "").partition(" ")
+    scheme, _, encoded = call.headers.get("authorization", "").partition(" ")
     try:
-        client_id, colon, secret = base64.b64decode(sealed.strip(), validate=True).decode().partition(":")
+        client_id, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         raise ClientRefused from None
     if scheme.lower() != "basic" or not colon or "\0" in unquote_plus(client_id):

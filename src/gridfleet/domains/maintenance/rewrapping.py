@@ -19,15 +19,22 @@ from gridfleet.domains.plants.credentials.packages import PLANT_SECRETS
 from gridfleet.domains.trading.configuration import ESM_SECRETS
 from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db.encrypted import EncryptedRecords, EncryptedRow
 from gridfleet.kernel.db.idempotency import ANSWERS
-from gridfleet.kernel.db.sealed import Sealed, SealedRow
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.mail.queue import QUEUED_MAILS
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
-__all__ = ["SEALED", "Rewrapped", "key_versions", "rewrap"]
+__all__ = ["ENCRYPTED", "Rewrapped", "key_versions", "rewrap"]
 
-SEALED: Final[tuple[Sealed, ...]] = (PLANT_SECRETS, ESM_SECRETS, SIGNING_KEYS, AUTHORITY_KEY, ANSWERS, QUEUED_MAILS)
+ENCRYPTED: Final[tuple[EncryptedRecords, ...]] = (
+    PLANT_SECRETS,
+    ESM_SECRETS,
+    SIGNING_KEYS,
+    AUTHORITY_KEY,
+    ANSWERS,
+    QUEUED_MAILS,
+)
 """Every kind of row with encrypted columns."""
 
 _BATCH: Final = 200
@@ -53,8 +60,8 @@ async def rewrap(database: Database, keyring: Keyring, target_version: int, acto
         raise ValidationFailed(details=[f"targetVersion: is not in the keyring, which has {known}"])
     done: dict[str, int] = {}
     failed = 0
-    for sealed in SEALED:
-        done[sealed.kind], wrong = await _rewrap_kind(database, keyring, target_version, sealed)
+    for records in ENCRYPTED:
+        done[records.kind], wrong = await _rewrap_kind(database, keyring, target_version, records)
         failed += wrong
     log.info("credentials rewrapped", target_version=target_version, failed=failed, **done)
     async with database.transaction() as db:
@@ -65,10 +72,10 @@ async def rewrap(database: Database, keyring: Keyring, target_version: int, acto
 
 async def key_versions(db: Connection) -> dict[str, dict[int, int]]:
     """How many rows of each kind need each version of the keyring."""
-    return {sealed.kind: await sealed.count(db) for sealed in SEALED}
+    return {records.kind: await records.count(db) for records in ENCRYPTED}
 
 
-async def _rewrap_kind(database: Database, keyring: Keyring, target: int, sealed: Sealed) -> tuple[int, int]:
+async def _rewrap_kind(database: Database, keyring: Keyring, target: int, records: EncryptedRecords) -> tuple[int, int]:
     """How many rows of a kind were encrypted again, and how many could not be decrypted."""
     done = failed = 0
     # First what nobody holds. What remains is waited for: rows that others were changing, and those that cannot be decrypted.
@@ -77,10 +84,10 @@ async def _rewrap_kind(database: Database, keyring: Keyring, target: int, sealed
         after = None
         while True:
             async with database.transaction() as db:
-                rows = await sealed.take(db, target, after, _BATCH, wait=wait)
-                good = [fresh for row in rows if (fresh := _again(keyring, target, sealed, row, tell=wait)) is not None]
+                rows = await records.take(db, target, after, _BATCH, wait=wait)
+                good = [fresh for row in rows if (fresh := _again(keyring, target, records, row, tell=wait)) is not None]
                 if good:
-                    await sealed.replace(db, target, good)
+                    await records.replace(db, target, good)
             if not rows:
                 break
             done += len(good)
@@ -89,17 +96,17 @@ async def _rewrap_kind(database: Database, keyring: Keyring, target: int, sealed
     return done, failed
 
 
-def _again(keyring: Keyring, target: int, sealed: Sealed, row: SealedRow, *, tell: bool) -> SealedRow | None:
+def _again(keyring: Keyring, target: int, records: EncryptedRecords, row: EncryptedRow, *, tell: bool) -> EncryptedRow | None:
     """The row with its blobs encrypted by the target version; None when one of them cannot be decrypted."""
     try:
-        return row._replace(blobs=tuple(_blobs(keyring, target, sealed.kind, sealed.columns, row)))
+        return row._replace(blobs=tuple(_blobs(keyring, target, records.kind, records.columns, row)))
     except (DecryptionFailed, UnknownKeyVersion) as error:
         if tell:
-            log.error("cannot be decrypted", table=sealed.kind, row_id=row.row_id, error=str(error))
+            log.error("cannot be decrypted", table=records.kind, row_id=row.row_id, error=str(error))
         return None
 
 
-def _blobs(keyring: Keyring, target: int, table: str, columns: Sequence[str], row: SealedRow) -> "list[bytes | None]":
+def _blobs(keyring: Keyring, target: int, table: str, columns: Sequence[str], row: EncryptedRow) -> "list[bytes | None]":
     fresh: list[bytes | None] = []
     for column, blob in zip(columns, row.blobs, strict=True):
         if blob is not None:

@@ -47,11 +47,11 @@ async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKe
     await _check(db, org, wanted)
     key_id, text = new_id(), make_key()
     signing_key = secrets.token_bytes(32) if WRITE_SCOPES & set(wanted.scopes) else None
-    sealed = version = None
+    encrypted = version = None
     if signing_key is not None:
-        sealed = keyring.encrypt(signing_key, table="partner_key", column="signing_key", row_id=key_id)
+        encrypted = keyring.encrypt(signing_key, table="partner_key", column="signing_key", row_id=key_id)
         version = keyring.current_version
-    stored = store.Secrets(text.prefix, text.digest, sealed, version)
+    stored = store.Secrets(text.prefix, text.digest, encrypted, version)
     may_log_in = bool(AMQP_SCOPES & set(wanted.scopes))
     known = await store.insert(db, org, key_id, vhost_of(key_id), wanted, stored, at_broker=may_log_in)
     return PreparedKey(key_id, text.text, signing_key, known)

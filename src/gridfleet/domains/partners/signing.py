@@ -10,14 +10,14 @@ from gridfleet.domains.partners import store
 from gridfleet.domains.partners.models import AmqpKey, SendingKey
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.sealed import SealedTable
+from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["KEY_CHANGED", "SIGNING_KEYS", "list_amqp_keys", "load_sending_key"]
 
 KEY_CHANGED: Final = "partner_key_changed"
 
-SIGNING_KEYS: Final = SealedTable("partner_key", ("id",), ("signing_key",))
+SIGNING_KEYS: Final = EncryptedTable("partner_key", ("id",), ("signing_key",))
 """What is encrypted of them."""
 
 

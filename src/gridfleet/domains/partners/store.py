@@ -43,7 +43,7 @@ class KeyRow(NamedTuple):
     updated_at: datetime
 
 
-class SealedKey(NamedTuple):
+class EncryptedKey(NamedTuple):
     """A key that may use the broker, with its encrypted signing key."""
 
     key: AmqpKey
@@ -79,8 +79,8 @@ def _amqp_key(**row: Any) -> AmqpKey:
     )
 
 
-def _sealed_key(*, signing_key: bytes | None, key_version: int | None, **row: Any) -> SealedKey:
-    return SealedKey(_amqp_key(**row), signing_key, key_version)
+def _encrypted_key(*, signing_key: bytes | None, key_version: int | None, **row: Any) -> EncryptedKey:
+    return EncryptedKey(_amqp_key(**row), signing_key, key_version)
 
 
 def _live_key(
@@ -246,9 +246,9 @@ async def note_use(db: Connection, system: SystemScope, key_id: UUID, every: tim
 # At the broker
 
 
-async def find_sending(db: Connection, system: SystemScope, key_id: UUID) -> SealedKey | None:
+async def find_sending(db: Connection, system: SystemScope, key_id: UUID) -> EncryptedKey | None:
     """The key while it lives and may use the broker."""
-    cursor = db.cursor(row_factory=kwargs_row(_sealed_key))
+    cursor = db.cursor(row_factory=kwargs_row(_encrypted_key))
     await cursor.execute(
         f"SELECT {_AMQP}, signing_key, key_version FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL AND {_LIVES}",
         (key_id,),

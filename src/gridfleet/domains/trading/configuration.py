@@ -16,7 +16,7 @@ from gridfleet.domains.trading.partner_queues import RESERVED_PREFIX, PartnerQue
 from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.sealed import SealedTable
+from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.addresses import AddressRefused
@@ -40,7 +40,7 @@ _SYSTEM: Final = SystemScope("an organisation that is deleted takes along what n
 _VHOST_PATTERN: Final = "partner-{keyId}"
 _PLACE: Final[dict[str, Any]] = {"table": "trading_config", "column": "esm_client_secret"}
 
-ESM_SECRETS: Final = SealedTable("trading_config", ("id",), ("esm_client_secret",))
+ESM_SECRETS: Final = EncryptedTable("trading_config", ("id",), ("esm_client_secret",))
 """What is encrypted of configurations."""
 
 
@@ -77,8 +77,8 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
         raise ValidationFailed(details=["queuePrefix: cannot be changed while trading is enabled"])
     columns = {name: value for name, value in settings._asdict().items() if value is not None}
     if settings.esm_client_secret is not None:
-        sealed = keyring.encrypt(settings.esm_client_secret.encode(), row_id=row.id, **_PLACE)
-        columns |= {"esm_client_secret": sealed, "key_version": keyring.current_version}
+        encrypted = keyring.encrypt(settings.esm_client_secret.encode(), row_id=row.id, **_PLACE)
+        columns |= {"esm_client_secret": encrypted, "key_version": keyring.current_version}
     await store.save_config(db, org, columns)
     if prefix is not None and prefix != row.queue_prefix:
         await set_queues(db, org, prefix, enabled=False)

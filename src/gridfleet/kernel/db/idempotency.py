@@ -5,12 +5,12 @@ The column `user_id` holds whoever called: a user or an API key."""
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.db.pool import Connection
-from gridfleet.kernel.db.sealed import SealedTable
 
 __all__ = ["ANSWERS", "KeptAnswer", "claim", "find", "forget_old", "keep"]
 
-ANSWERS: Final = SealedTable(
+ANSWERS: Final = EncryptedTable(
     "idempotent_answer", ("user_id", "scope", "key"), ("answer",), row_id=lambda key: "|".join(map(str, key))
 )
 """What is encrypted of them."""

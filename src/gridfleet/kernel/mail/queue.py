@@ -12,8 +12,8 @@ from procrastinate.types import JSONDict
 
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.encrypted import EncryptedJobs
 from gridfleet.kernel.db.jobs import defer
-from gridfleet.kernel.db.sealed import SealedJobs
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.letter import Letter
 from gridfleet.kernel.mail.message import Mail
@@ -24,7 +24,7 @@ __all__ = ["QUEUED_MAILS", "SEND_MAIL", "MailQueue", "open_mail"]
 SEND_MAIL: Final = "mail.send"
 """The task that sends one mail."""
 
-QUEUED_MAILS: Final = SealedJobs("mail", ("content",), task=SEND_MAIL, id_argument="mail_id")
+QUEUED_MAILS: Final = EncryptedJobs("mail", ("content",), task=SEND_MAIL, id_argument="mail_id")
 """What is encrypted of waiting mails."""
 
 

@@ -102,9 +102,9 @@ class Keyring:
         self._key(key_version)
         if len(blob) < _NONCE_BYTES + _TAG_BYTES:
             raise DecryptionFailed(f"{table}.{column}: too short for a ciphertext")
-        nonce, sealed = blob[:_NONCE_BYTES], blob[_NONCE_BYTES:]
+        nonce, encrypted = blob[:_NONCE_BYTES], blob[_NONCE_BYTES:]
         try:
-            return self._ciphers[key_version].decrypt(nonce, sealed, _place(table, column, row_id))
+            return self._ciphers[key_version].decrypt(nonce, encrypted, _place(table, column, row_id))
         except InvalidTag:
             raise DecryptionFailed(f"{table}.{column}: not made for this row by key version {key_version}") from None
 

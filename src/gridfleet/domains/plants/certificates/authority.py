@@ -5,7 +5,7 @@ from typing import Any, Final
 from gridfleet.domains.plants.certificates import store
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.sealed import SealedTable
+from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 
@@ -13,7 +13,9 @@ __all__ = ["AUTHORITY_KEY", "AuthorityInUse", "ensure_authority", "find_authorit
 
 _PLACE: Final[dict[str, Any]] = {"table": "certificate_authority", "column": "private_key", "row_id": "1"}
 
-AUTHORITY_KEY: Final = SealedTable("certificate_authority", ("id",), ("private_key",), row_id=lambda _: str(_PLACE["row_id"]))
+AUTHORITY_KEY: Final = EncryptedTable(
+    "certificate_authority", ("id",), ("private_key",), row_id=lambda _: str(_PLACE["row_id"])
+)
 """What is encrypted of it."""
 
 

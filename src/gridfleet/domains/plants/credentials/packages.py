@@ -6,11 +6,11 @@ from typing import Final
 from gridfleet.domains.plants.credentials import store
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.sealed import SealedTable
+from gridfleet.kernel.db.encrypted import EncryptedTable
 
 __all__ = ["PLANT_SECRETS", "forget_old_packages", "forget_previous_secrets"]
 
-PLANT_SECRETS: Final = SealedTable("plant_secret", ("plant_id",), ("hmac_secret", "previous_hmac_secret", "package"))
+PLANT_SECRETS: Final = EncryptedTable("plant_secret", ("plant_id",), ("hmac_secret", "previous_hmac_secret", "package"))
 """What is encrypted of them."""
 
 

@@ -1,7 +1,7 @@
-"""SQL of what is encrypted at rest, wherever it lies: which key versions rows need, and rows given another version.
+"""SQL of what is encrypted at rest: count the rows of each key version, and replace rows by another version of the key.
 
-Whoever owns an encrypted column declares it: as a `SealedTable`, with the key version beside the blobs, or as `SealedJobs`,
-whose arguments hold both. How rows are walked is then written once, here.
+The owner of an encrypted column declares it as an `EncryptedTable`, with the key version beside the blobs, or as
+`EncryptedJobs`, whose arguments hold both. How rows are iterated is written once, here.
 """
 
 import base64
@@ -14,12 +14,12 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["Sealed", "SealedJobs", "SealedRow", "SealedTable"]
+__all__ = ["EncryptedJobs", "EncryptedRecords", "EncryptedRow", "EncryptedTable"]
 
 Key = tuple[Any, ...]
 
 
-class SealedRow(NamedTuple):
+class EncryptedRow(NamedTuple):
     """A row's place, and its blobs in the order of the columns. `row_id` is what they are bound to beside the table."""
 
     key: Key
@@ -28,7 +28,7 @@ class SealedRow(NamedTuple):
     blobs: tuple[bytes | None, ...]
 
 
-class Sealed(Protocol):
+class EncryptedRecords(Protocol):
     """One kind of rows with encrypted columns, walked in the order of their keys."""
 
     @property
@@ -42,11 +42,11 @@ class Sealed(Protocol):
     async def count(self, db: Connection) -> dict[int, int]:
         """How many rows each key version has."""
 
-    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[SealedRow]:
+    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[EncryptedRow]:
         """The next rows of another version than `target`, held until the transaction ends. Rows that others hold are left
         out, or waited for."""
 
-    async def replace(self, db: Connection, target: int, rows: Sequence[SealedRow]) -> None:
+    async def replace(self, db: Connection, target: int, rows: Sequence[EncryptedRow]) -> None:
         """Writes the blobs of rows that were taken, now of version `target`."""
 
 
@@ -55,7 +55,7 @@ def _first(key: Key) -> str:
 
 
 @dataclass(frozen=True)
-class SealedTable:
+class EncryptedTable:
     """A table with the column `key_version` beside its encrypted columns. `key`: the primary key's columns."""
 
     kind: str
@@ -64,13 +64,13 @@ class SealedTable:
     row_id: Callable[[Key], str] = field(default=_first)
 
     async def count(self, db: Connection) -> dict[int, int]:
-        """See `Sealed`."""
+        """See `EncryptedRecords`."""
         query = sql.SQL("SELECT key_version, count(*) FROM {} WHERE key_version IS NOT NULL GROUP BY 1")
         cursor = await db.execute(query.format(sql.Identifier(self.kind)))
         return dict(await cursor.fetchall())
 
-    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[SealedRow]:
-        """See `Sealed`."""
+    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[EncryptedRow]:
+        """See `EncryptedRecords`."""
         key = sql.SQL(", ").join(map(sql.Identifier, self.key))
         beyond = sql.SQL("") if after is None else sql.SQL(" AND ({}) > ({})").format(key, _values(after))
         query = sql.SQL(
@@ -88,11 +88,11 @@ class SealedTable:
         cursor = await db.execute(query, prepare=False)
         width = 1 + len(self.key)
         return [
-            SealedRow(row[1:width], self.row_id(row[1:width]), row[0], tuple(row[width:])) for row in await cursor.fetchall()
+            EncryptedRow(row[1:width], self.row_id(row[1:width]), row[0], tuple(row[width:])) for row in await cursor.fetchall()
         ]
 
-    async def replace(self, db: Connection, target: int, rows: Sequence[SealedRow]) -> None:
-        """See `Sealed`."""
+    async def replace(self, db: Connection, target: int, rows: Sequence[EncryptedRow]) -> None:
+        """See `EncryptedRecords`."""
         query = sql.SQL("UPDATE {} SET key_version = %s, {} WHERE {}").format(
             sql.Identifier(self.kind),
             sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in self.columns),
@@ -102,7 +102,7 @@ class SealedTable:
 
 
 @dataclass(frozen=True)
-class SealedJobs:
+class EncryptedJobs:
     """Jobs of one task that have not been done, whose arguments are `key_version`, `sealed` (base64) and the row's id."""
 
     kind: str
@@ -111,14 +111,14 @@ class SealedJobs:
     id_argument: str
 
     async def count(self, db: Connection) -> dict[int, int]:
-        """See `Sealed`."""
+        """See `EncryptedRecords`."""
         cursor = await db.execute(
             "SELECT (args->>'key_version')::int, count(*) FROM procrastinate_jobs WHERE task_name = %s GROUP BY 1", (self.task,)
         )
         return dict(await cursor.fetchall())
 
-    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[SealedRow]:
-        """See `Sealed`."""
+    async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[EncryptedRow]:
+        """See `EncryptedRecords`."""
         cursor = await db.execute(
             "SELECT id, args->>%(id)s, (args->>'key_version')::int, args->>'sealed' FROM procrastinate_jobs"
             " WHERE task_name = %(task)s AND (args->>'key_version')::int <> %(target)s AND id > %(after)s"
@@ -126,12 +126,12 @@ class SealedJobs:
             {"id": self.id_argument, "task": self.task, "target": target, "after": after[0] if after else 0, "limit": limit},
         )
         return [
-            SealedRow((job,), row_id, version, (base64.b64decode(sealed),))
+            EncryptedRow((job,), row_id, version, (base64.b64decode(sealed),))
             for job, row_id, version, sealed in await cursor.fetchall()
         ]
 
-    async def replace(self, db: Connection, target: int, rows: Sequence[SealedRow]) -> None:
-        """See `Sealed`."""
+    async def replace(self, db: Connection, target: int, rows: Sequence[EncryptedRow]) -> None:
+        """See `EncryptedRecords`."""
         changes = [(_arguments(target, row.blobs[0] or b""), *row.key) for row in rows]
         await db.cursor().executemany("UPDATE procrastinate_jobs SET args = args || %s WHERE id = %s", changes)
 
