@@ -66,8 +66,8 @@ async def register_fleet(database: Database, keyring: Keyring, plants: int) -> F
                 )
         async with cursor.copy("COPY plant_secret (plant_id, key_version, hmac_secret) FROM STDIN") as copy:
             for plant_id in ids:
-                sealed = keyring.encrypt(keys[plant_id], table="plant_secret", column="hmac_secret", row_id=plant_id)
-                await copy.write_row((plant_id, keyring.current_version, sealed))
+                signed = keyring.encrypt(keys[plant_id], table="plant_secret", column="hmac_secret", row_id=plant_id)
+                await copy.write_row((plant_id, keyring.current_version, signed))
         async with cursor.copy(
             "COPY sub_device (id, organization_id, plant_id, external_id, name, template_id, type) FROM STDIN"
         ) as copy:

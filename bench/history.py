@@ -66,7 +66,7 @@ async def _layout(database: Database) -> int:
 
 
 async def _log_cost(database: Database, layout: int, sources: Sequence[int], late: float) -> dict[str, float]:
-    """Nanoseconds a point of the whole batch, and of the dirty log within it; `late` is the share before the seal."""
+    """Nanoseconds a point of the whole batch, and of the dirty log within it; `late` is the share before the watermark."""
     now = datetime.now(UTC).replace(microsecond=0)
     whole = log = 0.0
     for number in range(_BATCHES):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from bench.fleet import DEVICES, SIGNALS, BenchPlant, Fleet
 from gridfleet.kernel.ids import new_id
-from gridfleet.protocol.envelope import seal
+from gridfleet.protocol.envelope import sign_message
 from gridfleet.protocol.topics import Channel, topic
 
 __all__ = ["LATE", "POINTS_PER_SNAPSHOT", "Frame", "Ledger", "Load", "Sent", "make_load"]
@@ -115,7 +115,7 @@ def make_load(
             snapshots = [_snapshot(plant, at, chance, frames) for at in times]
             payload = snapshots[0] if len(snapshots) == 1 else f"[{','.join(snapshots)}]"
         address = topic(plant.id, Channel.TELEMETRY)
-        body = seal(plant.key, address, new_id().hex, int(time.time() * 1000), payload.encode())
+        body = sign_message(plant.key, address, new_id().hex, int(time.time() * 1000), payload.encode())
         if bad:
             made.messages.append(Sent(place, address, body.replace(b'"sig":"', b'"sig":"0', 1), None))
             made.bad_signatures += 1

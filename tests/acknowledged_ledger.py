@@ -93,7 +93,7 @@ class Sender:
     def _make(self) -> tuple[bytes, Frames]:
         self.made += 1
         if random.random() < self.poison_share:
-            return random.choice((b"", b"\0" * 50, b'{"v":1', random.randbytes(300), self.plant.seal({"time": "never"}))), {}
+            return random.choice((b"", b"\0" * 50, b'{"v":1', random.randbytes(300), self.plant.signed({"time": "never"}))), {}
         self._last_ms = time_ms = self.next_ms(self._last_ms)
         at = _moment(time_ms)
         values = {
@@ -101,7 +101,7 @@ class Sender:
             for place, device in enumerate(DEVICES)
         }
         snapshot = {"time": time_ms, "devices": [{"id": device, "fields": fields} for device, fields in values.items()]}
-        return self.plant.seal(snapshot), {(self.plant.id, device, at): fields for device, fields in values.items()}
+        return self.plant.signed(snapshot), {(self.plant.id, device, at): fields for device, fields in values.items()}
 
 
 @dataclass

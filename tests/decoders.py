@@ -80,7 +80,9 @@ SNAPSHOT: Final = {
 }
 STATUS: Final = {"status": "ONLINE", "time": TIME, "reason": "start", "firmware": "1.2"}
 ACK: Final = {"commandId": str(PLANT), "status": "FAILED", "time": TIME, "reason": {"code": "BUSY", "message": "later"}}
-ENVELOPE: Final = json.loads(wire.seal(KEY, "v1/plants/x/telemetry", "m-1", 1795168800123, json.dumps(SNAPSHOT).encode()))
+ENVELOPE: Final = json.loads(
+    wire.sign_message(KEY, "v1/plants/x/telemetry", "m-1", 1795168800123, json.dumps(SNAPSHOT).encode())
+)
 
 
 def _take_snapshot(body: bytes) -> None:

@@ -42,7 +42,7 @@ class SealedRows:
         organization = await add_organization(self.database)
         fresh = {new_id(): number.to_bytes(32, "big") for number in range(len(self.secrets), len(self.secrets) + plants)}
 
-        def sealed(plant: UUID, column: str, plain: bytes) -> bytes:
+        def signed(plant: UUID, column: str, plain: bytes) -> bytes:
             return keyring.encrypt(plain, table="plant_secret", column=column, row_id=plant)
 
         async with self.database.transaction() as db:
@@ -59,9 +59,9 @@ class SealedRows:
                     (
                         plant,
                         version,
-                        sealed(plant, "hmac_secret", plain),
-                        sealed(plant, "previous_hmac_secret", plain[::-1]),
-                        sealed(plant, "package", b"package " + plain),
+                        signed(plant, "hmac_secret", plain),
+                        signed(plant, "previous_hmac_secret", plain[::-1]),
+                        signed(plant, "package", b"package " + plain),
                     )
                     for plant, plain in fresh.items()
                 ],

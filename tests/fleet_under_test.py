@@ -19,7 +19,7 @@ from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.local_secrets import local_secret
-from gridfleet.protocol.envelope import seal
+from gridfleet.protocol.envelope import sign_message
 from running_stack import RunningStack
 
 T = TypeVar("T")
@@ -71,10 +71,12 @@ class Plant:
         """A connection over TLS."""
         return await lean_mqtt.connect(self.fleet.stack.ports["mqtts_port"], login or self.login, self.tls())
 
-    def seal(self, payload: bytes | object, *, message_id: str | None = None, age_seconds: float = 0, **changes: Any) -> bytes:
+    def sign_message(
+        self, payload: bytes | object, *, message_id: str | None = None, age_seconds: float = 0, **changes: Any
+    ) -> bytes:
         """A signed telemetry message; `changes`: `key`, `topic`."""
         content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-        return seal(
+        return sign_message(
             changes.get("key", self.secret),
             changes.get("topic", self.topic()),
             message_id or f"m-{next(_numbers)}",
@@ -179,8 +181,8 @@ class Fleet:
 
     def authority(self) -> Authority:
         """The authority of the service, with its key: for certificates that the service would not issue."""
-        [[pem, sealed, version]] = self.sql("SELECT certificate, private_key, key_version FROM certificate_authority")
-        key = self.keyring.decrypt(sealed, version, table="certificate_authority", column="private_key", row_id="1")
+        [[pem, signed, version]] = self.sql("SELECT certificate, private_key, key_version FROM certificate_authority")
+        key = self.keyring.decrypt(signed, version, table="certificate_authority", column="private_key", row_id="1")
         return Authority(pem, key.decode())
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:

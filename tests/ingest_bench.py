@@ -17,7 +17,7 @@ from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.protocol.envelope import seal
+from gridfleet.protocol.envelope import sign_message
 
 Values = dict[str, dict[datetime, float]]
 
@@ -108,7 +108,7 @@ class BenchPlant:
         content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         now = int(time.time() * 1000)
         topic = f"v1/plants/{self.id}/{channel}"
-        body = seal(self.key, topic, message_id, now if sent_at is None else sent_at, content)
+        body = sign_message(self.key, topic, message_id, now if sent_at is None else sent_at, content)
         return self.delivery(body, channel)
 
     def delivery(self, body: bytes, channel: str = "telemetry") -> Delivery:

@@ -55,10 +55,10 @@ def order(
     **members: Any,
 ) -> Inbound:
     """A signed message for `{slug}.{kind}`."""
-    return sealed(f"{slug}.{kind}", body_of(site, **members), key=key, age=age, headers=headers)
+    return signed(f"{slug}.{kind}", body_of(site, **members), key=key, age=age, headers=headers)
 
 
-def sealed(
+def signed(
     routing_key: str,
     content: dict[str, Any],
     *,

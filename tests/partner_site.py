@@ -105,8 +105,8 @@ class PartnerSite:
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
             due = await claim_due(db, SYSTEM, self.plant.bench.keyring, now, 100)
-            await follow_commands(db, SYSTEM, await settle(db, SYSTEM, now, [(sealed.command, True) for sealed in due]))
-        return [sealed.command.id for sealed in due]
+            await follow_commands(db, SYSTEM, await settle(db, SYSTEM, now, [(encrypted.command, True) for encrypted in due]))
+        return [encrypted.command.id for encrypted in due]
 
     async def steer(self, seconds: float = 0, *, now: datetime | None = None) -> int:
         """What the executor does so many seconds from now."""
@@ -165,12 +165,12 @@ async def add_key(
     key = sender.key
     assert sender.signing_key is not None
     user = await add_user(bench.database)
-    sealed = bench.keyring.encrypt(sender.signing_key, table="partner_key", column="signing_key", row_id=key.id)
+    encrypted = bench.keyring.encrypt(sender.signing_key, table="partner_key", column="signing_key", row_id=key.id)
     async with bench.database.transaction() as db:
         await db.execute(
             "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_plant_ids,"
             " vhost, amqp_slug, signing_key, key_version, created_by, activated_at)"
             " VALUES (%s, %s, 'Key', 'partner', 'gf_live_', %s, %s, %s, %s, %s, %s, 1, %s, now())",
-            (key.id, organization_id, key.id.bytes, sorted(scopes), plant_ids, key.vhost, slug, sealed, user.id),
+            (key.id, organization_id, key.id.bytes, sorted(scopes), plant_ids, key.vhost, slug, encrypted, user.id),
         )
     return sender

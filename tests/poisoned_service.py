@@ -106,8 +106,8 @@ class PoisonedService:
         """Publish poison."""
         plant = self.sender.plant
         for channel, content, signed in of_plant:
-            sealed = signed and channel != "status"
-            delivery = plant.message(content, channel=channel) if sealed else plant.delivery(content, channel)
+            signed = signed and channel != "status"
+            delivery = plant.message(content, channel=channel) if signed else plant.delivery(content, channel)
             await self.plants.basic_publish(delivery.body, exchange="amq.topic", routing_key=delivery.routing_key)
         if of_partner:
             key = self.sender.sender.key

@@ -36,7 +36,7 @@ async def test_an_alert_from_rule_to_resolution(fleet: Fleet, expo: ExpoServer) 
         async def measure(soc: float) -> None:
             now = format_time(datetime.now(UTC))
             payload = {"time": now, "devices": [{"id": "BAT1", "fields": {"soc": soc}}]}
-            await connection.publish(plant.topic(), plant.seal(payload))
+            await connection.publish(plant.topic(), plant.signed(payload))
 
         await measure(80)
         wait_for(lambda: "BAT1.soc" in plant.latest())

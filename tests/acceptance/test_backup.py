@@ -79,12 +79,12 @@ async def test_what_was_stored_when_the_backup_began_is_there_again(fleet: Fleet
         found = {moment: values["number"] for moment, values in same.history(text(start), text(datetime.now(UTC))).items()}
         # Whole messages, each as it was sent: all that were stored when it began, and some that came meanwhile.
         assert ledger.items() <= found.items() <= sent.items()
-        [[sealed, version]] = again.sql("SELECT hmac_secret, key_version FROM plant_secret WHERE plant_id = %s", [plant.id])
+        [[signed, version]] = again.sql("SELECT hmac_secret, key_version FROM plant_secret WHERE plant_id = %s", [plant.id])
         place = {"table": "plant_secret", "column": "hmac_secret", "row_id": plant.id}
-        assert again.keyring.decrypt(sealed, version, **place) == plant.secret
+        assert again.keyring.decrypt(signed, version, **place) == plant.secret
         # The plant's certificate and its trust in the broker hold here too.
         async with await same.connect() as connection:
-            await connection.publish(same.topic(), same.seal({"time": text(datetime.now(UTC)), "fields": {"number": -1}}))
+            await connection.publish(same.topic(), same.signed({"time": text(datetime.now(UTC)), "fields": {"number": -1}}))
         wait_for(lambda: same.latest()["number"][1] == -1)
         again.close()
         assert restored.stop() == 0

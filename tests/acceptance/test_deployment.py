@@ -62,7 +62,7 @@ async def test_a_measurement_over_tls_is_stored(fleet: Fleet, method: str) -> No
     moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     async with await plant.connect() as connection:
         await connection.publish(
-            plant.topic(), plant.seal({"time": moment, "devices": [{"id": "PV1", "fields": {"active_power": 4.25}}]})
+            plant.topic(), plant.signed({"time": moment, "devices": [{"id": "PV1", "fields": {"active_power": 4.25}}]})
         )
         wait_for(lambda: plant.latest().get("PV1.active_power") == (moment, 4.25))
 

@@ -75,7 +75,7 @@ class Site:
                 if connection is None:
                     connection = await stack.enter_async_context(await self.meter.connect())
                 moment = format_time(datetime.now(UTC))
-                await connection.publish(self.meter.topic(), self.meter.seal({"time": moment, "fields": {"heat": 90}}))
+                await connection.publish(self.meter.topic(), self.meter.signed({"time": moment, "fields": {"heat": 90}}))
                 self.points += 1
                 await asyncio.sleep(0.15)
 

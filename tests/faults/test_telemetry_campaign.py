@@ -117,7 +117,7 @@ async def test_a_plant_that_floods_does_not_hold_up_the_others(victim: RunningSt
                     at = int(time.time() * 1000)
                     sent = time.monotonic()
                     message = {"time": at, "devices": [{"id": "A", "fields": {"p": float(second)}}]}
-                    await connection.publish(plant.topic(), plant.seal(message))
+                    await connection.publish(plant.topic(), plant.signed(message))
                     await readable(db, plant, at)
                     lags.append(time.monotonic() - sent)
                     await asyncio.sleep(max(0.0, sent + 0.1 - time.monotonic()))

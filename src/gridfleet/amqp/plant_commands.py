@@ -14,7 +14,7 @@ import structlog
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import PublishError
 
-from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SealedCommand, claim_due, settle
+from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due, list_due
 from gridfleet.domains.plants.commands.statistics import count_committed
 from gridfleet.domains.vcp.acknowledging import follow_commands
@@ -65,7 +65,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
                 continue
             delivered = await asyncio.gather(*(_send(channel, command) for command in commands))
             async with database.transaction() as db:
-                published = [(sealed.command, taken) for sealed, taken in zip(commands, delivered, strict=True)]
+                published = [(signed.command, taken) for signed, taken in zip(commands, delivered, strict=True)]
                 sent = await settle(db, _SYSTEM, utc_now(), published)
                 await follow_commands(db, _SYSTEM, sent)
             count_committed(sent)
@@ -114,31 +114,31 @@ async def _expire_due(database: Database, now: datetime) -> int:
     return ended
 
 
-async def _send(channel: AbstractChannel, sealed: SealedCommand) -> bool:
-    command = sealed.command
+async def _send(channel: AbstractChannel, signed: SignedCommand) -> bool:
+    command = signed.command
     with at_work("command", command.cause, kind="producer", command_id=str(command.id), plant_id=str(command.plant_id)):
-        if sealed.is_late:
+        if signed.is_late:
             log.warning("command was claimed too long ago; claiming it again")
             return False
-        taken = await _publish(channel, sealed)
+        taken = await _publish(channel, signed)
         if taken:
             log.info("command sent", attempts=command.attempts)
         return taken
 
 
-async def _publish(channel: AbstractChannel, sealed: SealedCommand) -> bool:
+async def _publish(channel: AbstractChannel, signed: SignedCommand) -> bool:
     """Whether a session of the plant holds the command now: False when the plant has none."""
     try:
         await channel.basic_publish(
-            sealed.message,
+            signed.message,
             exchange="amq.topic",
-            routing_key=sealed.topic.replace("/", "."),
+            routing_key=signed.topic.replace("/", "."),
             mandatory=True,
             timeout=CLAIM_SECONDS,
             properties=aiormq.spec.Basic.Properties(
                 delivery_mode=_PERSISTENT,
                 # The broker drops a copy that a plant would find too old.
-                expiration=str(max(1, int(sealed.life.total_seconds() * 1000))),
+                expiration=str(max(1, int(signed.life.total_seconds() * 1000))),
             ),
         )
     except PublishError:

@@ -38,7 +38,7 @@ from gridfleet.protocol.envelope import (
     PlantStatus,
     Snapshot,
     StatusMessage,
-    seal,
+    sign_message,
 )
 from gridfleet.protocol.topics import Channel
 
@@ -202,7 +202,7 @@ class Device:
         self._raise_failure()
         return numbers
 
-    async def publish_sealed(self, channel: Channel, message: bytes) -> None:
+    async def publish_signed(self, channel: Channel, message: bytes) -> None:
         """Publish an envelope that somebody else has signed; returns when the broker has confirmed it.
 
         It passes the queue by: `ConnectFailed` when there is no connection or it breaks meanwhile.
@@ -304,7 +304,7 @@ class Device:
 
     async def _publish(self, client: aiomqtt.Client, channel: Channel, batch: Batch, window: asyncio.Semaphore) -> None:
         topic: str = getattr(self._topics, channel.value)
-        message = seal(self._key, topic, self._ids.next(), int(self._clock() * 1000), batch.payload)
+        message = sign_message(self._key, topic, self._ids.next(), int(self._clock() * 1000), batch.payload)
         await client.publish(topic, message, qos=_QOS, timeout=self._options.confirm_timeout_seconds)
         # Shielded: a message that was confirmed is forgotten and reported even if the connection breaks now.
         confirming = asyncio.create_task(self._confirm(channel, batch))

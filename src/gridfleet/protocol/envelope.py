@@ -34,7 +34,7 @@ __all__ = [
     "Time",
     "format_time",
     "parse_time",
-    "seal",
+    "sign_message",
 ]
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024
@@ -169,7 +169,7 @@ class CommandAck(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 _encoder = msgspec.json.Encoder()
 
 
-def seal(key: bytes, address: str, message_id: str, sent_at: int, payload: bytes) -> bytes:
+def sign_message(key: bytes, address: str, message_id: str, sent_at: int, payload: bytes) -> bytes:
     """The signed envelope around a JSON `payload`, ready to publish at `address`."""
     sig = signature.sign(key, address, message_id, sent_at, payload)
     return b'{"v":1,"id":%b,"sentAt":%d,"sig":"%b","payload":%b}' % (

@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from gridfleet.device import AuthMethod, ConnectFailed, Device, DeviceError, Options
-from gridfleet.protocol.envelope import RefusalReason, Snapshot, format_time, seal
+from gridfleet.protocol.envelope import RefusalReason, Snapshot, format_time, sign_message
 from gridfleet.protocol.topics import Channel
 from gridfleet.simulator.faults import Fault, due, in_gap
 from gridfleet.simulator.ledger import Ledger
@@ -267,9 +267,9 @@ class _PlantRun:
         key = package.signing_key if skewed else bytes(32)
         sent_at = _now_ms() + (_SKEW_MS if self._number % 2 else -_SKEW_MS) * skewed
         message_id = f"wrong-{uuid4()}"
-        message = seal(key, package.mqtt.topics.telemetry, message_id, sent_at, msgspec.json.encode(wrong))
+        message = sign_message(key, package.mqtt.topics.telemetry, message_id, sent_at, msgspec.json.encode(wrong))
         try:
-            await device.publish_sealed(Channel.TELEMETRY, message)
+            await device.publish_signed(Channel.TELEMETRY, message)
         except ConnectFailed:
             return  # a fault that could not be sent is no fault: it is not in the ledger either
         self.result.refused += 1

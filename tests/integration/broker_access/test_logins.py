@@ -296,13 +296,13 @@ async def test_a_suspended_plant_connects_and_is_ignored(fleet: Fleet, method: s
     plant = fleet.plant(method)
     login = plant.login
     async with await plant.connect(login) as connection:
-        await connection.publish(plant.topic(), plant.seal({"time": now(), "fields": {"a": 1}}))
+        await connection.publish(plant.topic(), plant.signed({"time": now(), "fields": {"a": 1}}))
         wait_for(lambda: plant.latest().get("a"))
     plant.update(lifecycle_status="SUSPENDED")
     await asyncio.sleep(NOTICED_SECONDS)
     refused = len(plant.refused())
     async with await plant.connect(login) as connection:
-        await connection.publish(plant.topic(), plant.seal({"time": now(), "fields": {"a": 2}}))
+        await connection.publish(plant.topic(), plant.signed({"time": now(), "fields": {"a": 2}}))
         await connection.publish(plant.topic(), b"nonsense")
         await connection.publish(plant.topic("status"), b"nonsense")
         await asyncio.sleep(NOTICED_SECONDS)
@@ -318,7 +318,7 @@ async def taken_again(plant: Plant, connection: lean_mqtt.Connection) -> None:
     deadline = datetime.now(UTC) + timedelta(seconds=10)
     while "b" not in plant.latest():
         assert datetime.now(UTC) < deadline
-        await connection.publish(plant.topic(), plant.seal({"time": now(), "fields": {"b": 1}}))
+        await connection.publish(plant.topic(), plant.signed({"time": now(), "fields": {"b": 1}}))
 
 
 def now() -> str:

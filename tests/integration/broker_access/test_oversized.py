@@ -27,6 +27,6 @@ async def test_a_plant_learns_within_seconds_that_its_message_is_too_large(fleet
 
 async def assert_is_heard(plant: Plant) -> None:
     async with await plant.connect() as connection:
-        await connection.publish(plant.topic(), plant.seal({"time": utc_now().isoformat(), "fields": {"after": 1}}))
+        await connection.publish(plant.topic(), plant.signed({"time": utc_now().isoformat(), "fields": {"after": 1}}))
         await asyncio.to_thread(wait_for, lambda: "after" in plant.latest())
         assert not connection.lost

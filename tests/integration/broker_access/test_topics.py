@@ -175,9 +175,9 @@ async def test_its_own_topics_take_retained_messages_and_both_levels_of_service(
     plant = plants[method]
     async with await plant.connect() as connection:
         for number, (qos, retain) in enumerate([(0, False), (0, True), (1, False), (1, True)]):
-            message = plant.seal({"time": now(), "fields": {f"a{number}": number}})
+            message = plant.signed({"time": now(), "fields": {f"a{number}": number}})
             await connection.publish(plant.topic(), message, qos=qos, retain=retain)
-        await connection.publish(plant.topic("ack"), plant.seal({}, topic=plant.topic("ack")))
+        await connection.publish(plant.topic("ack"), plant.signed({}, topic=plant.topic("ack")))
         wait_for(lambda: {"a0", "a1", "a2", "a3"} <= plant.latest().keys())
 
 

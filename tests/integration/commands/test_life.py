@@ -14,7 +14,7 @@ import pytest
 from commands_at_work import add_commandable, age, history, issue, row
 from gridfleet.device.commands import open_command
 from gridfleet.domains.ingest.models import Delivery
-from gridfleet.domains.plants.commands.delivery import SealedCommand, claim_due, settle
+from gridfleet.domains.plants.commands.delivery import SignedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
@@ -46,12 +46,12 @@ async def commandable(bench: Bench) -> BenchPlant:
     return plant
 
 
-async def claim(bench: Bench, at: datetime | None = None, limit: int = 100) -> list[SealedCommand]:
+async def claim(bench: Bench, at: datetime | None = None, limit: int = 100) -> list[SignedCommand]:
     async with bench.database.transaction() as db:
         return await claim_due(db, SYSTEM, bench.keyring, at or now(), limit)
 
 
-async def settled(bench: Bench, claimed: Sequence[SealedCommand], *, delivered: bool = True, at: datetime | None = None) -> int:
+async def settled(bench: Bench, claimed: Sequence[SignedCommand], *, delivered: bool = True, at: datetime | None = None) -> int:
     """How many became SENT."""
     async with bench.database.transaction() as db:
         return len(await settle(db, SYSTEM, at or now(), [(one.command, delivered) for one in claimed]))
@@ -336,9 +336,9 @@ async def test_a_command_is_signed_with_the_newest_secret(bench: Bench, plant: B
             (*secrets, plant.id),
         )
 
-    [sealed] = await claim(bench)
+    [signed] = await claim(bench)
 
-    assert opened(sealed, newest)["commandId"] == str(sealed.command.id)
+    assert opened(signed, newest)["commandId"] == str(signed.command.id)
 
 
 async def test_a_secret_that_cannot_be_read_holds_up_its_own_plant_only(bench: Bench, plant: BenchPlant) -> None:
@@ -351,18 +351,18 @@ async def test_a_secret_that_cannot_be_read_holds_up_its_own_plant_only(bench: B
     assert [one.command.id for one in await claim(bench)] == [command]
 
 
-def opened(sealed: SealedCommand, key: bytes) -> Any:
+def opened(signed: SignedCommand, key: bytes) -> Any:
     """What the plant's client makes of the message."""
-    command = open_command(sealed.message, key=key, address=sealed.topic, now_milliseconds=int(now().timestamp() * 1000))
+    command = open_command(signed.message, key=key, address=signed.topic, now_milliseconds=int(now().timestamp() * 1000))
     return msgspec.to_builtins(command)
 
 
 async def test_the_plant_reads_what_was_asked(bench: Bench, plant: BenchPlant) -> None:
     command = await issue(plant, "set_power", {"power_kw": -2.5})
 
-    [sealed] = await claim(bench)
+    [signed] = await claim(bench)
 
-    content = opened(sealed, plant.key)
+    content = opened(signed, plant.key)
     issued = datetime.fromisoformat(content.pop("issuedAt"))
     assert datetime.fromisoformat(content.pop("expiresAt")) - issued == timedelta(seconds=30)
     assert content == {

@@ -36,21 +36,21 @@ async def connection(plant: Plant) -> AsyncIterator[Connection]:
 
 
 async def send(connection: Connection, plant: Plant, payload: object, **changes: Any) -> None:
-    await connection.publish(plant.topic(), plant.seal(payload, **changes))
+    await connection.publish(plant.topic(), plant.signed(payload, **changes))
 
 
 async def test_every_reason_is_readable_and_stops_nothing(plant: Plant, connection: Connection) -> None:
     topic = plant.topic()
     fields = {f"f{n}": 1 for n in range(2_001)}
     bad = {
-        "MALFORMED": plant.seal({"time": "never"}, message_id="malformed"),
+        "MALFORMED": plant.signed({"time": "never"}, message_id="malformed"),
         "TOO_LARGE": b"x" * (MAX_MESSAGE_BYTES + 1),
         "SIGNATURE_MISSING": json.dumps({"v": 1, "id": "unsigned", "sentAt": 1, "payload": {}}).encode(),
-        "SIGNATURE_INVALID": plant.seal({}, message_id="forged", key=bytes(32)),
-        "TIMESTAMP_OUT_OF_WINDOW": plant.seal({}, message_id="late", age_seconds=3_600),
-        "TIME_OUT_OF_RANGE": plant.seal({"time": now(400)}, message_id="ahead"),
-        "TOO_MANY_DEVICES": plant.seal({"time": now(), "devices": [{"id": "D", "fields": {}}] * 1_001}, message_id="devices"),
-        "TOO_MANY_FIELDS": plant.seal({"time": now(), "fields": fields}, message_id="fields"),
+        "SIGNATURE_INVALID": plant.signed({}, message_id="forged", key=bytes(32)),
+        "TIMESTAMP_OUT_OF_WINDOW": plant.signed({}, message_id="late", age_seconds=3_600),
+        "TIME_OUT_OF_RANGE": plant.signed({"time": now(400)}, message_id="ahead"),
+        "TOO_MANY_DEVICES": plant.signed({"time": now(), "devices": [{"id": "D", "fields": {}}] * 1_001}, message_id="devices"),
+        "TOO_MANY_FIELDS": plant.signed({"time": now(), "fields": fields}, message_id="fields"),
     }
     good = []
     for number, body in enumerate(bad.values()):
@@ -84,7 +84,7 @@ async def test_a_storm_of_bad_messages_keeps_no_good_one(plant: Plant, connectio
             await connection.start_publish(plant.topic(), bytes([number % 256]) * number)
         else:
             expected[f"a{number}"] = number
-            await connection.start_publish(plant.topic(), plant.seal({"time": now(), "fields": {f"a{number}": number}}))
+            await connection.start_publish(plant.topic(), plant.signed({"time": now(), "fields": {f"a{number}": number}}))
     await connection.ping()
     wait_for(lambda: len(plant.latest()) == len(expected))
     assert {name: value for name, (_, value) in plant.latest().items()} == expected

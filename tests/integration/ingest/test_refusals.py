@@ -385,10 +385,10 @@ async def test_a_plant_whose_secret_cannot_be_decrypted_holds_up_nobody(bench: B
     assert batch.bad_signatures == {}
     # Provisioned anew, it speaks again without a restart.
     async with bench.database.transaction() as db:
-        sealed = bench.keyring.encrypt(broken.key, table="plant_secret", column="hmac_secret", row_id=broken.id)
+        encrypted = bench.keyring.encrypt(broken.key, table="plant_secret", column="hmac_secret", row_id=broken.id)
         await db.execute(
             "UPDATE plant_secret SET hmac_secret = %s, key_version = 1, previous_hmac_secret = NULL WHERE plant_id = %s",
-            (sealed, broken.id),
+            (encrypted, broken.id),
         )
     bench.pipeline.plant_cache.invalidate(str(broken.id))
     assert (await bench.take(broken.message(GOOD))).results == {"accepted": 1}

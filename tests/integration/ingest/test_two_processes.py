@@ -67,7 +67,7 @@ async def measure(plant: Plant, connection: Connection) -> None:
     """Send one measurement of the plant's sub-device."""
     moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     payload = {"time": moment, "devices": [{"id": "D", "fields": {"a": 1}}]}
-    await connection.publish(plant.topic(), plant.seal(payload))
+    await connection.publish(plant.topic(), plant.signed(payload))
 
 
 async def reached(plant: Plant, status: str, device_status: str) -> float:

@@ -13,10 +13,10 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from encrypted_rows import SYSTEM, TABLES, SealedRows
 
 import rewrap_process
 from api_service import ApiService, api_service
+from encrypted_rows import SYSTEM, TABLES, SealedRows
 from gridfleet.domains.maintenance.rewrapping import ENCRYPTED, Rewrapped, key_versions, rewrap
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.caller import Actor, ActorType
@@ -59,7 +59,7 @@ async def test_no_encrypted_column_is_forgotten(database: Database) -> None:
         found = {table for (table,) in await cursor.fetchall()}
         counted = await key_versions(db)
     assert found == set(TABLES)
-    assert counted.keys() == found | {"mail"} == {sealed.kind for sealed in ENCRYPTED}
+    assert counted.keys() == found | {"mail"} == {encrypted.kind for encrypted in ENCRYPTED}
 
 
 async def test_rows_that_cannot_be_decrypted_are_counted_and_do_not_stop_the_rest(

@@ -13,7 +13,7 @@ from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.credentials.packages import forget_previous_secrets
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.protocol.envelope import seal
+from gridfleet.protocol.envelope import sign_message
 from plants_over_http import Fleet
 
 SYSTEM = SystemScope("test")
@@ -164,7 +164,7 @@ async def results(fleet: Fleet, plant_id: str, *secrets: str, ahead: int = 0) ->
     found = []
     for secret in secrets:
         now_ms = int(datetime.now(UTC).timestamp() + ahead) * 1000
-        body = seal(bytes.fromhex(secret), topic, uuid4().hex, now_ms, b"[]")
+        body = sign_message(bytes.fromhex(secret), topic, uuid4().hex, now_ms, b"[]")
         pipeline = Pipeline(state.database, state.keyring, window_seconds=600)
         batch = await pipeline.prepare([Delivery(topic.replace("/", "."), body, now_ms)])
         [result] = batch.results

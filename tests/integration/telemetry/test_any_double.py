@@ -32,7 +32,7 @@ doubles = st.sampled_from(EXTREMES) | st.floats(allow_nan=False, allow_infinity=
 
 
 def a_past_day() -> datetime:
-    """Midnight of a day whose hours have all been sealed."""
+    """Midnight of a day whose hours have all been closed."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return today - timedelta(days=3)
 

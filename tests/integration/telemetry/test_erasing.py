@@ -10,7 +10,7 @@ from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.erasing import erase_deleted
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, write_batch
-from gridfleet.domains.telemetry.rollups.recomputing import roll_up, seal_hour
+from gridfleet.domains.telemetry.rollups.recomputing import close_hour, roll_up
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from telemetry_records import RecordedPlant
@@ -47,7 +47,7 @@ async def plant_with_history(database: Database) -> RecordedPlant:
     for device in (None, "PV1"):
         hours = [NOW - timedelta(hours=hour) for hour in range(1, 60)]
         await plant.write(device, ["p", "q"], {hour: [1.0, 2.0] for hour in hours})
-    while await seal_hour(database, timedelta(hours=-1)):
+    while await close_hour(database, timedelta(hours=-1)):
         pass
     await roll_up(database)
     await plant.write("PV1", ["p", "q"], {NOW - timedelta(hours=5, minutes=1): [3.0, 4.0]})

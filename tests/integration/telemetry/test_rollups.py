@@ -1,4 +1,4 @@
-"""Roll-ups against frames: whatever the order of writing, repeating, correcting, sealing and recomputing, the same answers."""
+"""Roll-ups against frames: whatever the order of writing, repeating, correcting, closing and recomputing, the same answers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from gridfleet.domains.telemetry.history import buckets
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, Series
 from gridfleet.domains.telemetry.history.series import plant_series
-from gridfleet.domains.telemetry.rollups.recomputing import roll_up, seal_hour
+from gridfleet.domains.telemetry.rollups.recomputing import close_hour, roll_up
 from gridfleet.kernel.db import Connection, Database
 from telemetry_records import RecordedPlant
 
@@ -22,7 +22,7 @@ MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR_AHEAD = timedelta(hours=-30)
-"""A grace that seals hours before they have begun."""
+"""A grace that closes hours before they have begun."""
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +91,8 @@ async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(d
     random = Random(seed)
     plant = await RecordedPlant.create(database)
     await plant.add_device("PV1")
-    seal = await sealed_before(database)
-    begin, finish = seal - 30 * HOUR, seal + 20 * HOUR
+    watermark = await sealed_before(database)
+    begin, finish = watermark - 30 * HOUR, watermark + 20 * HOUR
     layouts = {None: [["a", "b"]], "PV1": [["a", "c"], ["a", "c", "d"]]}  # an edited template shares times with the old one
     await plant.write("PV1", ["a", "c"], {begin: [1.0, None]})
 
@@ -113,7 +113,7 @@ async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(d
     async def recompute(worker: Random) -> None:
         while not written.is_set():
             if worker.random() < 0.3:
-                await seal_hour(database, FAR_AHEAD)
+                await close_hour(database, FAR_AHEAD)
             else:
                 await roll_up(database, seconds=0.05)
             await asyncio.sleep(worker.random() / 50)
@@ -140,8 +140,8 @@ async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(d
 async def test_roll_ups_are_used_and_not_the_frames(database: Database) -> None:
     """Else the test above would prove nothing: here the frames are gone."""
     plant = await RecordedPlant.create(database)
-    seal = await sealed_before(database)
-    day = seal - 72 * HOUR
+    watermark = await sealed_before(database)
+    day = watermark - 72 * HOUR
     day -= (day - EPOCH) % timedelta(days=1)
     await plant.write(None, ["a", "b"], {day + number * MINUTE: [number / 4, None] for number in range(0, 1440, 7)})
     async with database.transaction() as db:
@@ -188,10 +188,10 @@ async def test_sealing_waits_for_those_who_took_the_hour_for_open(database: Data
         batch = FrameBatch()
         batch.add(source, layout, microseconds(hour + MINUTE), [3.0])
         await write_batch(db, batch)
-        sealing = asyncio.create_task(seal_hour(database, FAR_AHEAD))
+        closing = asyncio.create_task(close_hour(database, FAR_AHEAD))
         await asyncio.sleep(0.2)
-        assert not sealing.done()
-    assert await sealing
+        assert not closing.done()
+    assert await closing
     assert await sealed_before(database) == hour + HOUR
     assert await roll_up(database) == 1
     async with database.transaction() as db:
@@ -218,10 +218,10 @@ async def test_first_and_last_values_and_values_of_any_size(database: Database) 
 async def test_many_scattered_dirty_hours_are_read_in_one_go(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buckets, "_MOST_SPANS", 2)
     plant = await RecordedPlant.create(database)
-    seal = await sealed_before(database)
-    await plant.write(None, ["a"], {seal - number * 10 * MINUTE: [float(number)] for number in range(1, 200)})
+    watermark = await sealed_before(database)
+    await plant.write(None, ["a"], {watermark - number * 10 * MINUTE: [float(number)] for number in range(1, 200)})
     await roll_up(database)
     for hours in (3, 9, 15, 21):
-        await plant.write(None, ["a"], {seal - hours * HOUR + MINUTE: [1e6]})
+        await plant.write(None, ["a"], {watermark - hours * HOUR + MINUTE: [1e6]})
     for _ in range(20):
-        await compare(plant, Random(), seal - 40 * HOUR, seal)
+        await compare(plant, Random(), watermark - 40 * HOUR, watermark)

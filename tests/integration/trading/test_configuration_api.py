@@ -59,11 +59,11 @@ async def test_settings_are_kept_and_the_secret_is_not_shown(strict: Fleet) -> N
     status, changed = await strict.call("POST", CONFIG, {"queuePrefix": "our-queues"})
     assert (changed["esmClientId"], changed["queuePrefix"]) == ("us", "our-queues")
     assert "s3cret" not in str(changed)
-    [(sealed, version)] = await strict.sql("SELECT esm_client_secret, key_version FROM trading_config")
-    assert b"s3cret" not in sealed
+    [(encrypted, version)] = await strict.sql("SELECT esm_client_secret, key_version FROM trading_config")
+    assert b"s3cret" not in encrypted
     keyring = strict.service.state.keyring
     place = {"table": "trading_config", "column": "esm_client_secret"}
-    assert keyring.decrypt(sealed, version, row_id=saved["id"], **place) == b" s3cret ", "as typed"
+    assert keyring.decrypt(encrypted, version, row_id=saved["id"], **place) == b" s3cret ", "as typed"
     events = (await strict.call("GET", "/audit-events?event=trading.configured"))[1]["data"]
     assert [event["details"]["changed"] for event in events] == [
         ["queue_prefix"],

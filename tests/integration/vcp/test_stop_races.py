@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from gridfleet.domains.plants.commands.delivery import CLOCK_SECONDS, START_SECONDS, SealedCommand, claim_due
+from gridfleet.domains.plants.commands.delivery import CLOCK_SECONDS, START_SECONDS, SignedCommand, claim_due
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.vcp.acknowledging import follow_commands
@@ -34,7 +34,7 @@ async def emergencies(site: PartnerSite) -> list[UUID]:
 
 
 @asynccontextmanager
-async def claiming(site: PartnerSite) -> AsyncIterator[list[SealedCommand]]:
+async def claiming(site: PartnerSite) -> AsyncIterator[list[SignedCommand]]:
     """Claim what is due as another gateway, whose transaction commits at the end of the block."""
     async with site.database.transaction() as db:
         yield await claim_due(db, SYSTEM, site.plant.bench.keyring, datetime.now(UTC), 100)
@@ -84,7 +84,7 @@ async def test_a_command_in_flight_during_a_stop_is_followed_by_another_stop(sit
             await stop(site)
     if commits == "before the stop":
         await stop(site)
-    assert [sealed.command.id for sealed in in_flight] == [command]
+    assert [signed.command.id for signed in in_flight] == [command]
 
     first, again = await emergencies(site)
     left = await site.send_commands()
@@ -119,7 +119,7 @@ async def test_a_claim_that_began_before_a_stop_takes_nothing_that_the_stop_with
     await pause_reads(site.database, "plant")
     began = datetime.now(UTC)
 
-    async def claim() -> list[SealedCommand]:
+    async def claim() -> list[SignedCommand]:
         async with site.database.transaction() as db:
             await db.execute("SET LOCAL test.pause = 'on'")
             return await claim_due(db, SYSTEM, site.plant.bench.keyring, began, 100)
@@ -160,7 +160,7 @@ async def test_clocks_that_differ_hide_no_command_in_flight_from_a_stop(site: Pa
     async with site.database.transaction() as db:
         now = datetime.now(UTC) + timedelta(seconds=ahead)
         in_flight = await claim_due(db, SYSTEM, site.plant.bench.keyring, now, 100)
-    assert [sealed.command.id for sealed in in_flight] == [command]
+    assert [signed.command.id for signed in in_flight] == [command]
 
     moment = datetime.now(UTC)
     assert await site.send("command.mode", now=moment, mode="EMERGENCY_STOP") == "ACCEPTED"

@@ -13,7 +13,7 @@ from gridfleet.domains.vcp.acknowledging import follow_commands
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.domains.vcp.taking import refuse_unstorable, take_order
 from gridfleet.kernel.ids import new_id
-from partner_orders import body_of, order, sealed, sending_key, soon
+from partner_orders import body_of, order, sending_key, signed, soon
 from partner_site import SYSTEM, PartnerSite
 
 
@@ -69,10 +69,10 @@ async def test_a_repeated_message_does_nothing_twice(site: PartnerSite) -> None:
 
 async def test_a_message_id_belongs_to_one_message(site: PartnerSite) -> None:
     slug, content = site.sender.key.slug, body_of(site.plant.id, powerKw=1)
-    await site.take(sealed(f"{slug}.command.site-setpoint", content))
-    await site.take(sealed(f"{slug}.command.site-setpoint", content | {"powerKw": 2}))
+    await site.take(signed(f"{slug}.command.site-setpoint", content))
+    await site.take(signed(f"{slug}.command.site-setpoint", content | {"powerKw": 2}))
     upper = content | {"messageId": content["messageId"].upper()}
-    await site.take(sealed(f"{slug}.command.site-setpoint", upper))
+    await site.take(signed(f"{slug}.command.site-setpoint", upper))
 
     assert await site.log() == [
         ("PENDING", "ACCEPTED", None, True),
@@ -84,11 +84,11 @@ async def test_a_message_id_belongs_to_one_message(site: PartnerSite) -> None:
 
 async def test_a_failed_signature_does_not_use_its_id_up(site: PartnerSite) -> None:
     slug, content = site.sender.key.slug, body_of(site.plant.id, mode="AUTO")
-    forged = sealed(f"{slug}.command.mode", content, key=bytes(32))
+    forged = signed(f"{slug}.command.mode", content, key=bytes(32))
     await site.take(forged)
     await site.take(forged._replace(redelivered=True))
-    await site.take(sealed(f"{slug}.command.mode", content, age=3600))
-    await site.take(sealed(f"{slug}.command.mode", content))
+    await site.take(signed(f"{slug}.command.mode", content, age=3600))
+    await site.take(signed(f"{slug}.command.mode", content))
 
     assert [entry[1:] for entry in await site.log()] == [
         ("REJECTED", "SIGNATURE_INVALID", False),
@@ -326,8 +326,8 @@ async def test_every_refused_message_stands_once_in_the_log_of_the_site_that_it_
     await site.take(accepted)
     refused = {
         "SIGNATURE_MISSING": order("command.mode", plant, slug=slug, mode="AUTO", headers={}),
-        "SIGNATURE_INVALID": sealed(f"{slug}.command.mode", content, key=bytes(32)),
-        "TIMESTAMP_OUT_OF_WINDOW": sealed(f"{slug}.command.mode", content, age=3600),
+        "SIGNATURE_INVALID": signed(f"{slug}.command.mode", content, key=bytes(32)),
+        "TIMESTAMP_OUT_OF_WINDOW": signed(f"{slug}.command.mode", content, age=3600),
         "DUPLICATE": accepted._replace(body=accepted.body.replace(b'"powerKw": 1', b'"powerKw": 2')),
         "no member": setpoint(powerKw=None),
         "no message id": setpoint(messageId=None),

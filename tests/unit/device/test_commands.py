@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gridfleet.device import Command, CommandRefusal, CommandRefused, CommandRejected, Device, DeviceError, Options
 from gridfleet.device.commands import open_command
 from gridfleet.device.store import Outbox
-from gridfleet.protocol.envelope import seal
+from gridfleet.protocol.envelope import sign_message
 from gridfleet.protocol.topics import Channel, topic
 
 KEY = bytes(range(32))
@@ -37,9 +37,9 @@ def payload(command_id: str, expires_in: float = 30, action: str = "set_power") 
     ).encode()
 
 
-def sealed(plant: Any, body: bytes, key: bytes = KEY, sent_at: float | None = None) -> bytes:
+def signed(plant: Any, body: bytes, key: bytes = KEY, sent_at: float | None = None) -> bytes:
     moment = int((sent_at or time.time()) * 1000)
-    return seal(key, topic(plant.id, Channel.COMMANDS), f"s-{time.time_ns()}", moment, body)
+    return sign_message(key, topic(plant.id, Channel.COMMANDS), f"s-{time.time_ns()}", moment, body)
 
 
 async def acks(broker: Any, plant: Any) -> list[tuple[str, str, str | None]]:
@@ -66,7 +66,7 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed(broker: Any, pl
     async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
         await device.wait_connected(10)
         for command_id, action in (("c1", "give_up"), ("c2", "set_power")):
-            await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload(command_id, action=action)))
+            await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload(command_id, action=action)))
         await settled(device, 2)
     assert sorted(await acks(broker, plant)) == [
         ("c1", "FAILED", "HANDLER_ERROR"),
@@ -89,8 +89,8 @@ async def test_commands_are_obeyed_and_acknowledged(broker: Any, plant: Any, tmp
     async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
         await device.wait_connected(10)
         for command_id, action in (("c1", "set_power"), ("c2", "refuse"), ("c3", "break"), ("c1", "set_power")):
-            await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload(command_id, action=action)))
-        await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload("c4", expires_in=-1)))
+            await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload(command_id, action=action)))
+        await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c4", expires_in=-1)))
         await settled(device, 4)
         assert device.counters.commands_repeated == 1
 
@@ -120,10 +120,10 @@ async def test_untrusted_messages_do_nothing(broker: Any, plant: Any, tmp_path: 
         await device.wait_connected(10)
         for message in (
             b"no json",
-            sealed(plant, payload("c1"), key=bytes(32)),
-            sealed(plant, payload("c2"), sent_at=time.time() - 11 * 60),
-            sealed(plant, payload("c3"), sent_at=time.time() + 11 * 60),
-            sealed(plant, b'{"commandId":"c4"}'),
+            signed(plant, payload("c1"), key=bytes(32)),
+            signed(plant, payload("c2"), sent_at=time.time() - 11 * 60),
+            signed(plant, payload("c3"), sent_at=time.time() + 11 * 60),
+            signed(plant, b'{"commandId":"c4"}'),
         ):
             await broker.publish(plant.id, Channel.COMMANDS, message)
         async with asyncio.timeout(10):
@@ -144,7 +144,7 @@ async def test_untrusted_messages_do_nothing(broker: Any, plant: Any, tmp_path: 
 async def test_without_a_handler_commands_are_rejected(broker: Any, plant: Any, tmp_path: Path) -> None:
     async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
         await device.wait_connected(10)
-        await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload("c1")))
+        await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c1")))
         await settled(device, 1)
     assert ("c1", "REJECTED", "UNSUPPORTED") in await acks(broker, plant)
 
@@ -157,7 +157,7 @@ async def test_a_command_sent_while_the_plant_is_away_reaches_it(broker: Any, pl
 
     async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
         await device.wait_connected(10)
-    await broker.publish(plant.id, Channel.COMMANDS, sealed(plant, payload("c1")))
+    await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c1")))
     async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
         await settled(device, 1)
     assert obeyed == ["c1"]
@@ -182,7 +182,7 @@ def test_no_bytes_break_the_reader(message: bytes) -> None:
 
 @given(st.integers(-(2**40), 2**40))
 def test_freshness_is_ten_minutes_either_way(skew: int) -> None:
-    message = seal(KEY, "a", "m", NOW - skew, payload("c1"))
+    message = sign_message(KEY, "a", "m", NOW - skew, payload("c1"))
     if abs(skew) <= 600_000:
         assert open_command(message, key=KEY, address="a", now_milliseconds=NOW).command_id == "c1"
     else:
@@ -193,4 +193,4 @@ def test_freshness_is_ten_minutes_either_way(skew: int) -> None:
 def test_times_need_their_zone() -> None:
     body = b'{"commandId":"c","type":"T","target":null,"issuedAt":"2026-11-20T10:00:00","expiresAt":"2026-11-20T10:00:30Z"}'
     with pytest.raises(CommandRefused, match="zone"):
-        open_command(seal(KEY, "a", "m", NOW, body), key=KEY, address="a", now_milliseconds=NOW)
+        open_command(sign_message(KEY, "a", "m", NOW, body), key=KEY, address="a", now_milliseconds=NOW)

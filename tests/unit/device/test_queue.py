@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gridfleet.device import DeviceEntry, QueueError, Snapshot, SnapshotRefused
 from gridfleet.device.messages import ENVELOPE_BYTES, MessageIds, encode_snapshot, pack
 from gridfleet.device.store import Outbox, Stored
-from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, seal
+from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, sign_message
 from gridfleet.protocol.topics import Channel
 
 
@@ -162,8 +162,8 @@ def test_packing_keeps_order_and_limits(sizes: list[int], max_snapshots: int, ro
     opened = []
     for batch in batches:
         assert len(batch.numbers) <= max_snapshots
-        sealed = seal(bytes(32), "v1/plants/a/telemetry", MessageIds().next(), 1795168800123, batch.payload)
-        assert len(sealed) <= limit
+        signed = sign_message(bytes(32), "v1/plants/a/telemetry", MessageIds().next(), 1795168800123, batch.payload)
+        assert len(signed) <= limit
         value = json.loads(batch.payload)
         opened += value if isinstance(value, list) else [value]
     assert opened == [json.loads(message.payload) for message in stored]

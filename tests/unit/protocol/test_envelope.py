@@ -16,7 +16,7 @@ from gridfleet.protocol.envelope import (
     Snapshot,
     format_time,
     parse_time,
-    seal,
+    sign_message,
 )
 
 KEY = bytes(range(32))
@@ -35,7 +35,7 @@ json_values = st.recursive(
 def test_a_sealed_message_opens_to_the_bytes_that_were_signed(value: object, message_id: str, sent_at: int) -> None:
     payload = msgspec.json.encode(value)
 
-    envelope = msgspec.json.decode(seal(KEY, "topic", message_id, sent_at, payload), type=Envelope)
+    envelope = msgspec.json.decode(sign_message(KEY, "topic", message_id, sent_at, payload), type=Envelope)
 
     assert (envelope.v, envelope.id, envelope.sent_at) == (1, message_id, sent_at)
     assert bytes(envelope.payload) == payload
@@ -44,9 +44,9 @@ def test_a_sealed_message_opens_to_the_bytes_that_were_signed(value: object, mes
 
 def test_white_space_inside_the_payload_is_signed_too() -> None:
     payload = b'{ "time" : 1795168800123 ,\n "fields": {} }'
-    sealed = seal(KEY, "topic", "m", 1, payload)
+    signed = sign_message(KEY, "topic", "m", 1, payload)
 
-    assert bytes(msgspec.json.decode(sealed, type=Envelope).payload) == payload
+    assert bytes(msgspec.json.decode(signed, type=Envelope).payload) == payload
 
 
 def test_an_envelope_without_a_signature_still_opens() -> None:

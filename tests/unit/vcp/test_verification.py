@@ -13,7 +13,7 @@ from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_keys import Order, parse_inbound
 from gridfleet.protocol.partner_messages import read_heading
-from partner_orders import SLUG, order, sealed, sending_key, soon
+from partner_orders import SLUG, order, sending_key, signed, soon
 
 SITE = new_id()
 KEY = bytes(range(32))
@@ -153,7 +153,7 @@ def test_another_key_or_another_routing_key_does_not_sign() -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_no_changed_byte_passes(place: int, change: int) -> None:
-    message = sealed(f"{SLUG}.command.mode", {"messageId": "5f0c7f52-0d57-4a5c-9a3e-0d8b5f0a1c11", "mode": "AUTO"})
+    message = signed(f"{SLUG}.command.mode", {"messageId": "5f0c7f52-0d57-4a5c-9a3e-0d8b5f0a1c11", "mode": "AUTO"})
     body = bytearray(message.body)
     body[place % len(body)] ^= change
     assert verify(message._replace(body=bytes(body))) in ("SIGNATURE_INVALID", "MALFORMED")

@@ -23,7 +23,7 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.topics import Channel, topic
 
-__all__ = ["CLAIM_SECONDS", "CLOCK_SECONDS", "START_SECONDS", "SealedCommand", "claim_due", "retry_wait", "settle"]
+__all__ = ["CLAIM_SECONDS", "CLOCK_SECONDS", "START_SECONDS", "SignedCommand", "claim_due", "retry_wait", "settle"]
 
 CLAIM_SECONDS: Final = 5
 """How long a claimed command is nobody else's. A sender that dies holds it up for as long."""
@@ -40,7 +40,7 @@ _FIRST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=15)
 
 
-class SealedCommand(NamedTuple):
+class SignedCommand(NamedTuple):
     """A command ready to publish on its plant's `topic`, worthless after `life`; not to be published after `deadline`, a
     moment of the process's monotonic clock."""
 
@@ -56,17 +56,17 @@ class SealedCommand(NamedTuple):
         return time.monotonic() > self.deadline
 
 
-async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: datetime, limit: int) -> list[SealedCommand]:
+async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: datetime, limit: int) -> list[SignedCommand]:
     """Up to `limit` commands to send now, signed with their plants' newest keys. Commit before sending."""
     deadline = time.monotonic() + START_SECONDS
     due = await store.claim(db, system, now, timedelta(seconds=CLAIM_SECONDS), limit)
     # A plant whose secret cannot be decrypted must not hold up the others.
     keys = await load_signing_keys(db, system, keyring, {command.plant_id for command in due}) if due else {}
     return [
-        sealed
+        signed
         for command in due
         if (key := keys.get(command.plant_id)) is not None
-        and (sealed := _seal_or_leave(key.current, command, now, deadline)) is not None
+        and (signed := _sign_or_leave(key.current, command, now, deadline)) is not None
     ]
 
 
@@ -86,10 +86,10 @@ def retry_wait(attempts: int) -> timedelta:
     return min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(attempts - 1, 10)))
 
 
-def _seal_or_leave(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SealedCommand | None:
+def _sign_or_leave(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SignedCommand | None:
     """Return None for a command that cannot be written; it stays in the queue until it expires."""
     try:
-        return _seal(key, command, now, deadline)
+        return _sign(key, command, now, deadline)
     except Exception as error:
         if not is_poison(error):
             raise
@@ -97,10 +97,10 @@ def _seal_or_leave(key: bytes, command: DueCommand, now: datetime, deadline: flo
         return None
 
 
-def _seal(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SealedCommand:
+def _sign(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SignedCommand:
     address = topic(str(command.plant_id), Channel.COMMANDS)
-    message = wire.seal(key, address, str(new_id()), int(now.timestamp() * 1000), _payload(command))
-    return SealedCommand(command, address, message, min(_COPY_LIFE, command.expires_at - now), deadline)
+    message = wire.sign_message(key, address, str(new_id()), int(now.timestamp() * 1000), _payload(command))
+    return SignedCommand(command, address, message, min(_COPY_LIFE, command.expires_at - now), deadline)
 
 
 def _payload(command: DueCommand) -> bytes:

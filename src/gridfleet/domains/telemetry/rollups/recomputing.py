@@ -14,7 +14,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
 
-__all__ = ["ensure_partitions_ahead", "roll_up", "seal_hour", "set_aside_hours"]
+__all__ = ["close_hour", "ensure_partitions_ahead", "roll_up", "set_aside_hours"]
 
 _SYSTEM: Final = SystemScope("roll-ups are made for every organisation")
 GRACE: Final = timedelta(minutes=5)
@@ -26,7 +26,7 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
-    """Recompute dirty hours and seal ended ones until nothing is left or `seconds` are over; return how many hours it was.
+    """Recompute dirty hours and close ended ones until nothing is left or `seconds` are over; return how many hours it was.
 
     A transaction that fails is tried again with half as many hours. One hour that fails by itself is set aside, and the rest of
     its source waits until all other sources were looked at: a source whose every hour fails must not hold them up. Raises the
@@ -60,7 +60,7 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
         after = stale[-1] if stale else None
         if not stale and postponed:
             limit, postponed = 1, False
-        elif not stale and not await seal_hour(database):
+        elif not stale and not await close_hour(database):
             break
     return done
 
@@ -78,13 +78,13 @@ async def set_aside_hours(db: Connection, limit: int) -> list[SetAside]:
     return await store.set_aside_hours(db, _SYSTEM, limit)
 
 
-async def seal_hour(database: Database, grace: timedelta = GRACE) -> bool:
-    """Seals the next hour if it is over, and whether it did."""
+async def close_hour(database: Database, grace: timedelta = GRACE) -> bool:
+    """Close the next hour if it is over. Returns whether it was."""
     async with database.transaction() as db:
-        if not await store.lock(db, _SYSTEM) or not await store.is_seal_due(db, _SYSTEM, grace):
+        if not await store.lock(db, _SYSTEM) or not await store.is_hour_over(db, _SYSTEM, grace):
             return False
         await store.wait_for_writers(db, _SYSTEM)
-        await store.advance_seal(db, _SYSTEM)
+        await store.advance_watermark(db, _SYSTEM)
         return True
 
 

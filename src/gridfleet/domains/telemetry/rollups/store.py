@@ -1,4 +1,4 @@
-"""SQL of roll-ups: recomputing, the seal, and partitions."""
+"""SQL of roll-ups: recomputation, the watermark, and partitions."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -14,7 +14,7 @@ from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
-_SEAL_LOCK: Final = "hashtextextended('telemetry seal', 0)"
+_WATERMARK_LOCK: Final = "hashtextextended('telemetry seal', 0)"
 _JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
 
 
@@ -34,7 +34,7 @@ async def lock(db: Connection, system: SystemScope) -> bool:
     return row is not None and bool(row[0])
 
 
-async def is_seal_due(db: Connection, system: SystemScope, grace: timedelta) -> bool:
+async def is_hour_over(db: Connection, system: SystemScope, grace: timedelta) -> bool:
     """Whether the first open hour ended at least `grace` ago."""
     cursor = await db.execute(
         "SELECT FROM telemetry_seal WHERE sealed_before + interval '1 hour' <= now() - %s::interval", (grace,)
@@ -43,20 +43,20 @@ async def is_seal_due(db: Connection, system: SystemScope, grace: timedelta) -> 
 
 
 async def wait_for_writers(db: Connection, system: SystemScope) -> None:
-    """Waits until every transaction that relies on the seal has ended; later ones wait for this one."""
-    await db.execute(f"SELECT pg_advisory_xact_lock({_SEAL_LOCK})")
+    """Waits until every transaction that relies on the watermark has ended; later ones wait for this one."""
+    await db.execute(f"SELECT pg_advisory_xact_lock({_WATERMARK_LOCK})")
 
 
-async def advance_seal(db: Connection, system: SystemScope) -> None:
-    """Seals one more hour. Its sources become dirty.
+async def advance_watermark(db: Connection, system: SystemScope) -> None:
+    """Close one more hour. Its sources become dirty.
 
     A source with a frame in the hour has a newest value at least as late, so none is missed.
     """
     await db.execute(
-        "WITH sealed AS (UPDATE telemetry_seal SET sealed_before = sealed_before + interval '1 hour'"
+        "WITH closed AS (UPDATE telemetry_seal SET sealed_before = sealed_before + interval '1 hour'"
         " RETURNING sealed_before - interval '1 hour' AS hour)"
         " INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT l.source_id, s.hour"
-        " FROM sealed s JOIN telemetry_latest l ON l.time >= s.hour"
+        " FROM closed s JOIN telemetry_latest l ON l.time >= s.hour"
     )
 
 
