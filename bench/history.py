@@ -20,8 +20,8 @@ from bench.fleet import SIGNALS, Fleet, register_fleet
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, microseconds
-from gridfleet.domains.telemetry.frames.writing import Layouts, Partitions, days_of, load_sources, write_batch
-from gridfleet.domains.telemetry.rollups.recomputing import roll_up
+from gridfleet.domains.telemetry.frames.writer import Layouts, Partitions, days_of, load_sources, write_batch
+from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.protocol.envelope import format_time
 

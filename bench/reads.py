@@ -15,7 +15,7 @@ from bench.client import Client, percentile
 from bench.fleet import SIGNALS, BenchPlant, Fleet
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
-from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, write_batch
+from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.envelope import format_time
 

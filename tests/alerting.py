@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from gridfleet.domains.alerts.handling import list_alerts
+from gridfleet.domains.alerts.actions import list_alerts
 from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertRule, Condition, Severity
 from gridfleet.domains.alerts.rules.registry import create_rule
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller

@@ -15,10 +15,10 @@ from gridfleet.domains.plants.commands.acknowledgements import hear_plants
 from gridfleet.domains.plants.commands.delivery import claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
-from gridfleet.domains.vcp.acknowledging import follow_commands
+from gridfleet.domains.vcp.acknowledgements import follow_commands
+from gridfleet.domains.vcp.intake import take_order
 from gridfleet.domains.vcp.models import Inbound
-from gridfleet.domains.vcp.steering import steer
-from gridfleet.domains.vcp.taking import take_order
+from gridfleet.domains.vcp.scheduler import steer
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.envelope import AckStatus

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gridfleet.kernel.logging import configure_logging
+from gridfleet.kernel.outages import trouble_outside
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.supervisor import run_until_stopped
-from gridfleet.kernel.surroundings import trouble_outside
 from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing, end_tracing
 
 if TYPE_CHECKING:

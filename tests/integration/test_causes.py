@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from gridfleet.domains.audit.models import Event
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.cause import at_work, current_cause

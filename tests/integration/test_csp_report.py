@@ -9,7 +9,7 @@ import pytest
 
 from api_service import api_service
 from gridfleet.domains.audit.csp_reports import cleaned
-from gridfleet.domains.audit.recording import forget_old
+from gridfleet.domains.audit.recorder import forget_old
 from people import People, refused
 
 URL = "/api/v1/csp-report"

@@ -18,14 +18,14 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Sink
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
-from encrypted_rows import SealedRows
 
 from command_line import gridfleet
+from encrypted_rows import SealedRows
 from free_ports import free_ports, settings_at
 from gridfleet.cli.doctor import broker as brokers
 from gridfleet.cli.doctor import database as databases
-from gridfleet.cli.doctor import examination, logins, surroundings
-from gridfleet.cli.doctor.findings import Examination, Finding
+from gridfleet.cli.doctor import environment, examination, logins
+from gridfleet.cli.doctor.models import Examination, Finding
 from gridfleet.kernel.broker.private_node import PrivateBroker
 from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.clock import utc_now
@@ -282,20 +282,20 @@ async def test_a_listener_that_does_not_answer_as_it_should(well: Examination, s
 
 
 async def test_certificates_that_ended_or_that_no_plant_trusts(well: Examination, stack: RunningStack, home: Path) -> None:
-    assert [one.status for one in await surroundings.check_certificates(well)] == ["ok", "ok"]
+    assert [one.status for one in await environment.check_certificates(well)] == ["ok", "ok"]
     for ahead, status, word in ((340, "warn", "ends"), (370, "fail", "ended")):
         later = replace(well, clock=lambda ahead=ahead: utc_now() + timedelta(days=ahead))
-        for finding in await surroundings.check_certificates(later):
+        for finding in await environment.check_certificates(later):
             assert_bad(finding, word, "gridfleet up", status=status)
     (home / "ca").mkdir()
     (home / "ca" / "ca.pem").write_text(Authority.create().certificate_pem)
-    for finding in await surroundings.check_certificates(replace(well, home=home)):
+    for finding in await environment.check_certificates(replace(well, home=home)):
         assert_bad(finding, "is not trusted as localhost")
     elsewhere = replace(well, settings=settings_of(stack, mqtt_host="mq.example.org"))
-    for finding in await surroundings.check_certificates(elsewhere):
+    for finding in await environment.check_certificates(elsewhere):
         assert_bad(finding, "mq.example.org", "GRIDFLEET_MQTT_HOST")
     closed = replace(well, settings=settings_of(stack, mqtts_port=free_ports(1)[0]))
-    assert_bad((await surroundings.check_certificates(closed))[0], "shows none")
+    assert_bad((await environment.check_certificates(closed))[0], "shows none")
 
 
 async def test_a_certificate_that_has_ended(well: Examination, stack: RunningStack, home: Path) -> None:
@@ -309,7 +309,7 @@ async def test_a_certificate_that_has_ended(well: Examination, stack: RunningSta
     [port] = free_ports(1)
     async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port, ssl=context):
         there = replace(well, home=home, settings=settings_of(stack, mqtts_port=port, amqps_port=port))
-        for finding in await surroundings.check_certificates(there):
+        for finding in await environment.check_certificates(there):
             assert_bad(finding, f"shows one that ended {utc_now():%Y-%m-%d}", "gridfleet up")
 
 
@@ -334,7 +334,7 @@ def smtp_server(password: str | None = None) -> Iterator[int]:
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 async def test_mail_servers(well: Examination, stack: RunningStack) -> None:
     async def mail(url: str | None, **more: Any) -> Finding:
-        return await surroundings.check_mail(replace(well, settings=settings_of(stack, smtp_url=url, **more)))
+        return await environment.check_mail(replace(well, settings=settings_of(stack, smtp_url=url, **more)))
 
     assert (await mail(None)).status == "ok"
     assert_bad(await mail(None, environment="production"), "GRIDFLEET_SMTP_URL", status="warn")
@@ -350,9 +350,9 @@ async def test_mail_servers(well: Examination, stack: RunningStack) -> None:
 
 
 async def test_redis_disk_and_permissions(well: Examination, stack: RunningStack, home: Path) -> None:
-    assert await surroundings.check_redis(well) == []
+    assert await environment.check_redis(well) == []
     away = replace(well, settings=settings_of(stack, redis_url=f"redis://:secret@127.0.0.1:{free_ports(1)[0]}/0"))
-    [finding] = await surroundings.check_redis(away)
+    [finding] = await environment.check_redis(away)
     assert_bad(finding, "127.0.0.1 does not answer", "GRIDFLEET_REDIS_URL")
     if program := shutil.which("redis-server"):
         [port] = free_ports(1)
@@ -360,23 +360,23 @@ async def test_redis_disk_and_permissions(well: Examination, stack: RunningStack
         try:
             there = replace(well, settings=settings_of(stack, redis_url=f"redis://127.0.0.1:{port}/0"))
             async with asyncio.timeout(20):
-                while (await surroundings.check_redis(there))[0].status != "ok":
+                while (await environment.check_redis(there))[0].status != "ok":
                     await asyncio.sleep(0.05)
         finally:
             process.kill()
             await process.wait()
     free = shutil.disk_usage(stack.home).free
     for wanted, status in ((free // 4, "ok"), (free * 2, "warn"), (free * 100, "fail")):
-        assert (await surroundings.check_disk(replace(well, min_free_bytes=wanted))).status == status
-    assert (await surroundings.check_permissions(well)).status == "ok"
+        assert (await environment.check_disk(replace(well, min_free_bytes=wanted))).status == status
+    assert (await environment.check_permissions(well)).status == "ok"
     secrets = home / "secrets"
     secrets.mkdir(mode=0o700)
     (secrets / "keys").write_text("x")
     (secrets / "keys").chmod(0o640)
-    finding = await surroundings.check_permissions(replace(well, home=home))
+    finding = await environment.check_permissions(replace(well, home=home))
     assert_bad(finding, "secrets/keys", "chmod")
     (secrets / "keys").chmod(0o600)
-    assert (await surroundings.check_permissions(replace(well, home=home))).status == "ok"
+    assert (await environment.check_permissions(replace(well, home=home))).status == "ok"
 
 
 def test_a_question_for_nobody_leaves_no_trace(well: Examination, stack: RunningStack, database_url: str, home: Path) -> None:

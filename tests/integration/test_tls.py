@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from api_process import api_process
 from free_ports import free_ports, settings_at
 from gridfleet.cli.doctor import examination
-from gridfleet.cli.doctor.surroundings import check_mail
+from gridfleet.cli.doctor.environment import check_mail
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id

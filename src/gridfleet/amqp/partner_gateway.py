@@ -17,7 +17,7 @@ import structlog
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.vcp.events.models import QueuedEvent, recipients
-from gridfleet.domains.vcp.events.queueing import EVENTS_CHANNEL, drop_stale, next_events, strike_off
+from gridfleet.domains.vcp.events.queue import EVENTS_CHANNEL, drop_stale, next_events, strike_off
 from gridfleet.domains.vcp.events.recipients import ServedVhost, served_vhosts
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope

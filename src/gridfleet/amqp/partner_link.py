@@ -15,8 +15,8 @@ from gridfleet.domains.partners.signing import load_sending_key
 from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.domains.vcp.events.models import QueuedEvent
 from gridfleet.domains.vcp.events.recipients import ServedVhost
+from gridfleet.domains.vcp.intake import refuse_unstorable, take_order
 from gridfleet.domains.vcp.models import Inbound
-from gridfleet.domains.vcp.taking import refuse_unstorable, take_order
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.caller import SystemScope

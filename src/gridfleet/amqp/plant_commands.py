@@ -17,7 +17,7 @@ from aiormq.exceptions import PublishError
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due, list_due
 from gridfleet.domains.plants.commands.statistics import count_committed
-from gridfleet.domains.vcp.acknowledging import follow_commands
+from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
 from gridfleet.kernel.caller import SystemScope

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from gridfleet.domains.vcp.steering import Selection, list_sites, steer
+from gridfleet.domains.vcp.scheduler import Selection, list_sites, steer
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from gridfleet.api._http import PageQuery, S, endpoint, org_member
-from gridfleet.domains.alerts import handling
+from gridfleet.domains.alerts import actions
 from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, Severity
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
@@ -23,7 +23,7 @@ class AlertQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename="cam
 @endpoint("GET", "/api/v1/alerts", caller=org_member(OrgRole.VIEWER, scope="telemetry:read"), codes=("VALIDATION_ERROR", *S))
 async def list_alerts(org: OrgScope, db: Connection, query: AlertQuery) -> Page[Alert]:
     """List the organisation's alerts, newest first."""
-    return await handling.list_alerts(db, org, AlertFilter(query.plant_id, query.status, query.severity), query.paging)
+    return await actions.list_alerts(db, org, AlertFilter(query.plant_id, query.status, query.severity), query.paging)
 
 
 @endpoint(
@@ -35,7 +35,7 @@ async def list_alerts(org: OrgScope, db: Connection, query: AlertQuery) -> Page[
 )
 async def get_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
     """Return one alert."""
-    return await handling.get_alert(db, org, id)
+    return await actions.get_alert(db, org, id)
 
 
 @endpoint(
@@ -47,7 +47,7 @@ async def get_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
 )
 async def acknowledge_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
     """Acknowledge an alert. Repeated calls change nothing."""
-    return await handling.acknowledge(db, org, id)
+    return await actions.acknowledge(db, org, id)
 
 
 @endpoint(
@@ -59,4 +59,4 @@ async def acknowledge_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
 )
 async def resolve_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
     """Resolve an alert, and acknowledge it if that has not happened. Repeated calls change nothing."""
-    return await handling.resolve(db, org, id)
+    return await actions.resolve(db, org, id)

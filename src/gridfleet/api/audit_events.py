@@ -8,7 +8,7 @@ import msgspec
 
 from gridfleet.api._http import PageQuery, S, endpoint, org_member
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
-from gridfleet.domains.audit.reading import list_events
+from gridfleet.domains.audit.queries import list_events
 from gridfleet.kernel.caller import OrgRole, OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page

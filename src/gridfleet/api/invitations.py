@@ -6,7 +6,7 @@ import msgspec
 
 from gridfleet.api._http import Call, Email, Message, PageQuery, S, endpoint, org_member
 from gridfleet.api.auth.limits import limit_account_calls
-from gridfleet.domains.organizations.invitations import inviting
+from gridfleet.domains.organizations.invitations import registry
 from gridfleet.domains.organizations.invitations.models import Invitation
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -24,7 +24,7 @@ class NewInvitation(msgspec.Struct, frozen=True):
 @endpoint("GET", "/api/v1/invitations", caller=org_member(OrgRole.OPERATOR), codes=("VALIDATION_ERROR", *S))
 async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> Page[Invitation]:
     """List the organisation's invitations, newest first."""
-    return await inviting.list_invitations(db, org, query.paging)
+    return await registry.list_invitations(db, org, query.paging)
 
 
 @endpoint(
@@ -37,7 +37,7 @@ async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> P
 async def invite(call: Call, org: OrgScope, db: Connection, body: NewInvitation) -> Invitation:
     """Invite an address. The service mails it a link that is valid for seven days."""
     await limit_account_calls(call)
-    return await inviting.invite(db, call.state.mail, org, body.email, body.role)
+    return await registry.invite(db, call.state.mail, org, body.email, body.role)
 
 
 @endpoint(
@@ -49,5 +49,5 @@ async def invite(call: Call, org: OrgScope, db: Connection, body: NewInvitation)
 )
 async def revoke_invitation(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Revoke an invitation that has not added a member yet. Its link stops working."""
-    await inviting.revoke(db, org, id)
+    await registry.revoke(db, org, id)
     return Message("The invitation was revoked.")

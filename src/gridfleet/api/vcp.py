@@ -6,9 +6,9 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.api._http import S, endpoint, org_member
-from gridfleet.domains.vcp import reading
+from gridfleet.domains.vcp import site_queries
 from gridfleet.domains.vcp.models import LogEntry, SiteConfiguration
-from gridfleet.domains.vcp.reading import MeterReading
+from gridfleet.domains.vcp.site_queries import MeterReading
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -42,7 +42,7 @@ class MeterReadings(msgspec.Struct, frozen=True):
 )
 async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> SiteCommands:
     """List partner commands of the last 24 hours, and older ones that are still open."""
-    return SiteCommands(await reading.list_recent_orders(db, org, site_id, utc_now()))
+    return SiteCommands(await site_queries.list_recent_orders(db, org, site_id, utc_now()))
 
 
 @endpoint(
@@ -54,7 +54,7 @@ async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> Si
 )
 async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -> SiteConfiguration:
     """Return limits, fallback, mode and schedule of the site, and commands that its plant has not finished."""
-    return await reading.read_configuration(db, org, site_id, utc_now())
+    return await site_queries.read_configuration(db, org, site_id, utc_now())
 
 
 @endpoint(
@@ -67,4 +67,4 @@ async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -
 async def list_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> MeterReadings:
     """Return what the site's meters counted, by quarters of an hour."""
     end = query.end or utc_now()
-    return MeterReadings(await reading.list_meter_readings(db, org, site_id, query.start, end))
+    return MeterReadings(await site_queries.list_meter_readings(db, org, site_id, query.start, end))

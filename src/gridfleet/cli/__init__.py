@@ -12,7 +12,7 @@ import typer
 from gridfleet.cli import admin, backup, ca, db, doctor, keys, processes, routes, setup, simulate, up
 from gridfleet.cli.wording import use_plain_help
 from gridfleet.kernel import colours
-from gridfleet.kernel.surroundings import trouble_outside
+from gridfleet.kernel.outages import trouble_outside
 
 __all__ = ["application", "main"]
 

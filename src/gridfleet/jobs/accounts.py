@@ -6,10 +6,10 @@ from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
 from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
 
-from gridfleet.domains.audit import recording as audit
+from gridfleet.domains.audit import recorder as audit
 from gridfleet.domains.identity import housekeeping as identity
 from gridfleet.domains.identity.accounts import password_reset
-from gridfleet.domains.organizations.invitations import inviting
+from gridfleet.domains.organizations.invitations import registry
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
@@ -75,7 +75,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     async def sweep_identity(timestamp: int) -> None:
         async with database.transaction() as db:
             await identity.sweep(db)
-            await inviting.sweep_expired(db, _SYSTEM)
+            await registry.sweep_expired(db, _SYSTEM)
 
     @app.periodic(cron="27 * * * *")
     @app.task(queueing_lock="forget_audit_events", name="audit.forget_old")

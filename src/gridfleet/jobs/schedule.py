@@ -9,12 +9,12 @@ from gridfleet.domains.plants.credentials.packages import forget_old_packages, f
 from gridfleet.domains.plants.installation.records import trim_refused_messages, trim_sightings
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
-from gridfleet.domains.telemetry.frames.erasing import erase_deleted
-from gridfleet.domains.vcp.forgetting import forget_commands
+from gridfleet.domains.telemetry.frames.deletion import erase_deleted
+from gridfleet.domains.vcp.retention import forget_commands
 from gridfleet.jobs.accounts import add_account_jobs
+from gridfleet.jobs.middleware import watching
 from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
-from gridfleet.jobs.watching import watching
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Database, set_aside

@@ -2,8 +2,8 @@
 
 from procrastinate import App
 
-from gridfleet.domains.telemetry.frames.writing import Partitions
-from gridfleet.domains.telemetry.rollups.recomputing import ensure_partitions_ahead, roll_up
+from gridfleet.domains.telemetry.frames.writer import Partitions
+from gridfleet.domains.telemetry.rollups.recomputation import ensure_partitions_ahead, roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database

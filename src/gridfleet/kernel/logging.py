@@ -11,7 +11,7 @@ import structlog
 
 from gridfleet.kernel import tracing
 from gridfleet.kernel.colours import is_coloured
-from gridfleet.kernel.surroundings import trouble_outside
+from gridfleet.kernel.outages import trouble_outside
 
 __all__ = ["configure_logging", "printable"]
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from gridfleet.kernel.outages import MissingSetting
 from gridfleet.kernel.security.server_trust import with_authority
-from gridfleet.kernel.surroundings import MissingSetting
 
 __all__ = ["Settings"]
 

@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 import psutil
 import structlog
 
-from gridfleet.kernel.surroundings import trouble_outside
+from gridfleet.kernel.outages import trouble_outside
 
 __all__ = [
     "Backoff",

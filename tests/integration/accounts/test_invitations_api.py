@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from gridfleet.domains.organizations.invitations import inviting
+from gridfleet.domains.organizations.invitations import registry
 from people import PASSWORD, People, Person, refused
 from postbox import mails_to, text_of, token_in
 
@@ -198,7 +198,7 @@ async def test_checking_an_invitation_that_cannot_be_used(inviter: Inviting) -> 
     refused(await inviter.check("a" * 64), 404, "INVITATION_NOT_FOUND")
     refused(await inviter.check("a"), 400, "VALIDATION_ERROR")
     await inviter.invite()
-    await inviter.pass_time(inviting.LIFETIME)
+    await inviter.pass_time(registry.LIFETIME)
     refused(await inviter.check(await inviter.token()), 403, "INVITATION_EXPIRED")
 
 
@@ -261,7 +261,7 @@ async def test_an_expired_invitation(inviter: Inviting, accepted: bool) -> None:
     token = await inviter.token()
     if accepted:
         await inviter.accept(token)
-    await inviter.pass_time(inviting.LIFETIME)
+    await inviter.pass_time(registry.LIFETIME)
     refused(await inviter.register(token), 403, "INVITATION_EXPIRED")
     answer = await inviter.accept(token)
     refused(answer, *((409, "INVITATION_ALREADY_ACCEPTED") if accepted else (403, "INVITATION_EXPIRED")))
@@ -273,11 +273,11 @@ async def test_an_expired_invitation(inviter: Inviting, accepted: bool) -> None:
 
 async def test_the_sweep_writes_down_what_has_expired(inviter: Inviting) -> None:
     await inviter.invite()
-    await inviter.pass_time(inviting.LIFETIME)
+    await inviter.pass_time(registry.LIFETIME)
     from gridfleet.kernel.caller import SystemScope
 
     async with inviter.people.service.state.database.transaction() as db:
-        await inviting.sweep_expired(db, SystemScope("test"))
+        await registry.sweep_expired(db, SystemScope("test"))
     assert await inviter.people.execute("SELECT status FROM invitation") == [("EXPIRED",)]
 
 

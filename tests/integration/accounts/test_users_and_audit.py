@@ -135,7 +135,7 @@ async def test_an_event_is_never_changed_and_forgotten_when_old(people: People) 
     await people.organization()
     with pytest.raises(Exception, match="never changed"):
         await people.execute("UPDATE audit_event SET event = 'nothing'")
-    from gridfleet.domains.audit.recording import forget_old
+    from gridfleet.domains.audit.recorder import forget_old
 
     async with people.service.state.database.transaction() as db:
         await forget_old(db, 1, 1)

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from alerting import add_rule, ago, alerts_of, operator, snapshot
-from gridfleet.domains.alerts.handling import acknowledge, resolve
+from gridfleet.domains.alerts.actions import acknowledge, resolve
 from gridfleet.domains.alerts.models import AlertRule, AlertStatus, Condition, RuleChanges, Severity
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
 from gridfleet.domains.plants.models import PlantChanges

@@ -28,7 +28,7 @@ from gridfleet.domains.notifications.delivery import Deliveries
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing
 from gridfleet.domains.notifications.push_tokens import delete_token, register_token
-from gridfleet.domains.notifications.queueing import Notice, notify_members
+from gridfleet.domains.notifications.queue import Notice, notify_members
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, microseconds, to_datetime
-from gridfleet.domains.telemetry.frames.writing import Layouts, Partitions, days_of, write_batch
+from gridfleet.domains.telemetry.frames.writer import Layouts, Partitions, days_of, write_batch
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 

@@ -14,7 +14,7 @@ from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.plants.sub_devices.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import create_sub_device
-from gridfleet.domains.telemetry.frames.writing import load_sources
+from gridfleet.domains.telemetry.frames.writer import load_sources
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id

@@ -7,10 +7,10 @@ import psycopg
 import pytest
 
 from gridfleet.domains.telemetry.frames import store
-from gridfleet.domains.telemetry.frames.erasing import erase_deleted
+from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
-from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, write_batch
-from gridfleet.domains.telemetry.rollups.recomputing import close_hour, roll_up
+from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
+from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from telemetry_records import RecordedPlant

@@ -16,7 +16,7 @@ from gridfleet.domains.telemetry.history import buckets, queries, raw, series
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint
 from gridfleet.domains.telemetry.history.queries import open_history
-from gridfleet.domains.telemetry.rollups.recomputing import roll_up
+from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import ValidationFailed

@@ -8,7 +8,7 @@ from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.domains.telemetry.history.series import plant_series
-from gridfleet.domains.telemetry.rollups.recomputing import roll_up
+from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention, set_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database

@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
-from gridfleet.domains.telemetry.frames.writing import write_batch
+from gridfleet.domains.telemetry.frames.writer import write_batch
 from gridfleet.domains.telemetry.history import buckets
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, Series
 from gridfleet.domains.telemetry.history.series import plant_series
-from gridfleet.domains.telemetry.rollups.recomputing import close_hour, roll_up
+from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.db import Connection, Database
 from telemetry_records import RecordedPlant
 

@@ -10,11 +10,11 @@ import pytest
 
 from gridfleet.cli.doctor import examination
 from gridfleet.cli.doctor.database import check_database
-from gridfleet.domains.telemetry.frames.erasing import erase_deleted
+from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket
 from gridfleet.domains.telemetry.history.series import plant_series
-from gridfleet.domains.telemetry.rollups.recomputing import roll_up
+from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database

@@ -19,9 +19,9 @@ from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.vcp.events.models import NewEvent
-from gridfleet.domains.vcp.events.queueing import queue_events
+from gridfleet.domains.vcp.events.queue import queue_events
+from gridfleet.domains.vcp.intake import take_order
 from gridfleet.domains.vcp.models import Inbound
-from gridfleet.domains.vcp.taking import take_order
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, dropped_queue, inbound_queue, settle_partner_vhost

@@ -12,9 +12,9 @@ from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
-from gridfleet.domains.vcp.acknowledging import follow_commands
-from gridfleet.domains.vcp.steering import steer
-from gridfleet.domains.vcp.taking import take_order
+from gridfleet.domains.vcp.acknowledgements import follow_commands
+from gridfleet.domains.vcp.intake import take_order
+from gridfleet.domains.vcp.scheduler import steer
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gridfleet.domains.vcp.forgetting import forget_commands
-from gridfleet.domains.vcp.reading import list_log, list_meter_readings, list_recent_orders, read_configuration
+from gridfleet.domains.vcp.retention import forget_commands
+from gridfleet.domains.vcp.site_queries import list_log, list_meter_readings, list_recent_orders, read_configuration
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id

@@ -11,7 +11,7 @@ import pytest
 from gridfleet.domains.plants.commands.delivery import CLOCK_SECONDS, START_SECONDS, SignedCommand, claim_due
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.expiry import expire_due
-from gridfleet.domains.vcp.acknowledging import follow_commands
+from gridfleet.domains.vcp.acknowledgements import follow_commands
 from interleaving import pause_reads, until_blocked
 from partner_orders import soon
 from partner_site import SYSTEM, PartnerSite

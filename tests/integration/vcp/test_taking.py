@@ -9,9 +9,9 @@ import pytest
 
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import CommandReason
-from gridfleet.domains.vcp.acknowledging import follow_commands
+from gridfleet.domains.vcp.acknowledgements import follow_commands
+from gridfleet.domains.vcp.intake import refuse_unstorable, take_order
 from gridfleet.domains.vcp.models import Inbound
-from gridfleet.domains.vcp.taking import refuse_unstorable, take_order
 from gridfleet.kernel.ids import new_id
 from partner_orders import body_of, order, sending_key, signed, soon
 from partner_site import SYSTEM, PartnerSite

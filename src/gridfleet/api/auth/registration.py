@@ -13,7 +13,7 @@ from gridfleet.domains.identity.accounts import registry
 from gridfleet.domains.identity.accounts.password_rules import REGISTRATION_CHARACTERS, registration_complaints
 from gridfleet.domains.identity.models import Client, UserRole
 from gridfleet.domains.organizations.errors import InvitationTokenMissing
-from gridfleet.domains.organizations.invitations import accepting
+from gridfleet.domains.organizations.invitations import acceptance
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 
@@ -127,7 +127,7 @@ async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
     await limit_account_calls(call)
     state = call.state
     client = Client(call.client_ip, call.user_agent)
-    opened = await accepting.register_invited(
+    opened = await acceptance.register_invited(
         state.database, state.passwords, state.access_tokens, body.token, body.name, body.password, client
     )
     return await welcome(call, opened)
@@ -143,7 +143,7 @@ async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
 async def check_invitation(call: Call, db: Connection, body: InvitationCheck) -> Message:
     """Check whether an invitation can still be used, without using it."""
     await limit_account_calls(call)
-    await accepting.check(db, body.token)
+    await acceptance.check(db, body.token)
     return Message("The invitation can be accepted.")
 
 
@@ -165,7 +165,7 @@ async def confirm_accept(call: Call, db: Connection, query: ConfirmQuery) -> Con
     await limit_account_calls(call)
     if not query.token:
         raise InvitationTokenMissing
-    acceptance = await accepting.accept(db, query.token, call.client_ip)
-    if acceptance.joined:
+    accepted = await acceptance.accept(db, query.token, call.client_ip)
+    if accepted.joined:
         return ConfirmAnswer("You have joined the organisation. Log in to go on.", "/login")
     return ConfirmAnswer("The invitation is accepted. Register to go on.", f"/complete-registration?token={query.token}")

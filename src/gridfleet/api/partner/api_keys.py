@@ -10,9 +10,9 @@ import httpx
 import msgspec
 
 from gridfleet.api._http import NOT_NULL, Call, Message, PageQuery, S, endpoint, org_member
-from gridfleet.domains.partners import issuing, registry, vhosts
+from gridfleet.domains.partners import key_creation, registry, vhosts
 from gridfleet.domains.partners.errors import SelfTestFailed
-from gridfleet.domains.partners.issuing import PreparedKey
+from gridfleet.domains.partners.key_creation import PreparedKey
 from gridfleet.domains.partners.models import ApiKey, CreatedKey, NewKey
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.addresses import IPNetwork, parse_network
@@ -79,11 +79,11 @@ async def create_key(call: Call, org: OrgScope, db: Connection, body: KeyToMake)
     call.no_store()
     wanted = _wanted(body)
     async with call.state.aside.transaction() as own:
-        prepared = await issuing.prepare(own, call.state.keyring, org, wanted)
+        prepared = await key_creation.prepare(own, call.state.keyring, org, wanted)
     try:
         if prepared.at_broker is not None:
             await _prove(call, prepared)
-        return await issuing.activate(db, org, prepared)
+        return await key_creation.activate(db, org, prepared)
     except BaseException:
         # Whoever gave up waiting must not keep us from tidying up.
         await asyncio.shield(_withdraw(call, org, prepared))
@@ -171,7 +171,7 @@ async def _prove(call: Call, prepared: PreparedKey) -> None:
 
 async def _withdraw(call: Call, org: OrgScope, prepared: PreparedKey) -> None:
     async with call.state.aside.transaction() as own:
-        await issuing.withdraw(own, org, prepared)
+        await key_creation.withdraw(own, org, prepared)
     if prepared.at_broker is not None:
         async with open_management(call.state.settings.secret("broker_management_url").get_secret_value()) as management:
             await management.delete_vhost(prepared.at_broker.vhost)

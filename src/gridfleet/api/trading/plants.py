@@ -15,7 +15,7 @@ from gridfleet.domains.trading import metering, plans
 from gridfleet.domains.trading.errors import PlantNotLinked
 from gridfleet.domains.trading.models import ConfigChange, MeterRow
 from gridfleet.domains.vcp.models import LogEntry
-from gridfleet.domains.vcp.reading import list_log
+from gridfleet.domains.vcp.site_queries import list_log
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection

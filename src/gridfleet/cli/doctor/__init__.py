@@ -10,7 +10,7 @@ import typer
 from gridfleet.cli.settings import load_settings
 
 if TYPE_CHECKING:
-    from gridfleet.cli.doctor.findings import Examination, Finding
+    from gridfleet.cli.doctor.models import Examination, Finding
     from gridfleet.kernel.settings import Settings
 
 __all__ = ["examination", "examine", "register"]
@@ -47,7 +47,7 @@ def doctor(
 
 
 def _findings(settings: "Settings", min_free_gib: float) -> "list[Finding]":
-    from gridfleet.cli.doctor.findings import fail
+    from gridfleet.cli.doctor.models import fail
     from gridfleet.kernel.db.embedded import EmbeddedPostgresError
 
     try:
@@ -61,7 +61,7 @@ def _findings(settings: "Settings", min_free_gib: float) -> "list[Finding]":
 
 def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination":
     """Where the parts are that these settings speak of."""
-    from gridfleet.cli.doctor.findings import Examination
+    from gridfleet.cli.doctor.models import Examination
     from gridfleet.kernel.broker.private_node import PrivateBroker
     from gridfleet.kernel.db.embedded import EmbeddedPostgres
 
@@ -84,33 +84,33 @@ def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination
 
 async def examine(examined: "Examination") -> "list[Finding]":
     """Every finding, in the order in which parts stand on each other."""
-    from gridfleet.cli.doctor import broker, database, logins, surroundings
+    from gridfleet.cli.doctor import broker, database, environment, logins
 
     checks: dict[str, tuple[str, Callable[[Examination], Awaitable[Finding | list[Finding]]]]] = {
         "database": ("GRIDFLEET_DATABASE_URL", database.check_database),
         "broker": ("GRIDFLEET_BROKER_URL and GRIDFLEET_BROKER_MANAGEMENT_URL", broker.check_broker),
         "broker's questions": ("GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET", broker.check_auth_listener),
         "broker logins": ("GRIDFLEET_BROKER_URL, GRIDFLEET_MQTT_HOST and GRIDFLEET_MQTT_PORT", logins.check_logins),
-        "certificates": ("GRIDFLEET_MQTT_HOST, GRIDFLEET_MQTTS_PORT and GRIDFLEET_AMQPS_PORT", surroundings.check_certificates),
-        "mail": ("GRIDFLEET_SMTP_URL", surroundings.check_mail),
-        "redis": ("GRIDFLEET_REDIS_URL", surroundings.check_redis),
-        "disk": ("GRIDFLEET_HOME", surroundings.check_disk),
-        "file permissions": ("GRIDFLEET_HOME", surroundings.check_permissions),
+        "certificates": ("GRIDFLEET_MQTT_HOST, GRIDFLEET_MQTTS_PORT and GRIDFLEET_AMQPS_PORT", environment.check_certificates),
+        "mail": ("GRIDFLEET_SMTP_URL", environment.check_mail),
+        "redis": ("GRIDFLEET_REDIS_URL", environment.check_redis),
+        "disk": ("GRIDFLEET_HOME", environment.check_disk),
+        "file permissions": ("GRIDFLEET_HOME", environment.check_permissions),
     }
-    found = surroundings.check_authority_file(examined)
+    found = environment.check_authority_file(examined)
     for name, (settings, check) in checks.items():
         try:
             findings = await check(examined)
         except Exception as error:  # of the examined part or of its address; the other parts are worth a look all the same
             findings = _not_examined(name, settings, error)
         found += findings if isinstance(findings, list) else [findings]
-    found.append(surroundings.check_variables(os.environ))
+    found.append(environment.check_variables(os.environ))
     return found
 
 
 def _not_examined(name: str, settings: str, error: Exception) -> "Finding":
-    from gridfleet.cli.doctor.findings import fail
-    from gridfleet.kernel.surroundings import trouble_outside
+    from gridfleet.cli.doctor.models import fail
+    from gridfleet.kernel.outages import trouble_outside
 
     # What an address was refused with may repeat it, its password included.
     reason = trouble_outside(error) or f"{type(error).__name__} at an address that cannot be used"

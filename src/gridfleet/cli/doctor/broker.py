@@ -9,7 +9,7 @@ import httpx
 from aiormq.exceptions import AMQPError
 
 from gridfleet.cli.doctor.database import check_clock
-from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, reason
+from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.private_node import reachable_host

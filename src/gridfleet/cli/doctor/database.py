@@ -5,10 +5,10 @@ from typing import Final
 
 import psycopg
 
-from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
+from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
 from gridfleet.domains.maintenance.rewrapping import key_versions
 from gridfleet.domains.plants.certificates.authority import find_authority
-from gridfleet.domains.telemetry.rollups.recomputing import set_aside_hours
+from gridfleet.domains.telemetry.rollups.recomputation import set_aside_hours
 from gridfleet.kernel.db import open_database, set_aside
 from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
 from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at

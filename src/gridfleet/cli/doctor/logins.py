@@ -13,7 +13,7 @@ from typing import Final
 
 import psycopg
 
-from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, reason
+from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
 from gridfleet.domains.plants.certificates.authority import find_authority
 from gridfleet.kernel.broker.plugins import AUTH_PLUGIN
 from gridfleet.kernel.broker.private_node import reachable_host

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point
-from gridfleet.domains.alerts.findings import Findings, Hit, Run, Watch
+from gridfleet.domains.alerts.matches import Findings, Hit, Run, Watch
 from gridfleet.domains.alerts.models import AlertRule, Condition
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.units import adopt_unit, in_unit, report_unfit
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
+from gridfleet.domains.telemetry.places.lookup import layout_keys, source_places
 from gridfleet.domains.telemetry.places.models import LayoutKeys, SourcePlace
-from gridfleet.domains.telemetry.places.reading import layout_keys, source_places
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from gridfleet.domains.audit.models import Event
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Connection
 

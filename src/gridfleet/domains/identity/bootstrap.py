@@ -12,8 +12,8 @@ from gridfleet.domains.identity.emails import is_address, normalized
 from gridfleet.domains.identity.login import LOGIN_PASSWORD_CHARACTERS
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.outages import WrongSetting
 from gridfleet.kernel.security.passwords import MAX_PASSWORD_CHARACTERS, Passwords
-from gridfleet.kernel.surroundings import WrongSetting
 
 __all__ = [
     "DEFAULT_EMAIL",

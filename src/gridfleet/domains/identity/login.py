@@ -3,7 +3,7 @@
 from typing import Final
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout, sessions, store
 from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials

@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import store
 from gridfleet.domains.identity.errors import RefreshTokenInvalid, RefreshTokenMalformed, SessionNotFound
 from gridfleet.domains.identity.models import Account, Client, LiveSession, OpenedSession, SessionInfo

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from gridfleet.domains.alerts.findings import Findings
+from gridfleet.domains.alerts.matches import Findings
 from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.plants.commands.models import Acknowledgement, Transition
 from gridfleet.domains.plants.installation.models import RefusedMessage

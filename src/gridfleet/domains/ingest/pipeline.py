@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.domains.alerts.raising import note_newest, raise_alerts
+from gridfleet.domains.alerts.evaluation import note_newest, raise_alerts
 from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.ingest.complaints import listed, with_field_named
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
@@ -26,9 +26,9 @@ from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
-from gridfleet.domains.telemetry.frames.writing import Partitions, days_of, write_batch
-from gridfleet.domains.vcp.acknowledging import follow_commands
-from gridfleet.domains.vcp.events.queueing import queue_events
+from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
+from gridfleet.domains.vcp.acknowledgements import follow_commands
+from gridfleet.domains.vcp.events.queue import queue_events
 from gridfleet.domains.vcp.events.subscription_cache import SubscriptionCache
 from gridfleet.domains.vcp.events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.vcp.events.telemetry import telemetry_event

@@ -15,7 +15,7 @@ from gridfleet.domains.ingest.readers import OwnNamesReader, Reader, TemplateRea
 from gridfleet.domains.plants.connected import ConnectedPlant, load_connected_plants
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.domains.telemetry.frames.writing import Layouts, load_sources
+from gridfleet.domains.telemetry.frames.writer import Layouts, load_sources
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.security.keyring import Keyring

@@ -8,7 +8,7 @@ from typing import Final
 
 from gridfleet.domains.device_templates.decoder import Metric, SignalMap
 from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, layouts_of
-from gridfleet.domains.telemetry.frames.writing import Layouts, used_layouts
+from gridfleet.domains.telemetry.frames.writer import Layouts, used_layouts
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.audit.models import Event
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.kernel.cache import Cache
 from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.db import Connection

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from gridfleet.domains.audit.models import Event
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.partners.signing import SIGNING_KEYS
 from gridfleet.domains.plants.certificates.authority import AUTHORITY_KEY
 from gridfleet.domains.plants.credentials.packages import PLANT_SECRETS

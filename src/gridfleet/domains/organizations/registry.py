@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.organizations import store
 from gridfleet.domains.organizations.errors import OrganizationInUse, OrganizationNotFound, SlugTaken
 from gridfleet.domains.organizations.models import Organization

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.kernel.caller import Actor, ActorType, SystemScope

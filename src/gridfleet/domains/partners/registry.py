@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.identity.models import User
 from gridfleet.domains.organizations import registry as organizations

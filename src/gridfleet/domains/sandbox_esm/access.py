@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.organizations import registry as organizations
 from gridfleet.domains.sandbox_esm import store
 from gridfleet.domains.sandbox_esm.errors import ClientRefused

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from gridfleet.kernel.surroundings import WrongSetting
+from gridfleet.kernel.outages import WrongSetting
 
 __all__ = ["DecryptionFailed", "Keyring", "UnknownKeyVersion"]
 

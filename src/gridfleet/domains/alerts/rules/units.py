@@ -7,10 +7,10 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.alerts import store as alerts
-from gridfleet.domains.alerts.findings import Watch
+from gridfleet.domains.alerts.matches import Watch
 from gridfleet.domains.alerts.models import CHANNELS, AlertRule
 from gridfleet.domains.alerts.rules import store
-from gridfleet.domains.notifications.queueing import Notice, notify_members
+from gridfleet.domains.notifications.queue import Notice, notify_members
 from gridfleet.domains.telemetry.units import converted
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection

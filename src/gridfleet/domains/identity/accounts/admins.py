@@ -1,7 +1,7 @@
 """SuperAdmins as the operator of a deployment makes them, from the command line: no session needed, only the database."""
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout
 from gridfleet.domains.identity import store as sessions_store
 from gridfleet.domains.identity.accounts import store

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout
 from gridfleet.domains.identity import store as sessions_store
 from gridfleet.domains.identity.accounts import letters, store, tokens

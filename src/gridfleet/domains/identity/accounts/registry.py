@@ -4,7 +4,7 @@ from collections.abc import Collection
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity.accounts import store
 from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.errors import EmailTaken, UserNotFound

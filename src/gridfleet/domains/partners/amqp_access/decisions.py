@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.partners import key_text
 from gridfleet.domains.partners import store as keys
 from gridfleet.domains.partners.amqp_access import store

@@ -15,7 +15,7 @@ from uuid import UUID
 from psycopg.errors import UniqueViolation
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.partners import store as partner_keys
 from gridfleet.domains.partners import vhosts
 from gridfleet.domains.partners.key_text import SHOWN_CHARACTERS, broker_digest_of

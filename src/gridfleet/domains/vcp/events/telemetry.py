@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.vcp.events.models import NewEvent
-from gridfleet.domains.vcp.events.queueing import event_id
+from gridfleet.domains.vcp.events.queue import event_id
 from gridfleet.protocol.partner_keys import EventKind
 from gridfleet.protocol.partner_messages import DeviceValues, TelemetryEvent
 

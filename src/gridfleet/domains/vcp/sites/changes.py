@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from gridfleet.domains.vcp.confirmation import store as confirmation
-from gridfleet.domains.vcp.confirmation.issuing import A_MOMENT, issue_mode
+from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_mode
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback

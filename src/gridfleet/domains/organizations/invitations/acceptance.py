@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.accounts.registry import account_with_email, register
 from gridfleet.domains.identity.accounts.tokens import digest

@@ -12,7 +12,7 @@ from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transi
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.confirmation.ends import apply_ends
 from gridfleet.domains.vcp.events.models import NewEvent
-from gridfleet.domains.vcp.events.queueing import event_id, queue_events
+from gridfleet.domains.vcp.events.queue import event_id, queue_events
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EventKind

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiosmtplib
 from cryptography import x509
 
-from gridfleet.cli.doctor.findings import Examination, Finding, fail, ok, warn
+from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
 from gridfleet.cli.settings import unknown_variables
 from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.mail.delivery import SmtpDelivery

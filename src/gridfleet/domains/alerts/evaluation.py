@@ -13,11 +13,11 @@ import structlog
 
 from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.conditions import Point, Progress, Standing, advance
-from gridfleet.domains.alerts.findings import Findings, Hit, Run, RunKey, Watch
+from gridfleet.domains.alerts.matches import Findings, Hit, Run, RunKey, Watch
 from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import CHANNELS, Severity
 from gridfleet.domains.alerts.rules import store as rules
-from gridfleet.domains.notifications.queueing import Notice, notify_members
+from gridfleet.domains.notifications.queue import Notice, notify_members
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import caused_by, current_cause

@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity.accounts.registry import account_with_email
 from gridfleet.domains.identity.accounts.tokens import make_token
 from gridfleet.domains.identity.emails import normalized

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recording import record
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.errors import SelfTestFailed

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT
 from gridfleet.domains.vcp.confirmation import store as confirmation
-from gridfleet.domains.vcp.confirmation.issuing import A_MOMENT, RETRY, issue_due, issue_own
+from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, RETRY, issue_due, issue_own
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.rules import power_fits
 from gridfleet.domains.vcp.sites import store
