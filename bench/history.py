@@ -19,8 +19,8 @@ import uvloop
 from bench.fleet import SIGNALS, Fleet, register_fleet
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, microseconds
-from gridfleet.domains.telemetry.frames.writer import Layouts, Partitions, days_of, load_sources, write_batch
+from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, load_sources, write_batch
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.protocol.envelope import format_time
@@ -62,7 +62,9 @@ async def _sources(database: Database, fleet: Fleet) -> list[int]:
 
 async def _layout(database: Database) -> int:
     async with database.transaction() as db:
-        return await Layouts().id_of(db, Layout(tuple(Metric(f"signal_{number:02}", "kW") for number in range(SIGNALS))))
+        return await LayoutIdCache().id_of(
+            db, FrameLayout(tuple(Metric(f"signal_{number:02}", "kW") for number in range(SIGNALS)))
+        )
 
 
 async def _log_cost(database: Database, layout: int, sources: Sequence[int], late: float) -> dict[str, float]:

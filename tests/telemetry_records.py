@@ -7,8 +7,8 @@ from uuid import UUID
 
 from accounts import add_organization
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, microseconds
-from gridfleet.domains.telemetry.frames.writer import Layouts, Partitions, days_of, load_sources, write_batch
+from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, load_sources, write_batch
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
@@ -75,7 +75,7 @@ class RecordedPlant:
         """The id of a layout; a metric given by its key only is in kW and without limits."""
         known = tuple(Metric(metric, "kW") if isinstance(metric, str) else metric for metric in metrics)
         async with self.database.transaction() as db:
-            return await Layouts().id_of(db, Layout(known))
+            return await LayoutIdCache().id_of(db, FrameLayout(known))
 
     async def write(
         self,

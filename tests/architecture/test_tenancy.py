@@ -13,7 +13,7 @@ SOURCE = Path(gridfleet.__file__).parent
 MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 
 WITHOUT_ORGANISATION = {
-    ("organizations", "find_standing"): "the question from which the right to act in an organisation is made",
+    ("organizations", "find_role"): "the question from which the right to act in an organisation is made",
     ("organizations", "list_of_member"): "a person's own memberships, in every organisation",
     ("audit", "insert"): "an event names its organisation itself",
     ("audit", "delete_before"): "old events of every organisation are forgotten alike",

@@ -43,7 +43,7 @@ async def people(database_url: str, home: Path) -> AsyncIterator[People]:
 def asked(people: People, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the cache had to look up in the database, as it happens."""
     found: list[str] = []
-    for name in ("live_session", "standing_in"):
+    for name in ("live_session", "role_in"):
         watch(monkeypatch, name, found)
     return found
 
@@ -68,14 +68,14 @@ async def test_a_known_caller_costs_no_query(people: People, asked: list[str]) -
     await asyncio.sleep(0.3)  # the listening connection repeats what the cache has heard of already
     for _ in range(5):
         assert (await people.call("GET", "/plants", who=ada, org=org.id)).status_code == 200
-    assert asked == ["live_session", "standing_in"]
+    assert asked == ["live_session", "role_in"]
 
 
 async def test_strangers_and_inventions_are_never_remembered(people: People, asked: list[str]) -> None:
     ada = await people.person()
     for _ in range(3):
         refused(await people.call("GET", "/plants", who=ada, org=uuid4()), 403, "FORBIDDEN")
-    assert asked == ["live_session", *(["standing_in"] * 3)]
+    assert asked == ["live_session", *(["role_in"] * 3)]
 
 
 ENDS: dict[str, str] = {

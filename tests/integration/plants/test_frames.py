@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, microseconds, to_datetime
-from gridfleet.domains.telemetry.frames.writer import Layouts, Partitions, days_of, write_batch
+from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds, to_datetime
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, write_batch
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 
@@ -51,7 +51,7 @@ async def test_merging_is_the_same_in_any_split_and_repetition(
 ) -> None:
     source_ids = await sources(database, 2)
     async with database.transaction() as db:
-        layout_id = await Layouts().id_of(db, Layout(tuple(Metric(f"m{place}", "") for place in range(WIDTH))))
+        layout_id = await LayoutIdCache().id_of(db, FrameLayout(tuple(Metric(f"m{place}", "") for place in range(WIDTH))))
     await Partitions(database).ensure([DAY])
 
     stored: Model = {}
@@ -101,7 +101,7 @@ async def test_a_partition_is_made_for_any_day_and_only_once(database: Database)
 
     source_ids = await sources(database, 1)
     async with database.transaction() as db:
-        layout_id = await Layouts().id_of(db, Layout((Metric("m", ""),)))
+        layout_id = await LayoutIdCache().id_of(db, FrameLayout((Metric("m", ""),)))
         batch = FrameBatch()
         for day in (DAY, late, DAY + timedelta(days=1)):
             batch.add(source_ids[0], layout_id, microseconds(datetime(day.year, day.month, day.day, 23, 59, tzinfo=UTC)), [1.0])
@@ -120,7 +120,7 @@ def test_times_survive_the_way_to_microseconds_and_back() -> None:
 
 async def test_equal_layouts_share_an_id_and_others_do_not(database: Database) -> None:
     async with database.transaction() as db:
-        first = await Layouts().id_of(db, Layout((Metric("m", "kW"),)))
-        again = await Layouts().id_of(db, Layout((Metric("m", "kW"),)))
-        other = await Layouts().id_of(db, Layout((Metric("m", "kW", minimum=0),)))
+        first = await LayoutIdCache().id_of(db, FrameLayout((Metric("m", "kW"),)))
+        again = await LayoutIdCache().id_of(db, FrameLayout((Metric("m", "kW"),)))
+        other = await LayoutIdCache().id_of(db, FrameLayout((Metric("m", "kW", minimum=0),)))
     assert first == again != other

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point, Standing, advance, complaint_about, has_cleared, holds
+from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point, RuleState, advance, complaint_about, has_cleared, holds
 from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
 from gridfleet.kernel.ids import new_id
@@ -91,11 +91,11 @@ def model(chosen: AlertRule, run: list[Point]) -> tuple[list[int], list[int]]:
 
 @given(rules, runs)
 def test_point_by_point_it_does_what_the_model_does(chosen: AlertRule, steps: list[tuple[int, int]]) -> None:
-    standing: Standing | None = None
+    state: RuleState | None = None
     raised, cleared = [], []
     for point in points(steps):
-        step = advance(chosen, standing, [point], may_raise=True)
-        standing = step.standing
+        step = advance(chosen, state, [point], may_raise=True)
+        state = step.state
         raised += [step.raised_at.time] if step.raised_at else []
         cleared += [point.time] if step.cleared else []
     assert (raised, cleared) == model(chosen, points(steps))
@@ -109,8 +109,8 @@ def test_batches_end_where_single_points_end_while_nothing_may_raise(
     cut = data.draw(st.integers(0, len(run)))
     whole = advance(chosen, None, run, may_raise=False)
     first = advance(chosen, None, run[:cut], may_raise=False)
-    second = advance(chosen, first.standing, run[cut:], may_raise=False)
-    assert whole.standing == second.standing
+    second = advance(chosen, first.state, run[cut:], may_raise=False)
+    assert whole.state == second.state
     assert whole.raised_at is first.raised_at is second.raised_at is None
 
 
@@ -118,8 +118,8 @@ def test_batches_end_where_single_points_end_while_nothing_may_raise(
 def test_what_was_counted_before_counts_no_second_time(chosen: AlertRule, steps: list[tuple[int, int]]) -> None:
     run = points(steps)
     once = advance(chosen, None, run, may_raise=False)
-    if once.standing is not None:
-        assert advance(chosen, once.standing, run, may_raise=True) == (once.standing, None, False)
+    if once.state is not None:
+        assert advance(chosen, once.state, run, may_raise=True) == (once.state, None, False)
 
 
 @given(rules, runs)
@@ -156,10 +156,10 @@ def test_messages() -> None:
 @pytest.mark.parametrize("clear_threshold", [None, 20.0])
 def test_a_value_that_comes_late_does_not_clear_what_newer_values_confirmed(clear_threshold: float | None) -> None:
     chosen = rule(auto_resolve=True, clear_threshold=clear_threshold)
-    standing = advance(chosen, None, [Point(10, 5.0), Point(30, 5.0)], may_raise=True).standing
-    late = advance(chosen, standing, [Point(20, 50.0)], may_raise=True)
-    assert (late.cleared, late.standing) == (False, standing)
-    assert advance(chosen, standing, [Point(40, 50.0)], may_raise=True).cleared
+    state = advance(chosen, None, [Point(10, 5.0), Point(30, 5.0)], may_raise=True).state
+    late = advance(chosen, state, [Point(20, 50.0)], may_raise=True)
+    assert (late.cleared, late.state) == (False, state)
+    assert advance(chosen, state, [Point(40, 50.0)], may_raise=True).cleared
 
 
 arrivals = st.lists(st.tuples(st.integers(0, 2_000), st.sampled_from([5, 50])), max_size=40)
@@ -185,12 +185,12 @@ def held_since(chosen: AlertRule, arrived: list[Point]) -> int | None:
 def test_in_any_order_of_arrival_a_time_starts_after_the_newest_value_that_did_not_match(seen: list[tuple[int, int]]) -> None:
     chosen = rule(for_seconds=60)
     arrived = [Point(second * SECOND, float(value)) for second, value in seen]
-    standing: Standing | None = None
+    state: RuleState | None = None
     newest: int | None = None
     for number, point in enumerate(arrived, 1):
-        standing = advance(chosen, standing, [point], may_raise=False, newest=newest).standing
+        state = advance(chosen, state, [point], may_raise=False, newest=newest).state
         newest = point.time if newest is None else max(newest, point.time)
-        assert (standing and standing.since) == held_since(chosen, arrived[:number])
+        assert (state and state.since) == held_since(chosen, arrived[:number])
 
 
 @given(arrivals, st.data())
@@ -199,7 +199,7 @@ def test_batches_of_late_values_end_where_their_values_in_order_end(seen: list[t
     arrived = [Point(second * SECOND, float(value)) for second, value in seen]
     cut = data.draw(st.integers(0, len(arrived)))
     first, second = sorted(dict(arrived[:cut]).items()), sorted(dict(arrived[cut:]).items())
-    standing = advance(chosen, None, first, may_raise=False).standing
+    state = advance(chosen, None, first, may_raise=False).state
     newest = first[-1][0] if first else None
-    standing = advance(chosen, standing, second, may_raise=False, newest=newest).standing
-    assert (standing and standing.since) == held_since(chosen, [Point(*point) for point in (*first, *second)])
+    state = advance(chosen, state, second, may_raise=False, newest=newest).state
+    assert (state and state.since) == held_since(chosen, [Point(*point) for point in (*first, *second)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gridfleet.api.telemetry import preferred_format
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
-from gridfleet.domains.telemetry.history.models import BucketPoint, Page, Place, Series, SeriesValues, TelemetryPoint
+from gridfleet.domains.telemetry.history.models import BucketPoint, Page, Series, SeriesPosition, SeriesValues, TelemetryPoint
 from gridfleet.protocol.envelope import format_time
 
 PLANT = UUID("018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d")
@@ -22,7 +22,7 @@ DAY = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 def series(unit: str | None = "kW", sub_device: str | None = "PV1", low: float = -inf, high: float = inf) -> Series:
-    return Series("PV1.p" if sub_device else "p", sub_device, (Place(1, 1, 0, unit, low, high),))
+    return Series("PV1.p" if sub_device else "p", sub_device, (SeriesPosition(1, 1, 0, unit, low, high),))
 
 
 def written(text_format: TextFormat, *pages: Page) -> bytes:

@@ -16,8 +16,8 @@ from gridfleet.api._http.barrier import BARRIER_CHANNELS, LISTENER, Barrier
 from gridfleet.api._http.validation import parse_uuid
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.models import LiveSession
-from gridfleet.domains.organizations.membership import standing_in
-from gridfleet.domains.organizations.models import Standing
+from gridfleet.domains.organizations.membership import role_in
+from gridfleet.domains.organizations.models import OrganizationRole
 from gridfleet.domains.partners import key_text, rest_access
 from gridfleet.domains.partners.models import LiveKey
 from gridfleet.kernel.caller import KeyCaller, UserCaller
@@ -46,7 +46,7 @@ _MOST_OF_A_USER: Final = 500
 @dataclass(slots=True)
 class _KnownUser:
     sessions: dict[UUID, LiveSession] = field(default_factory=dict)
-    standings: dict[UUID, Standing] = field(default_factory=dict)
+    roles: dict[UUID, OrganizationRole] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -89,16 +89,16 @@ class AccessCache:
                 _keep(self._user(claims.user_id).sessions, claims.session_id, found)
         return replace(found.caller, ip=ip)
 
-    async def standing(self, database: Database, caller: UserCaller, organization_id: UUID) -> Standing | None:
+    async def role(self, database: Database, caller: UserCaller, organization_id: UUID) -> OrganizationRole | None:
         """Return the caller's role in an organisation, or None if the organisation does not exist, which is not cached."""
         known = self._users.get(caller.user_id)
-        if known is not None and self.is_open and organization_id in known.standings:
-            return known.standings[organization_id]
+        if known is not None and self.is_open and organization_id in known.roles:
+            return known.roles[organization_id]
         changes = self._changes
         async with database.transaction() as db:
-            found = await standing_in(db, caller.user_id, organization_id)
+            found = await role_in(db, caller.user_id, organization_id)
         if found is not None and changes == self._changes and self.is_open:
-            _keep(self._user(caller.user_id).standings, organization_id, found)
+            _keep(self._user(caller.user_id).roles, organization_id, found)
         return found
 
     async def key(self, database: Database, text: str, ip: str) -> KeyCaller:

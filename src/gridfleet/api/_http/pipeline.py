@@ -265,8 +265,8 @@ class Pipeline:
             organization_id = parse_uuid(call.headers.get("x-org-id", "").strip())
         if organization_id is None:
             raise Forbidden("Name the organisation to act in with the x-org-id header, by its id (a UUID).")
-        standing = await self._state.access.standing(self._state.database, caller, organization_id)
-        org = scope_of(caller, organization_id, standing, must_exist=rule.organization is None)
+        membership = await self._state.access.role(self._state.database, caller, organization_id)
+        org = scope_of(caller, organization_id, membership, must_exist=rule.organization is None)
         if org.role < rule.min_role:
             raise Forbidden(f"This takes at least the role {rule.min_role.name}; yours is {org.role.name}.")
         return org

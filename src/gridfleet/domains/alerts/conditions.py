@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gridfleet.domains.alerts.models import AlertRule, Condition
 
-__all__ = ["MAX_AGE_SECONDS", "Point", "Progress", "Standing", "advance", "complaint_about", "has_cleared", "holds"]
+__all__ = ["MAX_AGE_SECONDS", "Point", "Progress", "RuleState", "advance", "complaint_about", "has_cleared", "holds"]
 
 MAX_AGE_SECONDS: Final = 900
 """Older points raise nothing, and a longer silence breaks the time for which a condition has held."""
@@ -20,7 +20,7 @@ class Point(NamedTuple):
     value: float
 
 
-class Standing(NamedTuple):
+class RuleState(NamedTuple):
     """Where one metric stands with a rule: matching since `since`, counted up to `seen_at`; `raised` once it has alerted."""
 
     since: int
@@ -29,9 +29,9 @@ class Standing(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a run of points did: the new standing, the points that raised, and whether the earlier alert has cleared."""
+    """What a run of points did: the new state, the points that raised, and whether the earlier alert has cleared."""
 
-    standing: Standing | None
+    state: RuleState | None
     raised_at: Point | None
     cleared: bool
 
@@ -67,7 +67,7 @@ def complaint_about(condition: Condition, threshold: float, clear_threshold: flo
 
 def advance(
     rule: AlertRule,
-    standing: Standing | None,
+    state: RuleState | None,
     points: Iterable[tuple[int, float]],
     *,
     may_raise: bool,
@@ -77,35 +77,35 @@ def advance(
 
     Args:
         rule: The rule.
-        standing: Where the metric stands by earlier points. Points that are not newer than its last one change nothing.
+        state: Where the metric stands by earlier points. Points that are not newer than its last one change nothing.
         points: The new points.
         may_raise: Whether an alert may be raised, at most one; otherwise the metric goes on waiting for one.
-        newest: Time of the newest earlier point. Without a standing the condition does not hold since then, so what came
+        newest: Time of the newest earlier point. Without a state the condition does not hold since then, so what came
             before it does not start the condition's time.
     """
     raised_at: Point | None = None
     cleared = False
     for time, value in points:
-        if standing is not None and time <= standing.seen_at:
+        if state is not None and time <= state.seen_at:
             continue
-        if standing is not None and standing.raised:
+        if state is not None and state.raised:
             if has_cleared(rule, value):
-                # What an earlier batch raised clears; what this one raised is told by `raised_at` and no standing.
+                # What an earlier batch raised clears; what this one raised is told by `raised_at` and no state.
                 cleared = cleared or raised_at is None
-                standing = None
+                state = None
             else:
                 # Or a value that comes late would clear an alert whose condition holds now.
-                standing = standing._replace(seen_at=time)
+                state = state._replace(seen_at=time)
             continue
         if not holds(rule.condition, rule.threshold, value):
-            standing = None
+            state = None
             continue
-        if standing is None and rule.for_seconds and newest is not None and time <= newest:
+        if state is None and rule.for_seconds and newest is not None and time <= newest:
             continue
-        broken = standing is None or time - standing.seen_at > MAX_AGE_SECONDS * _SECOND
-        since = time if standing is None or broken else standing.since
+        broken = state is None or time - state.seen_at > MAX_AGE_SECONDS * _SECOND
+        since = time if state is None or broken else state.since
         due = time - since >= rule.for_seconds * _SECOND and may_raise and raised_at is None
         if due:
             raised_at = Point(time, value)
-        standing = Standing(since, time, due and rule.latches)
-    return Progress(standing, raised_at, cleared)
+        state = RuleState(since, time, due and rule.latches)
+    return Progress(state, raised_at, cleared)

@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 
 from gridfleet.domains.alerts import store
-from gridfleet.domains.alerts.conditions import Point, Progress, Standing, advance
+from gridfleet.domains.alerts.conditions import Point, Progress, RuleState, advance
 from gridfleet.domains.alerts.matches import Findings, Hit, Run, RunKey, Watch
 from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import CHANNELS, Severity
@@ -49,7 +49,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     if not findings:
         return []
     all_runs = {run.key: run for run in findings.runs}
-    known = await _standings(db, all_runs)
+    known = await _states(db, all_runs)
     # Most do nothing: no value matches, and nothing is remembered that could end.
     runs = {key: run for key, run in all_runs.items() if run.matched or key in known}
     wishes = dict(findings.hits)
@@ -77,7 +77,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     return [wishes[rule_id].watch.rule.severity for rule_id in raised]
 
 
-async def _standings(db: Connection, runs: dict[RunKey, Run]) -> dict[RunKey, store.StandingRow]:
+async def _states(db: Connection, runs: dict[RunKey, Run]) -> dict[RunKey, store.RuleStateRow]:
     if not runs:
         return {}
     rows = await store.standings(db, _SYSTEM, {key[0] for key in runs}, {key[1] for key in runs})
@@ -89,11 +89,11 @@ def _watches(watch: Watch, plants: dict[UUID, store.PlantName]) -> bool:
     return plant is not None and plant.organization_id == watch.rule.organization_id
 
 
-def _advance(run: Run, row: store.StandingRow | None, *, may_raise: bool) -> Progress:
-    standing = None
+def _advance(run: Run, row: store.RuleStateRow | None, *, may_raise: bool) -> Progress:
+    state = None
     if row is not None:
-        standing = Standing(microseconds(row.since), microseconds(row.seen_at), row.alert_id is not None)
-    return advance(run.watch.rule, standing, sorted(run.points), may_raise=may_raise, newest=run.newest)
+        state = RuleState(microseconds(row.since), microseconds(row.seen_at), row.alert_id is not None)
+    return advance(run.watch.rule, state, sorted(run.points), may_raise=may_raise, newest=run.newest)
 
 
 async def _raise(
@@ -150,28 +150,28 @@ async def _raise_one(db: Connection, plant: store.PlantName, watch: Watch, point
 async def _save(
     db: Connection,
     runs: dict[RunKey, Run],
-    known: dict[RunKey, store.StandingRow],
+    known: dict[RunKey, store.RuleStateRow],
     steps: dict[RunKey, Progress],
     raised: dict[UUID, UUID],
 ) -> None:
     """Writes what has changed of where metrics stand, and resolves the alerts that are to end by themselves."""
     gone: list[RunKey] = []
-    inserted: list[store.StandingRow] = []
-    updated: list[store.StandingRow] = []
+    inserted: list[store.RuleStateRow] = []
+    updated: list[store.RuleStateRow] = []
     resolved: list[UUID] = []
     for key, step in steps.items():
         row = known.get(key)
         new_alert = raised.get(key[0]) if step.raised_at is not None else None
         if runs[key].watch.rule.auto_resolve:
             resolved.extend(_ended(step, row, new_alert))
-        if step.standing is None:
+        if step.state is None:
             if row is not None:
                 gone.append(key)
             continue
         alert_id = None
-        if step.standing.raised:
+        if step.state.raised:
             alert_id = new_alert or (row.alert_id if row else None)
-        new = store.StandingRow(*key, to_datetime(step.standing.since), to_datetime(step.standing.seen_at), alert_id)
+        new = store.RuleStateRow(*key, to_datetime(step.state.since), to_datetime(step.state.seen_at), alert_id)
         if new != row:
             (inserted if row is None or new_alert is not None else updated).append(new)
     if resolved:
@@ -184,8 +184,8 @@ async def _save(
         await store.update_standings(db, _SYSTEM, updated)
 
 
-def _ended(step: Progress, row: store.StandingRow | None, new_alert: UUID | None) -> Iterable[UUID]:
+def _ended(step: Progress, row: store.RuleStateRow | None, new_alert: UUID | None) -> Iterable[UUID]:
     if step.cleared and row is not None and row.alert_id is not None:
         yield row.alert_id
-    if new_alert is not None and (step.standing is None or not step.standing.raised):
+    if new_alert is not None and (step.state is None or not step.state.raised):
         yield new_alert

@@ -16,8 +16,8 @@ from gridfleet.domains.alerts.models import AlertRule, Condition
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.units import adopt_unit, in_unit, report_unfit
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
-from gridfleet.domains.telemetry.places.lookup import layout_keys, source_places
-from gridfleet.domains.telemetry.places.models import LayoutKeys, SourcePlace
+from gridfleet.domains.telemetry.places.lookup import layout_columns, source_owners
+from gridfleet.domains.telemetry.places.models import LayoutColumns, SourceOwner
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 
@@ -105,9 +105,9 @@ class RuleCache:
     async def _compile(self, missing: set[tuple[int, int]]) -> dict[tuple[int, int], tuple[Check, ...]]:
         changes, before = self._changes, self._checks
         async with self._database.transaction() as db:
-            sources = await source_places(db, {source_id for source_id, _ in missing})
+            sources = await source_owners(db, {source_id for source_id, _ in missing})
             rules = await store.enabled_of(db, _SYSTEM, {source.organization_id for source in sources.values()})
-            layouts = await layout_keys(db, {layout_id for _, layout_id in missing} if rules else ())
+            layouts = await layout_columns(db, {layout_id for _, layout_id in missing} if rules else ())
         by_organization: dict[UUID, list[AlertRule]] = defaultdict(list)
         for rule in rules:
             by_organization[rule.organization_id].append(rule)
@@ -140,7 +140,7 @@ class RuleCache:
 
 
 def compile_checks(
-    rules: Iterable[AlertRule], source: SourcePlace, layout: LayoutKeys, unfit: list[Watch]
+    rules: Iterable[AlertRule], source: SourceOwner, layout: LayoutColumns, unfit: list[Watch]
 ) -> tuple[Check, ...]:
     """Return the checks of a layout by the rules of the source's organisation, with thresholds in the layout's units.
 

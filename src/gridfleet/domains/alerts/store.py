@@ -13,7 +13,7 @@ from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
-__all__ = ["PlantName", "StandingRow"]
+__all__ = ["PlantName", "RuleStateRow"]
 
 _COLUMNS = ", ".join(Alert.__struct_fields__)
 _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR plant_id = ANY(%(plants)s))"
@@ -31,7 +31,7 @@ class PlantName(NamedTuple):
     name: str
 
 
-class StandingRow(NamedTuple):
+class RuleStateRow(NamedTuple):
     """Where one metric stands with a rule; see the table."""
 
     rule_id: UUID
@@ -42,7 +42,7 @@ class StandingRow(NamedTuple):
     alert_id: UUID | None
 
 
-_STANDING = ", ".join(StandingRow._fields)
+_STANDING = ", ".join(RuleStateRow._fields)
 _NEW_STANDINGS = (
     f"unnest(%s::uuid[], %s::int[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::uuid[]) AS new ({_STANDING})"
 )
@@ -150,9 +150,9 @@ async def forget_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
 
 async def standings(
     db: Connection, system: SystemScope, rule_ids: Iterable[UUID], source_ids: Iterable[int]
-) -> list[StandingRow]:
+) -> list[RuleStateRow]:
     """Where the metrics of these sources stand with these rules."""
-    cursor = db.cursor(row_factory=class_row(StandingRow))
+    cursor = db.cursor(row_factory=class_row(RuleStateRow))
     await cursor.execute(
         "SELECT rule_id, source_id, metric, since, seen_at, alert_id FROM alert_state"
         " WHERE rule_id = ANY(%s) AND source_id = ANY(%s)",
@@ -177,7 +177,7 @@ async def newest_times(
     return {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
 
 
-async def insert_standings(db: Connection, system: SystemScope, rows: Sequence[StandingRow]) -> None:
+async def insert_standings(db: Connection, system: SystemScope, rows: Sequence[RuleStateRow]) -> None:
     """Write where metrics stand that had no row, or have an alert now; a rule that was deleted meanwhile is passed over."""
     await db.execute(
         f"INSERT INTO alert_state AS s ({_STANDING}) SELECT new.* FROM {_NEW_STANDINGS}"
@@ -188,7 +188,7 @@ async def insert_standings(db: Connection, system: SystemScope, rows: Sequence[S
     )
 
 
-async def update_standings(db: Connection, system: SystemScope, rows: Sequence[StandingRow]) -> None:
+async def update_standings(db: Connection, system: SystemScope, rows: Sequence[RuleStateRow]) -> None:
     """Write where metrics stand now, unless their rows were deleted meanwhile: by a person who resolved the alert, for one."""
     await db.execute(
         "UPDATE alert_state s SET since = new.since, seen_at = new.seen_at, alert_id = new.alert_id"
@@ -198,8 +198,8 @@ async def update_standings(db: Connection, system: SystemScope, rows: Sequence[S
     )
 
 
-def _by_column(rows: Sequence[StandingRow]) -> tuple[list[Any], ...]:
-    return tuple([row[place] for row in rows] for place in range(len(StandingRow._fields)))
+def _by_column(rows: Sequence[RuleStateRow]) -> tuple[list[Any], ...]:
+    return tuple([row[place] for row in rows] for place in range(len(RuleStateRow._fields)))
 
 
 async def delete_standings(db: Connection, system: SystemScope, keys: Sequence[tuple[UUID, int, str]]) -> None:

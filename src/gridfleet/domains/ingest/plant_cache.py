@@ -15,7 +15,7 @@ from gridfleet.domains.ingest.readers import OwnNamesReader, Reader, TemplateRea
 from gridfleet.domains.plants.connected import ConnectedPlant, load_connected_plants
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.domains.telemetry.frames.writer import Layouts, load_sources
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, load_sources
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.security.keyring import Keyring
@@ -96,7 +96,7 @@ class PlantCache:
         self._plants: dict[str, KnownPlant] = {}
         self._signal_maps: dict[tuple[UUID, int], SignalMap] = {}
         self._changes = 0
-        self.layouts = Layouts()
+        self.layouts = LayoutIdCache()
 
     async def look_up(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
         """Return the plants that exist, by id. The caller keeps them for its batch: an entry may be invalidated at any time."""
@@ -149,7 +149,7 @@ class PlantCache:
         self._changes += 1
         self._plants.clear()
         self._signal_maps.clear()
-        self.layouts = Layouts()
+        self.layouts = LayoutIdCache()
 
     async def _known(
         self,

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Final
 
 from gridfleet.domains.device_templates.decoder import Metric, SignalMap
-from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, layouts_of
-from gridfleet.domains.telemetry.frames.writer import Layouts, used_layouts
+from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, frame_layouts
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, used_layouts
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 
@@ -35,20 +35,20 @@ class TemplateReader:
         self._layout_ids = tuple(layout_ids)
         self._names = {
             layout_id: tuple(metric.key for metric in layout.metrics)
-            for layout_id, layout in zip(layout_ids, layouts_of(signals.metrics), strict=True)
+            for layout_id, layout in zip(layout_ids, frame_layouts(signals.metrics), strict=True)
         }
         self._declared_count = signals.declared_count
 
     @classmethod
-    async def of(cls, db: Connection, layouts: Layouts, signals: SignalMap) -> "TemplateReader":
+    async def of(cls, db: Connection, layouts: LayoutIdCache, signals: SignalMap) -> "TemplateReader":
         """The reader, with its layouts made where missing."""
-        return cls(signals, [await layouts.id_of(db, layout) for layout in layouts_of(signals.metrics)])
+        return cls(signals, [await layouts.id_of(db, layout) for layout in frame_layouts(signals.metrics)])
 
     def lacks(self, fields: Fields) -> bool:
         """A template is complete: nothing has to be prepared for any entry."""
         return False
 
-    async def extend(self, db: Connection, layouts: Layouts, fields: Fields) -> None:
+    async def extend(self, db: Connection, layouts: LayoutIdCache, fields: Fields) -> None:
         """Nothing to do."""
 
     def without_room(self, fields: Fields) -> list[str]:
@@ -102,7 +102,7 @@ class OwnNamesReader:
             return False
         return utc_now() >= self._extend_from
 
-    async def extend(self, db: Connection, layouts: Layouts, fields: Fields) -> None:
+    async def extend(self, db: Connection, layouts: LayoutIdCache, fields: Fields) -> None:
         """Assign places to the entry's new names, as far as there is room."""
         now = utc_now()
         # Read again each time: the plant's shard may have been with another process, which assigned places meanwhile. A name
@@ -113,7 +113,7 @@ class OwnNamesReader:
         missing = sorted(set(self._wanted(fields)) - active)
         accepted = missing[: max(0, MAX_NAMES - len(active))]
         self._extend_from = now if accepted == missing else now + _WHEN_FULL
-        for layout in layouts_of([Metric(name, "") for name in accepted if name not in self._known]):
+        for layout in frame_layouts([Metric(name, "") for name in accepted if name not in self._known]):
             names = [metric.key for metric in layout.metrics]
             self._add(await layouts.id_of(db, layout), names, [now] * len(names))
         self._seen |= dict.fromkeys(accepted, now)

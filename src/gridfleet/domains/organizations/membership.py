@@ -6,7 +6,7 @@ from uuid import UUID
 from gridfleet.domains.identity.accounts import profile
 from gridfleet.domains.organizations import store
 from gridfleet.domains.organizations.errors import MembershipRequired, OrganizationNotFound
-from gridfleet.domains.organizations.models import OwnOrganization, Standing
+from gridfleet.domains.organizations.models import OrganizationRole, OwnOrganization
 from gridfleet.kernel.caller import OrgRole, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden
@@ -16,28 +16,30 @@ __all__ = [
     "enter",
     "everywhere",
     "organizations_of",
+    "role_in",
     "scope_of",
-    "standing_in",
     "start_in",
 ]
 
 
-async def standing_in(db: Connection, user_id: UUID, organization_id: UUID) -> Standing | None:
-    """Somebody's standing in an organisation; None when there is no such organisation."""
-    return await store.find_standing(db, organization_id, user_id)
+async def role_in(db: Connection, user_id: UUID, organization_id: UUID) -> OrganizationRole | None:
+    """Return the role of a user in an organisation, or None if there is no such organisation."""
+    return await store.find_role(db, organization_id, user_id)
 
 
-def scope_of(caller: UserCaller, organization_id: UUID, standing: Standing | None, *, must_exist: bool = True) -> OrgScope:
+def scope_of(
+    caller: UserCaller, organization_id: UUID, membership: OrganizationRole | None, *, must_exist: bool = True
+) -> OrgScope:
     """The caller's right to act in an organisation: with the own role, SuperAdmins as ORG_ADMIN everywhere.
 
     Without `must_exist` a SuperAdmin gets the right to an organisation that is not there, and finds it empty.
     Raises Forbidden, alike for a stranger's organisation and for one that does not exist.
     """
-    if caller.is_super_admin and (standing is not None or not must_exist):
+    if caller.is_super_admin and (membership is not None or not must_exist):
         return OrgScope(organization_id, OrgRole.ORG_ADMIN, caller)
-    if standing is None or standing.role is None:
+    if membership is None or membership.role is None:
         raise Forbidden("You belong to no organisation with this id.")
-    return OrgScope(organization_id, standing.role, caller)
+    return OrgScope(organization_id, membership.role, caller)
 
 
 def everywhere(caller: UserCaller) -> PlatformScope:
@@ -49,7 +51,7 @@ def everywhere(caller: UserCaller) -> PlatformScope:
 
 async def enter(db: Connection, caller: UserCaller, organization_id: UUID) -> OrgScope:
     """The caller's right to act in an organisation, as `scope_of` gives it."""
-    return scope_of(caller, organization_id, await standing_in(db, caller.user_id, organization_id))
+    return scope_of(caller, organization_id, await role_in(db, caller.user_id, organization_id))
 
 
 async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
@@ -57,10 +59,10 @@ async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) ->
 
     Raises MembershipRequired, and OrganizationNotFound to a SuperAdmin.
     """
-    standing = await standing_in(db, caller.user_id, organization_id)
-    if caller.is_super_admin and standing is None:
+    membership = await role_in(db, caller.user_id, organization_id)
+    if caller.is_super_admin and membership is None:
         raise OrganizationNotFound
-    if not caller.is_super_admin and (standing is None or standing.role is None):
+    if not caller.is_super_admin and (membership is None or membership.role is None):
         raise MembershipRequired
     await profile.start_in(db, caller.user_id, organization_id)
 

@@ -10,7 +10,7 @@ import msgspec
 from gridfleet.domains.identity.models import User
 from gridfleet.kernel.caller import OrgRole
 
-__all__ = ["Member", "Organization", "OwnOrganization", "RoleName", "Standing"]
+__all__ = ["Member", "Organization", "OrganizationRole", "OwnOrganization", "RoleName"]
 
 
 class RoleName(StrEnum):
@@ -21,8 +21,8 @@ class RoleName(StrEnum):
     VIEWER = "VIEWER"
 
 
-class Standing(NamedTuple):
-    """Somebody's role in an organisation that exists; None for a stranger."""
+class OrganizationRole(NamedTuple):
+    """A user's role in an organisation that exists; None if the user is not a member."""
 
     role: OrgRole | None
 

@@ -8,7 +8,7 @@ from psycopg.errors import ForeignKeyViolation, UniqueViolation
 from psycopg.rows import args_row, class_row, kwargs_row
 
 from gridfleet.domains.organizations.errors import SlugInUse
-from gridfleet.domains.organizations.models import Organization, OwnOrganization, RoleName, Standing
+from gridfleet.domains.organizations.models import Organization, OrganizationRole, OwnOrganization, RoleName
 from gridfleet.kernel.caller import OrgRole, OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
@@ -103,7 +103,7 @@ async def count(db: Connection) -> int:
     return int(row[0]) if row else 0
 
 
-async def find_standing(db: Connection, organization_id: UUID, user_id: UUID) -> Standing | None:
+async def find_role(db: Connection, organization_id: UUID, user_id: UUID) -> OrganizationRole | None:
     """Somebody's role in an organisation; None when the organisation does not exist."""
     cursor = await db.execute(
         "SELECT m.role FROM organization o LEFT JOIN membership m ON m.organization_id = o.id AND m.user_id = %s"
@@ -111,7 +111,7 @@ async def find_standing(db: Connection, organization_id: UUID, user_id: UUID) ->
         (user_id, organization_id),
     )
     row = await cursor.fetchone()
-    return None if row is None else Standing(OrgRole[row[0]] if row[0] else None)
+    return None if row is None else OrganizationRole(OrgRole[row[0]] if row[0] else None)
 
 
 async def list_of_member(db: Connection, user_id: UUID) -> list[OwnOrganization]:

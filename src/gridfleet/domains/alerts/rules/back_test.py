@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.domains.alerts.conditions import Point, Standing, advance, holds
+from gridfleet.domains.alerts.conditions import Point, RuleState, advance, holds
 from gridfleet.domains.alerts.models import AlertRule
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.registry import check_plant
@@ -56,7 +56,7 @@ class Replay:
 
     def __init__(self, rule: AlertRule) -> None:
         self._quiet_until: int | None = None
-        self._standings: dict[tuple[int, str], Standing] = {}
+        self._states: dict[tuple[int, str], RuleState] = {}
         self._open: dict[tuple[int, str], _Raised] = {}
         self._cooldown = rule.cooldown_minutes * 60_000_000
         self.points = 0
@@ -69,18 +69,18 @@ class Replay:
         self.points += 1
         self.matches += holds(rule.condition, rule.threshold, point.value)
         may_raise = self._quiet_until is None or point.time >= self._quiet_until
-        step = advance(rule, self._standings.get(key), (point,), may_raise=may_raise)
+        step = advance(rule, self._states.get(key), (point,), may_raise=may_raise)
         if step.cleared and key in self._open:
             self._open.pop(key).cleared_at = point.time
-        if step.standing is None:
-            self._standings.pop(key, None)
+        if step.state is None:
+            self._states.pop(key, None)
         else:
-            self._standings[key] = step.standing
+            self._states[key] = step.state
         if step.raised_at is not None:
             self._quiet_until = point.time + self._cooldown
             raised = _Raised(plant_id, metric, point)
             self.raised.append(raised)
-            if step.standing is not None and step.standing.raised:
+            if step.state is not None and step.state.raised:
                 self._open[key] = raised
 
     def outcome(self) -> BackTest:

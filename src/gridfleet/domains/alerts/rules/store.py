@@ -13,7 +13,7 @@ from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
-__all__ = ["Place"]
+__all__ = ["MetricPosition"]
 
 _COLUMNS = ", ".join(AlertRule.__struct_fields__)
 _VISIBLE = (
@@ -22,7 +22,7 @@ _VISIBLE = (
 )
 
 
-class Place(NamedTuple):
+class MetricPosition(NamedTuple):
     """Where a metric stands in frames; `position` from 1. `metric` as alerts name it, in `unit`."""
 
     source_id: int
@@ -170,9 +170,9 @@ async def claim_unit_notices(db: Connection, system: SystemScope, rule_ids: Iter
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str) -> list[Place]:
+async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str) -> list[MetricPosition]:
     """Every place of the organisation's frames that a rule on this metric watches; with `plant_id` those of this plant."""
-    cursor = db.cursor(row_factory=class_row(Place))
+    cursor = db.cursor(row_factory=class_row(MetricPosition))
     await cursor.execute(
         "SELECT s.id AS source_id, s.plant_id, l.id AS layout_id, m.position::int,"
         " coalesce(s.external_id || '.', '') || m.key AS metric, l.units[m.position] AS unit"
@@ -186,7 +186,7 @@ async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric
 
 
 async def open_history(
-    cursor: AsyncServerCursor[TupleRow], org: OrgScope, places: Sequence[Place], start: datetime, end: datetime
+    cursor: AsyncServerCursor[TupleRow], org: OrgScope, places: Sequence[MetricPosition], start: datetime, end: datetime
 ) -> None:
     """Opens the values of these places, which `places_of` gave: (source, plant, metric, unit, time, value), oldest first."""
     await cursor.execute(

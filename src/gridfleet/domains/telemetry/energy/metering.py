@@ -12,7 +12,7 @@ from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
 from gridfleet.domains.telemetry.energy.arithmetic import Step, limited, steps
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
 from gridfleet.domains.telemetry.frames.models import microseconds
-from gridfleet.domains.telemetry.history.models import Source
+from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
@@ -65,7 +65,7 @@ def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[da
 
 
 async def _read(
-    db: Connection, source: Source, start: datetime, end: datetime, width: timedelta, levels: dict[str, float]
+    db: Connection, source: LayoutSource, start: datetime, end: datetime, width: timedelta, levels: dict[str, float]
 ) -> Iterator[tuple[datetime, float]]:
     """Return the whole buckets of one part of the range.
 

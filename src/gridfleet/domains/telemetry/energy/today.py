@@ -15,7 +15,7 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
 )
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.frames.models import microseconds
-from gridfleet.domains.telemetry.history.models import Source
+from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.raw import Values, read_values
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.domains.telemetry.units import SIZES
@@ -60,7 +60,7 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
 class _Device:
     """One source's day."""
 
-    def __init__(self, db: Connection, source: Source, midnight: datetime) -> None:
+    def __init__(self, db: Connection, source: LayoutSource, midnight: datetime) -> None:
         self._db = db
         self._source = source
         self._midnight = midnight
@@ -83,7 +83,7 @@ class _Device:
         return await read_in_kilo(self._db, self._source, key, start, end)
 
 
-async def read_in_kilo(db: Connection, source: Source, key: str, start: datetime, end: datetime) -> Values:
+async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime) -> Values:
     """Return a source's values of one metric with `start` <= time < `end` in kW or kWh, each by the unit of its layout.
 
     A metric without a known unit is taken for kW or kWh, which the standard keys have.

@@ -14,12 +14,12 @@ from gridfleet.domains.device_templates.decoder import Metric
 __all__ = [
     "MAX_LAYOUT_METRICS",
     "FrameBatch",
+    "FrameLayout",
     "LatestRow",
-    "Layout",
     "Source",
-    "UsedLayout",
+    "SourceLayout",
     "Values",
-    "layouts_of",
+    "frame_layouts",
     "microseconds",
     "pack_latest_row",
     "pack_row",
@@ -52,7 +52,7 @@ class Source(NamedTuple):
     external_id: str | None
 
 
-class UsedLayout(NamedTuple):
+class SourceLayout(NamedTuple):
     """A layout of a source. `seen`: when each metric had its newest value, or got its place if that was later."""
 
     id: int
@@ -60,7 +60,7 @@ class UsedLayout(NamedTuple):
     seen: list[datetime]
 
 
-class Layout(msgspec.Struct, frozen=True):
+class FrameLayout(msgspec.Struct, frozen=True):
     """Which metric stands at which place of a frame."""
 
     metrics: tuple[Metric, ...]
@@ -72,9 +72,11 @@ class Layout(msgspec.Struct, frozen=True):
         return sha256(msgspec.json.encode(content)).digest()
 
 
-def layouts_of(metrics: Sequence[Metric]) -> list[Layout]:
+def frame_layouts(metrics: Sequence[Metric]) -> list[FrameLayout]:
     """The metrics of a device cut into layouts."""
-    return [Layout(tuple(metrics[start : start + MAX_LAYOUT_METRICS])) for start in range(0, len(metrics), MAX_LAYOUT_METRICS)]
+    return [
+        FrameLayout(tuple(metrics[start : start + MAX_LAYOUT_METRICS])) for start in range(0, len(metrics), MAX_LAYOUT_METRICS)
+    ]
 
 
 @dataclass(slots=True)

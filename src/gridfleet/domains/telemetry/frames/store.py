@@ -7,7 +7,7 @@ from uuid import UUID
 from psycopg import sql
 from psycopg.rows import class_row
 
-from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, Source, UsedLayout, pack_latest_row, pack_row
+from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, Source, SourceLayout, pack_latest_row, pack_row
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
@@ -47,9 +47,9 @@ async def sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
     return found
 
 
-async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> list[UsedLayout]:
+async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> list[SourceLayout]:
     """Return every layout that a source has used, oldest first."""
-    cursor = db.cursor(row_factory=class_row(UsedLayout))
+    cursor = db.cursor(row_factory=class_row(SourceLayout))
     await cursor.execute(
         "SELECT l.id, l.metrics, ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
         " FROM unnest(t.vals, t.times) WITH ORDINALITY AS u (value, at, place) ORDER BY place) AS seen"
@@ -59,7 +59,7 @@ async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> l
     return await cursor.fetchall()
 
 
-async def ensure_layout(db: Connection, system: SystemScope, layout: Layout) -> int:
+async def ensure_layout(db: Connection, system: SystemScope, layout: FrameLayout) -> int:
     """The id of the layout with this content, made when there is none."""
     metrics = layout.metrics
     cursor = await db.execute(

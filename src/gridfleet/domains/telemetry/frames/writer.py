@@ -5,23 +5,23 @@ from datetime import date, timedelta
 from uuid import UUID
 
 from gridfleet.domains.telemetry.frames import store
-from gridfleet.domains.telemetry.frames.models import FrameBatch, Layout, Source, UsedLayout, to_datetime
+from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, Source, SourceLayout, to_datetime
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 
-__all__ = ["Layouts", "Partitions", "days_of", "load_sources", "used_layouts", "write_batch"]
+__all__ = ["LayoutIdCache", "Partitions", "days_of", "load_sources", "used_layouts", "write_batch"]
 
 _SYSTEM = SystemScope("ingest writes what verified plants reported")
 
 
-class Layouts:
+class LayoutIdCache:
     """Ids of layouts, remembered by the process: a layout never changes."""
 
     def __init__(self) -> None:
-        self._ids: dict[Layout, int] = {}
+        self._ids: dict[FrameLayout, int] = {}
 
-    async def id_of(self, db: Connection, layout: Layout) -> int:
+    async def id_of(self, db: Connection, layout: FrameLayout) -> int:
         """The layout's id; made when there is none."""
         layout_id = self._ids.get(layout)
         if layout_id is None:
@@ -62,7 +62,7 @@ async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
     return await store.sources(db, _SYSTEM, plant_ids)
 
 
-async def used_layouts(db: Connection, source_id: int) -> list[UsedLayout]:
+async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
     """Return every layout that the source has used, oldest first."""
     return await store.used_layouts(db, _SYSTEM, source_id)
 

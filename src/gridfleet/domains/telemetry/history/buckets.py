@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from gridfleet.domains.telemetry.history import store
-from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Place, Series
+from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Series, SeriesPosition
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Level, Reach
 from gridfleet.kernel.db import Connection
@@ -196,7 +196,7 @@ async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start
         return
     width = sums.width
     numbers = {id(one): number for number, one in enumerate(sums.series)}
-    wide: dict[tuple[int, int], list[tuple[int, Place]]] = {}
+    wide: dict[tuple[int, int], list[tuple[int, SeriesPosition]]] = {}
     for one in some:
         number = numbers[id(one)]
         if len(some) > 1 and len(one.places) == 1:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.domains.telemetry.history.models import BucketPoint, Newest, Page, Place, Point, Series, SeriesValues
+from gridfleet.domains.telemetry.history.models import BucketPoint, Newest, Page, Point, Series, SeriesPosition, SeriesValues
 
 __all__ = ["PointWriter", "TextFormat", "points_json"]
 
@@ -92,7 +92,7 @@ class _Line:
     After the value comes `plain`, or `flagged` when it is out of range, or `bucket` and a bucket's own figures.
     """
 
-    place: Place
+    place: SeriesPosition
     middle: str
     plain: str
     flagged: str
@@ -171,13 +171,13 @@ class PointWriter:
             else:
                 yield f"{self._start}{time}{line.middle}{average!r}{line.plain}"
 
-    def _line(self, series: Series, place: Place) -> _Line:
+    def _line(self, series: Series, place: SeriesPosition) -> _Line:
         line = self._lines.get(id(place))
         if line is None:  # the line keeps its place alive, so that no other can have its id
             line = self._lines[id(place)] = self._new_line(series, place)
         return line
 
-    def _new_line(self, series: Series, place: Place) -> _Line:
+    def _new_line(self, series: Series, place: SeriesPosition) -> _Line:
         if not self._json:
             end = f",{_csv(place.unit or '')}{self._stop}"
             return _Line(place, f",{self._plant_id},{series.metric},", end, end, end)

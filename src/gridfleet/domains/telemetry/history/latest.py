@@ -11,7 +11,7 @@ from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.formats import points_json
-from gridfleet.domains.telemetry.history.models import KeyedPlace, KnownLayout, LatestSignal, Newest, TelemetryPoint
+from gridfleet.domains.telemetry.history.models import KeyedPosition, LatestSignal, LayoutIndex, Newest, TelemetryPoint
 from gridfleet.domains.telemetry.history.series import known_layouts
 from gridfleet.domains.telemetry.history.store import LatestRow
 from gridfleet.kernel.caller import OrgScope
@@ -66,7 +66,7 @@ async def _newest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Ite
     return _newest(rows, await known_layouts(db, (row.source for row in rows)))
 
 
-def _newest(rows: Iterable[LatestRow], layouts: dict[int, KnownLayout]) -> Iterator[Newest]:
+def _newest(rows: Iterable[LatestRow], layouts: dict[int, LayoutIndex]) -> Iterator[Newest]:
     """Values of rows that are in the order of their sub-devices, by key."""
     for sub_device, group in groupby(rows, key=attrgetter("source.external_id")):
         first, *others = ((row, layouts[row.source.layout_id]) for row in group)
@@ -75,7 +75,7 @@ def _newest(rows: Iterable[LatestRow], layouts: dict[int, KnownLayout]) -> Itera
                 yield Newest(sub_device, place, time, value)
             continue
         # A device whose template was edited has values of several layouts: of each key the newest counts.
-        found: dict[str, tuple[KeyedPlace, datetime, float]] = {}
+        found: dict[str, tuple[KeyedPosition, datetime, float]] = {}
         for row, layout in (first, *others):
             for place, time, value in _values(row, layout):
                 earlier = found.get(place.key)
@@ -85,7 +85,7 @@ def _newest(rows: Iterable[LatestRow], layouts: dict[int, KnownLayout]) -> Itera
             yield Newest(sub_device, *found[key])
 
 
-def _values(row: LatestRow, layout: KnownLayout) -> Iterator[tuple[KeyedPlace, datetime, float]]:
+def _values(row: LatestRow, layout: LayoutIndex) -> Iterator[tuple[KeyedPosition, datetime, float]]:
     values, times = row.values, row.times
     for place in layout.by_key:
         value = values[place.position]

@@ -17,16 +17,16 @@ __all__ = [
     "Bucket",
     "BucketPoint",
     "HistoryQuery",
-    "KeyedPlace",
-    "KnownLayout",
+    "KeyedPosition",
     "LatestSignal",
+    "LayoutIndex",
+    "LayoutSource",
     "Newest",
     "Page",
-    "Place",
     "Point",
     "Series",
+    "SeriesPosition",
     "SeriesValues",
-    "Source",
     "TelemetryPoint",
 ]
 
@@ -67,7 +67,7 @@ class HistoryQuery:
 
 
 @dataclass(frozen=True)
-class KnownLayout:
+class LayoutIndex:
     """A layout as it is read: its metrics in the order of their places, and the place (from 0) of each key."""
 
     id: int
@@ -75,24 +75,24 @@ class KnownLayout:
     positions: Mapping[str, int]
 
     @cached_property
-    def by_key(self) -> "tuple[KeyedPlace, ...]":
+    def by_key(self) -> "tuple[KeyedPosition, ...]":
         """Its places in the order of their keys."""
         return tuple(
-            KeyedPlace(key, position, *_range(self.metrics[position])) for key, position in sorted(self.positions.items())
+            KeyedPosition(key, position, *_range(self.metrics[position])) for key, position in sorted(self.positions.items())
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LayoutSource:
     """What reported: the plant (`external_id` None) or a sub-device; `live` unless the sub-device was deleted."""
 
     id: int
     external_id: str | None
     live: bool
-    layouts: tuple[KnownLayout, ...]
+    layouts: tuple[LayoutIndex, ...]
 
 
-class Place(NamedTuple):
+class SeriesPosition(NamedTuple):
     """Where a series stands in frames of one source and layout; `position` from 0. Values outside `low`…`high` are flagged."""
 
     source_id: int
@@ -103,12 +103,12 @@ class Place(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, source_id: int, layout: KnownLayout, position: int) -> "Place":
+    def of(cls, source_id: int, layout: LayoutIndex, position: int) -> "SeriesPosition":
         """The place of a layout's metric."""
         return cls(source_id, layout.id, position, *_range(layout.metrics[position]))
 
 
-class KeyedPlace(NamedTuple):
+class KeyedPosition(NamedTuple):
     """A metric of a layout with its place in it. Values outside `low`…`high` are flagged."""
 
     key: str
@@ -133,7 +133,7 @@ class Series:
 
     metric: str
     sub_device: str | None
-    places: tuple[Place, ...]
+    places: tuple[SeriesPosition, ...]
 
     @property
     def unit(self) -> str | None:
@@ -150,7 +150,7 @@ class SeriesValues:
     values: Sequence[float]
 
 
-Point = tuple[datetime, Series, Place, float]
+Point = tuple[datetime, Series, SeriesPosition, float]
 """One raw value. A plain tuple: half a million of them are made for one answer."""
 
 
@@ -184,7 +184,7 @@ class Newest(NamedTuple):
     """The newest value of a metric of a plant (`sub_device` None) or of a sub-device."""
 
     sub_device: str | None
-    place: KeyedPlace
+    place: KeyedPosition
     time: datetime
     value: float
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history import store
-from gridfleet.domains.telemetry.history.models import Place, Point, Series, SeriesValues
+from gridfleet.domains.telemetry.history.models import Point, Series, SeriesPosition, SeriesValues
 from gridfleet.kernel.db import Connection
 
 __all__ = ["FramesReader", "SeriesReader", "Values", "raw_reader", "read_values"]
@@ -95,7 +95,7 @@ class _Emission:
     """One point to take from frames of one time: the frame's number in their order, then where to look if that one has none."""
 
     series: Series
-    choices: tuple[tuple[int, Place], ...]
+    choices: tuple[tuple[int, SeriesPosition], ...]
 
 
 class FramesReader:

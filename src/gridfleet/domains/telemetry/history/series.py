@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.telemetry.history import store
-from gridfleet.domains.telemetry.history.models import KnownLayout, Place, Series, Source
+from gridfleet.domains.telemetry.history.models import LayoutIndex, LayoutSource, Series, SeriesPosition
 from gridfleet.domains.telemetry.history.store import SourceRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -14,10 +14,10 @@ from gridfleet.kernel.db import Connection
 __all__ = ["by_unit", "device_series", "known_layouts", "plant_series", "plant_sources"]
 
 _MOST_REMEMBERED: Final = 5_000
-_remembered: dict[tuple[int, bytes], KnownLayout] = {}
+_remembered: dict[tuple[int, bytes], LayoutIndex] = {}
 
 
-async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, KnownLayout]:
+async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, LayoutIndex]:
     """The layouts of the rows by id. A layout never changes and its digest is its content, so the process remembers them."""
     wanted = {(row.layout_id, row.digest) for row in rows}
     # Taken now: whoever looks others up meanwhile may empty the memory.
@@ -33,7 +33,7 @@ async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, 
 
 async def plant_sources(
     db: Connection, org: OrgScope, plant_id: UUID, *, every: bool = True, external_id: str | None = None
-) -> list[Source]:
+) -> list[LayoutSource]:
     """The plant's sources, those of deleted sub-devices too, or only those with `external_id`.
 
     The newest comes first; so does the newest of each source's layouts.
@@ -44,7 +44,7 @@ async def plant_sources(
     for row in rows:
         by_source.setdefault(row.id, []).append(row)
     return [
-        Source(source_id, group[0].external_id, group[0].live, tuple(layouts[row.layout_id] for row in group))
+        LayoutSource(source_id, group[0].external_id, group[0].live, tuple(layouts[row.layout_id] for row in group))
         for source_id, group in by_source.items()
     ]
 
@@ -76,24 +76,24 @@ def by_unit(series: Iterable[Series]) -> list[Series]:
     """Split series whose unit was edited, so that no average mixes units; the newest layout's unit comes first."""
     split: list[Series] = []
     for one in series:
-        units: dict[str | None, list[Place]] = {}
+        units: dict[str | None, list[SeriesPosition]] = {}
         for place in one.places:
             units.setdefault(place.unit, []).append(place)
         split.extend([replace(one, places=tuple(places)) for places in units.values()] if len(units) > 1 else [one])
     return split
 
 
-def _series(sources: Iterable[Source], key: str | None, named: Callable[[Source, str], str]) -> list[Series]:
-    found: dict[str, tuple[str | None, list[Place]]] = {}
+def _series(sources: Iterable[LayoutSource], key: str | None, named: Callable[[LayoutSource, str], str]) -> list[Series]:
+    found: dict[str, tuple[str | None, list[SeriesPosition]]] = {}
     for source in sources:
         for layout in source.layouts:
             for name, position in _wanted(layout, key):
                 places = found.setdefault(named(source, name), (source.external_id, []))[1]
-                places.append(Place.of(source.id, layout, position))
+                places.append(SeriesPosition.of(source.id, layout, position))
     return [Series(name, sub_device, tuple(places)) for name, (sub_device, places) in sorted(found.items())]
 
 
-def _wanted(layout: KnownLayout, key: str | None) -> Iterator[tuple[str, int]]:
+def _wanted(layout: LayoutIndex, key: str | None) -> Iterator[tuple[str, int]]:
     if key is None:
         yield from layout.positions.items()
     elif key in layout.positions:

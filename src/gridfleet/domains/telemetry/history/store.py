@@ -11,7 +11,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.telemetry.history.models import KnownLayout
+from gridfleet.domains.telemetry.history.models import LayoutIndex
 from gridfleet.domains.telemetry.rollups.store import scaled_sum
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -72,7 +72,7 @@ async def sources(
     return await cursor.fetchall()
 
 
-async def layouts(db: Connection, layout_ids: Sequence[int]) -> list[tuple[bytes, KnownLayout]]:
+async def layouts(db: Connection, layout_ids: Sequence[int]) -> list[tuple[bytes, LayoutIndex]]:
     """The layouts with their digests."""
     cursor = db.cursor(binary=True)
     await cursor.execute(
@@ -89,8 +89,8 @@ def _layout(
     counters: list[bool],
     minimums: list[float | None],
     maximums: list[float | None],
-) -> KnownLayout:
-    return KnownLayout(
+) -> LayoutIndex:
+    return LayoutIndex(
         layout_id,
         tuple(map(Metric, metrics, units, counters, minimums, maximums)),
         {key: position for position, key in enumerate(metrics)},

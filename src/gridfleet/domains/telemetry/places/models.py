@@ -5,10 +5,10 @@ from functools import cached_property
 from typing import NamedTuple
 from uuid import UUID
 
-__all__ = ["LayoutKeys", "SourcePlace"]
+__all__ = ["LayoutColumns", "SourceOwner"]
 
 
-class SourcePlace(NamedTuple):
+class SourceOwner(NamedTuple):
     """Whose a source is. `external_id` is None for the plant itself."""
 
     id: int
@@ -18,7 +18,7 @@ class SourcePlace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LayoutKeys:
+class LayoutColumns:
     """Keys and units of a layout's metrics, by their positions."""
 
     layout_id: int

@@ -4,23 +4,23 @@ from collections.abc import Sequence
 
 from psycopg.rows import class_row
 
-from gridfleet.domains.telemetry.places.models import LayoutKeys, SourcePlace
+from gridfleet.domains.telemetry.places.models import LayoutColumns, SourceOwner
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 
-async def source_places(db: Connection, system: SystemScope, source_ids: Sequence[int]) -> list[SourcePlace]:
+async def source_owners(db: Connection, system: SystemScope, source_ids: Sequence[int]) -> list[SourceOwner]:
     """Whose these sources are."""
-    cursor = db.cursor(row_factory=class_row(SourcePlace))
+    cursor = db.cursor(row_factory=class_row(SourceOwner))
     await cursor.execute(
         "SELECT id, organization_id, plant_id, external_id FROM telemetry_source WHERE id = ANY(%s)", (source_ids,)
     )
     return await cursor.fetchall()
 
 
-async def layout_keys(db: Connection, system: SystemScope, layout_ids: Sequence[int]) -> list[LayoutKeys]:
+async def layout_columns(db: Connection, system: SystemScope, layout_ids: Sequence[int]) -> list[LayoutColumns]:
     """Which metrics these layouts hold."""
-    cursor = db.cursor(row_factory=class_row(LayoutKeys))
+    cursor = db.cursor(row_factory=class_row(LayoutColumns))
     await cursor.execute(
         "SELECT id AS layout_id, metrics AS keys, units FROM telemetry_layout WHERE id = ANY(%s)", (layout_ids,)
     )
