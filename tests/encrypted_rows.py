@@ -24,7 +24,7 @@ TABLES = ("plant_secret", "trading_config", "partner_key", "certificate_authorit
 
 
 @dataclass
-class SealedRows:
+class EncryptedRows:
     """Rows that were encrypted with `keyring`, and what is in them."""
 
     database: Database

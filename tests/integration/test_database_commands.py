@@ -6,9 +6,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from encrypted_rows import SealedRows
 from typer.testing import CliRunner
 
+from encrypted_rows import EncryptedRows
 from free_ports import free_ports
 from gridfleet.cli import application
 from gridfleet.kernel.db import open_database
@@ -70,7 +70,7 @@ def test_a_database_that_is_away(words: tuple[str, ...]) -> None:
 
 async def fill(url: str, ring: str) -> None:
     async with open_database(url, name="test", size=2) as database:
-        await SealedRows(database, Keyring.parse(ring)).fill(plants=3, others=0)
+        await EncryptedRows(database, Keyring.parse(ring)).fill(plants=3, others=0)
 
 
 def test_keys_are_added_used_and_counted(database_url: str, home: Path) -> None:

@@ -20,7 +20,7 @@ from aiosmtpd.handlers import Sink
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from command_line import gridfleet
-from encrypted_rows import SealedRows
+from encrypted_rows import EncryptedRows
 from free_ports import free_ports, settings_at
 from gridfleet.cli.doctor import broker as brokers
 from gridfleet.cli.doctor import database as databases
@@ -159,7 +159,7 @@ async def test_a_keyring_that_does_not_fit(database_url: str, home: Path) -> Non
     from gridfleet.kernel.db import open_database
 
     async with open_database(database_url, name="test", size=2) as database:
-        await SealedRows(database, Keyring.parse(RING)).fill(plants=2)
+        await EncryptedRows(database, Keyring.parse(RING)).fill(plants=2)
 
     async def keyring(ring: str | None) -> Finding:
         settings = Settings(home=home, database_url=database_url, keys=ring)  # type: ignore[arg-type]

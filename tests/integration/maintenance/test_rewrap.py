@@ -16,7 +16,7 @@ import pytest
 
 import rewrap_process
 from api_service import ApiService, api_service
-from encrypted_rows import SYSTEM, TABLES, SealedRows
+from encrypted_rows import SYSTEM, TABLES, EncryptedRows
 from gridfleet.domains.maintenance.rewrapping import ENCRYPTED, Rewrapped, key_versions, rewrap
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.caller import Actor, ActorType
@@ -31,8 +31,8 @@ PATH = "/api/v1/internal/crypto/rewrap"
 
 
 @pytest.fixture
-def rows(database: Database) -> SealedRows:
-    return SealedRows(database, OLD)
+def rows(database: Database) -> EncryptedRows:
+    return EncryptedRows(database, OLD)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def service(database_url: str, home: Path) -> AsyncIterator[ApiService]:
         yield running
 
 
-async def test_every_encrypted_row_has_the_new_version_and_the_old_key_may_go(rows: SealedRows) -> None:
+async def test_every_encrypted_row_has_the_new_version_and_the_old_key_may_go(rows: EncryptedRows) -> None:
     await rows.fill(plants=5, others=3)
     assert await rewrap(rows.database, BOTH, 2, US) == Rewrapped(2, 5, 3, 0)
     assert set(map(frozenset, (await rows.versions()).values())) == {frozenset({2})}
@@ -63,7 +63,7 @@ async def test_no_encrypted_column_is_forgotten(database: Database) -> None:
 
 
 async def test_rows_that_cannot_be_decrypted_are_counted_and_do_not_stop_the_rest(
-    rows: SealedRows, caplog: pytest.LogCaptureFixture
+    rows: EncryptedRows, caplog: pytest.LogCaptureFixture
 ) -> None:
     await rows.fill(plants=450, others=2)
     broken = sorted(rows.secrets)[::90]
@@ -86,7 +86,7 @@ async def test_rows_that_cannot_be_decrypted_are_counted_and_do_not_stop_the_res
 
 
 async def test_a_run_that_is_killed_is_taken_up_and_everything_can_be_read_all_the_while(
-    rows: SealedRows, database_url: str
+    rows: EncryptedRows, database_url: str
 ) -> None:
     await rows.fill(plants=2_000, others=5)
     readings = 0
@@ -115,7 +115,7 @@ async def test_a_run_that_is_killed_is_taken_up_and_everything_can_be_read_all_t
 async def test_what_others_write_meanwhile_is_never_overwritten(service: ApiService) -> None:
     """Secrets are rotated by a process that writes version 2 while rows are rewrapped to and fro by one that writes 1."""
     database = service.state.database
-    rows = SealedRows(database, STILL_OLD)
+    rows = EncryptedRows(database, STILL_OLD)
     await rows.fill(plants=40, others=0)
     admin = await service.super_admin()
     async with database.transaction() as db:
@@ -146,7 +146,7 @@ async def test_what_others_write_meanwhile_is_never_overwritten(service: ApiServ
     assert {plant: keys and keys.current for plant, keys in found.items()} == newest
 
 
-async def test_a_row_that_somebody_holds_is_waited_for(rows: SealedRows) -> None:
+async def test_a_row_that_somebody_holds_is_waited_for(rows: EncryptedRows) -> None:
     await rows.fill(plants=3, others=0)
     held = sorted(rows.secrets)[1]
     async with rows.database.transaction() as db:
@@ -166,7 +166,7 @@ async def test_a_row_that_somebody_holds_is_waited_for(rows: SealedRows) -> None
 
 
 async def test_the_endpoint_counts_and_is_recorded(service: ApiService) -> None:
-    await SealedRows(service.state.database, STILL_OLD).fill(plants=4, others=2)
+    await EncryptedRows(service.state.database, STILL_OLD).fill(plants=4, others=2)
     people = People(service)
     admin = await people.person(super_admin=True)
     answer = await people.call("POST", "/internal/crypto/rewrap", {"targetVersion": 2}, who=admin)
