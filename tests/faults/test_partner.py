@@ -112,11 +112,11 @@ def ask(victim: RunningStack, question: str, **form: str) -> str:
     """What the service answers the broker."""
     secret = local_secret(victim.home, "internal_secret")
     address = f"http://127.0.0.1:{victim.ports['internal_port']}/{secret}/broker/{question}"
-    return httpx.post(address, data=form, timeout=30).text
+    return httpx.post(address, data=form, timeout=60).text
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_a_hung_database_takes_no_partner_s_rights_and_gives_none(victim: RunningStack, fleet: Fleet) -> None:
     slug = start_trading(fleet)
     known, unknown = make_key(fleet)["apiKey"], make_key(fleet)["apiKey"]
