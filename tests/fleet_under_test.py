@@ -71,7 +71,7 @@ class Plant:
         """A connection over TLS."""
         return await lean_mqtt.connect(self.fleet.stack.ports["mqtts_port"], login or self.login, self.tls())
 
-    def sign_message(
+    def signed(
         self, payload: bytes | object, *, message_id: str | None = None, age_seconds: float = 0, **changes: Any
     ) -> bytes:
         """A signed telemetry message; `changes`: `key`, `topic`."""

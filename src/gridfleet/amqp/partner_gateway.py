@@ -213,5 +213,5 @@ class PartnerGateway:
                 dropped = await drop_stale(db, _SYSTEM, utc_now())
             if dropped:
                 metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
-                log.warning("events dropped that nobody took for a day", events=dropped)
+                log.warning("events dropped after a day in the outbox", events=dropped)
             await asyncio.sleep(_STALE_SECONDS)

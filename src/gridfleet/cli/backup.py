@@ -57,7 +57,7 @@ def backup(
         began = time.monotonic()
         revision = _write(settings, settings.home.expanduser().resolve(), file.absolute())
     size, seconds = file.stat().st_size / 1e6, time.monotonic() - began
-    typer.echo(f"{file}: {size:.1f} MB, schema {revision}, in {seconds:.1f} s. Keep it where nobody looks.")
+    typer.echo(f"{file}: {size:.1f} MB, schema {revision}, in {seconds:.1f} s. It holds secrets: keep it in a safe place.")
 
 
 def restore(

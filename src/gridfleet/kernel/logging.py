@@ -137,5 +137,5 @@ def _tell_thread(failed: threading.ExceptHookArgs) -> None:
 def _tell_unraisable(failed: "sys.UnraisableHookArgs") -> None:
     if failed.exc_value is not None:
         logging.getLogger("gridfleet").error(
-            "exception that nobody could catch", exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback)
+            "unraisable exception", exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback)
         )

@@ -311,7 +311,7 @@ def test_a_contradictory_declaration_fails_at_import(only_own_endpoints: None) -
         ("/a/{id}", takes_id, {}, "needs bad_path_id"),
         ("/a/{other}", takes_id, {}, "must be a UUID or str argument"),
         ("/a", wants_organisation, {}, "only org_member"),
-        ("/a", wants_caller, {}, "nobody is logged in"),
+        ("/a", wants_caller, {}, "no user is logged in"),
         ("/a", says_nothing, {}, "type is missing"),
         ("/a", fine, {"codes": ("NO_SUCH_CODE",)}, "unknown codes"),
         ("/a/{id}", takes_id, {"bad_path_id": "INVALID_UUID"}, "may answer {'INVALID_UUID'}"),

@@ -60,7 +60,10 @@ class Barrier:
         except (TimeoutError, psycopg.OperationalError, PoolTimeout, PoolClosed) as error:
             # What was to be heard of is committed: the caller is told so.
             log.warning(
-                "not every process is known to have heard", of=wait.expected, heard=wait.heard, error=type(error).__name__
+                "not every process confirmed an invalidation",
+                of=wait.expected,
+                confirmed=wait.heard,
+                error=type(error).__name__,
             )
         finally:
             del self._waits[name]
@@ -74,7 +77,7 @@ class Barrier:
             if wait.heard >= wait.expected:
                 wait.passed.set()
         elif channel == _RAISED:
-            reply = asyncio.create_task(_reply(database, name), name="barrier heard")
+            reply = asyncio.create_task(_reply(database, name), name="barrier confirmation")
             self._replies.add(reply)
             reply.add_done_callback(self._replies.discard)
 
@@ -84,4 +87,4 @@ async def _reply(database: Database, name: str) -> None:
         async with database.transaction() as db:
             await notify(db, _HEARD, name)
     except (psycopg.OperationalError, PoolTimeout, PoolClosed) as error:
-        log.warning("cannot say what was heard", error=type(error).__name__)
+        log.warning("cannot confirm an invalidation", error=type(error).__name__)

@@ -198,7 +198,7 @@ def _check_injected(hints: Mapping[str, Any], arguments: frozenset[str], caller:
     if "client" in arguments and caller.kind is not CallerKind.ESM_CLIENT:
         raise TypeError(f"{where}: only esm_client endpoints have a client")
     if "caller" in arguments and caller.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL, CallerKind.ESM_CLIENT):
-        raise TypeError(f"{where}: nobody is logged in here")
+        raise TypeError(f"{where}: no user is logged in here")
     if caller.scope is not None and caller.scope not in set(Scope):
         raise TypeError(f"{where}: no key can have the scope {caller.scope}")
     if caller.scope is not None and "caller" in arguments:

@@ -14,7 +14,7 @@ __all__ = ["build_document"]
 _REASONS = {200: "Success.", 201: "Created.", 204: "Done; no body."}
 _ERROR_NAMES = {
     400: "Bad input, or a state that does not allow it.",
-    401: "Nobody is logged in, or the login failed.",
+    401: "Not logged in, or the login failed.",
     403: "The caller may not do this.",
     404: "There is no such record.",
     409: "It would clash with another record.",
@@ -23,7 +23,7 @@ _ERROR_NAMES = {
     500: "A failure on the service's side.",
 }
 _CALLERS = {
-    CallerKind.PUBLIC: "Open to everybody.",
+    CallerKind.PUBLIC: "Public.",
     CallerKind.SESSION: "Any logged-in user.",
     CallerKind.SUPER_ADMIN: "SuperAdmins only.",
     CallerKind.INTERNAL: "In production only with the internal secret in `x-internal-auth`.",

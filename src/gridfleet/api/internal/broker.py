@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 ALLOW = "allow"
 DENY = "deny"
-_NOBODY = "nobody we know"
+_NOBODY = "unknown"
 
 
 @internal_endpoint("POST", "/broker/user")

@@ -163,7 +163,7 @@ class Deliveries:
         try:
             receipts = await self._expo.receipts([ticket for _, ticket, _ in waiting])
         except Exception as error:  # whatever the service answers must not stop the deliveries
-            log.warning("push receipts are not to be had", error=f"{type(error).__name__}: {error}")
+            log.warning("cannot fetch push receipts", error=f"{type(error).__name__}: {error}")
             return
         for one in waiting:
             await isolate(Consumer.NOTIFICATIONS, [one], partial(self._settle_receipts, receipts), self._fail_receipt)

@@ -114,4 +114,4 @@ class AlreadyMember(CodedError):
     """The address belongs to a member."""
 
     code = "CONFLICT"
-    message = "Somebody with this e-mail is a member already."
+    message = "A user with this e-mail address is a member already."

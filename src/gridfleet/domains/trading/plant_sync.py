@@ -118,7 +118,7 @@ def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[st
             continue
         try:
             if external_id in facts:
-                raise msgspec.ValidationError("is told twice")
+                raise msgspec.ValidationError("is listed twice")
             plant = msgspec.json.decode(record, type=EsmPlant)
             facts[external_id] = EsmFacts(*(getattr(plant, name) for name in EsmFacts._fields))
         except (msgspec.DecodeError, RecursionError) as error:

@@ -15,7 +15,7 @@ def confirm_address(name: str, token: str) -> Letter:
             " from then on. Until you do, nothing changes.",
         ),
         action=Action("Confirm this address", f"/account/confirm-email#token={token}"),
-        reason="You got this mail because somebody who is logged in to Gridfleet entered your address. If it was not you,"
+        reason="You received this mail because a user of Gridfleet entered your address. If it was not you,"
         " ignore it: without the link above nothing happens.",
     )
 
@@ -29,7 +29,7 @@ def email_change_requested(name: str, new_email: str) -> Letter:
             f"your Gridfleet account will use {new_email} as soon as that address has been confirmed. You need not do"
             " anything.",
         ),
-        reason="If it was not you: somebody knows your password. Log in and change it now, which also cancels the change"
+        reason="If it was not you, another person has your password. Log in and change it now, which also cancels the change"
         " of the address.",
     )
 
@@ -42,7 +42,7 @@ def email_changed(name: str, new_email: str) -> Letter:
             f"Hello {name},",
             f"your Gridfleet account now uses {new_email}. This address gets no more mails about it.",
         ),
-        reason="If it was not you, turn to whoever runs this Gridfleet at once.",
+        reason="If it was not you, contact the operator of this service at once.",
     )
 
 
@@ -56,7 +56,7 @@ def reset_password(name: str, token: str) -> Letter:
             " one hour; afterwards you are logged out everywhere and log in with the new password.",
         ),
         action=Action("Set a new password", f"/account/reset-password#token={token}"),
-        reason="You got this mail because somebody asked for it at the login page. If it was not you, ignore it: your"
+        reason="You received this mail because it was requested at the login page. If it was not you, ignore it: your"
         " password stays what it is.",
     )
 

@@ -36,7 +36,7 @@ _MAX_NAME: Final = 100
 _OUTCOMES: Final = {
     "partner_key_pkey": "id: belongs to another key",
     "partner_key_hash_key": "key: is that of another key",
-    "partner_key_one_legacy": "organisation: has a key in the vhost / already; orders there could not be told apart",
+    "partner_key_one_legacy": "organisation: has a key in the vhost / already, and commands there must name one sender",
 }
 
 
