@@ -1,5 +1,4 @@
-"""What travels between plants, partners and the service: topics, envelopes, signatures.
+"""Topics, envelopes, messages and signatures that plants, partners and the service exchange.
 
-Pure functions and structs without I/O. Both sides of a connection import this package, so that a byte is
-defined once.
+Pure functions and structs without I/O. The service and both clients import this package, so each byte is defined once.
 """

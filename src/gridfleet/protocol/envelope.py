@@ -2,7 +2,7 @@
 
     {"v": 1, "id": "m-000001", "sentAt": 1795168800123, "sig": "3008…", "payload": {…}}
 
-`payload` is kept as the raw bytes that were signed. Unknown members are ignored everywhere; missing or mistyped ones
+`payload` is kept as the raw bytes that were signed. Unknown members are ignored in every message. Missing or mistyped members
 raise `msgspec.ValidationError`.
 """
 
@@ -43,13 +43,13 @@ MAX_FIELDS: Final = 2_000
 MAX_SNAPSHOTS: Final = 1_000
 
 Time = datetime | int | float
-"""A moment as a plant may send it: RFC 3339, or epoch milliseconds."""
+"""A time as a plant may send it: RFC 3339, or epoch milliseconds."""
 
 FieldValue = int | float | bool | None
 
 
 class RefusalReason(StrEnum):
-    """Why a plant's message was refused, as the installer reads it."""
+    """Reason why a message of a plant was refused, as the installer sees it."""
 
     MALFORMED = "MALFORMED"
     TOO_LARGE = "TOO_LARGE"
@@ -64,14 +64,14 @@ class RefusalReason(StrEnum):
 
 
 class PlantStatus(StrEnum):
-    """What a plant says of its own connection."""
+    """Connection status that a plant reports."""
 
     ONLINE = "ONLINE"
     OFFLINE = "OFFLINE"
 
 
 class DeviceStatus(StrEnum):
-    """What a plant says of one of its sub-devices."""
+    """Status of a sub-device that its plant reports."""
 
     ONLINE = "ONLINE"
     DEGRADED = "DEGRADED"
@@ -79,7 +79,7 @@ class DeviceStatus(StrEnum):
 
 
 class AckStatus(StrEnum):
-    """How far a plant has come with a command."""
+    """Status of a plant command in the plant's acknowledgement."""
 
     RECEIVED = "RECEIVED"
     APPLIED = "APPLIED"
@@ -88,7 +88,7 @@ class AckStatus(StrEnum):
 
 
 class CommandType(StrEnum):
-    """What kind of order it is. An EMERGENCY does not wait in its plant's line."""
+    """Type of a command. An EMERGENCY command does not wait in its plant's queue."""
 
     SITE_SETPOINT = "SITE_SETPOINT"
     DEVICE_COMMAND = "DEVICE_COMMAND"
@@ -99,7 +99,7 @@ class CommandType(StrEnum):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A signed message. `sent_at` is epoch milliseconds; `sig` is empty when the sender left it out."""
+    """A signed message. `sent_at` is in epoch milliseconds; `sig` is empty if the sender omitted it."""
 
     v: int
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -109,7 +109,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class DeviceEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One sub-device's fields; `time` defaults to the snapshot's."""
+    """The fields of one sub-device. `time` defaults to the snapshot's time."""
 
     id: str
     fields: dict[str, FieldValue]
@@ -118,7 +118,7 @@ class DeviceEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a plant measured at one time: its own fields and its sub-devices'."""
+    """Measurements of a plant at one time: its own fields and those of its sub-devices."""
 
     time: Time
     seq: int | None = None
@@ -127,7 +127,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatusMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Unsigned and retained; also the Last Will."""
+    """The plant's connection status: an unsigned, retained message, and the Last Will."""
 
     status: PlantStatus
     time: Time | None = None
@@ -136,7 +136,7 @@ class StatusMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Command(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the service asks of a plant, or of the sub-device `target` below it."""
+    """A plant command, addressed to the plant or to its sub-device `target`."""
 
     command_id: str
     type: str
@@ -151,14 +151,14 @@ class Command(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class AckReason(msgspec.Struct, frozen=True):
-    """Why a command was rejected or failed."""
+    """Reason why a command was rejected or failed."""
 
     code: str
     message: str
 
 
 class CommandAck(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A plant's word on a command."""
+    """A plant's acknowledgement of a command."""
 
     command_id: str
     status: AckStatus
@@ -170,7 +170,15 @@ _encoder = msgspec.json.Encoder()
 
 
 def sign_message(key: bytes, address: str, message_id: str, sent_at: int, payload: bytes) -> bytes:
-    """The signed envelope around a JSON `payload`, ready to publish at `address`."""
+    """Return the signed envelope around a JSON `payload`, ready to publish.
+
+    Args:
+        key: The 32-byte signing key.
+        address: The MQTT topic or AMQP routing key to publish to.
+        message_id: The envelope's `id`.
+        sent_at: Epoch milliseconds.
+        payload: JSON text, signed and sent byte for byte.
+    """
     sig = signature.sign(key, address, message_id, sent_at, payload)
     return b'{"v":1,"id":%b,"sentAt":%d,"sig":"%b","payload":%b}' % (
         _encoder.encode(message_id),
@@ -181,7 +189,11 @@ def sign_message(key: bytes, address: str, message_id: str, sent_at: int, payloa
 
 
 def parse_time(value: Time) -> datetime:
-    """A plant's time as an aware UTC datetime; `ValueError` without a zone or outside the calendar."""
+    """Return a plant's time as an aware UTC datetime.
+
+    Raises:
+        ValueError: The time has no zone or is outside the calendar.
+    """
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError("a time needs its zone, such as Z")
@@ -196,5 +208,5 @@ def parse_time(value: Time) -> datetime:
 
 
 def format_time(value: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds and `Z`."""
+    """Format a time as RFC 3339 in UTC, with milliseconds and `Z`."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

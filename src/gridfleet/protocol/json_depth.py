@@ -1,8 +1,8 @@
-"""Bound on the nesting of JSON, found without recursion.
+"""Limit on the nesting of JSON, checked without recursion.
 
-Parsers and encoders of JSON recurse, and how deep they get before Python's recursion limit stops them depends on the stack
-that calls them. A message that one step reads and a later one cannot write fails each time it is taken. So messages are
-measured before they are parsed.
+JSON parsers and encoders recurse. The depth at which Python's recursion limit stops them depends on the stack of their caller.
+If one step can read a message and a later step cannot write it, every attempt to process the message fails. Therefore the depth
+of a message is measured before it is parsed.
 """
 
 import re
@@ -11,9 +11,9 @@ from typing import Final
 __all__ = ["MAX_DEPTH", "cut_below", "is_too_deep"]
 
 MAX_DEPTH: Final = 32
-"""Levels of arrays and objects in a message, the outermost included."""
+"""Levels of arrays and objects in a message, including the outermost."""
 
-# Possessive, and with an optional end, so that the scan stays linear for strings that are never closed.
+# Possessive quantifiers and an optional closing quote keep the scan linear for strings that are never closed.
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 

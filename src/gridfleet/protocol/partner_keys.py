@@ -36,7 +36,7 @@ TIMESTAMP_HEADER: Final = "x-vcp-timestamp"
 
 
 class EventKind(StrEnum):
-    """What is told to partners, as the last part of queue and routing key."""
+    """Kind of event, as the last part of its queue and routing key."""
 
     TELEMETRY = "telemetry"
     STATUS = "status"
@@ -45,7 +45,7 @@ class EventKind(StrEnum):
 
 
 class Order(StrEnum):
-    """What a partner may ask for, by its routing key without the slug."""
+    """Kind of partner command: its routing key without the slug."""
 
     SETPOINT = "command.site-setpoint"
     DEVICE = "command.device"
@@ -57,17 +57,17 @@ class Order(StrEnum):
 
     @property
     def command_type(self) -> CommandType:
-        """The kind of command that it becomes; a mode order may turn out to be an EMERGENCY."""
+        """The type of the resulting command. A mode command can become an EMERGENCY."""
         return _RULES[self][0]
 
     @property
     def scope(self) -> str:
-        """The scope that a key needs for it."""
+        """The scope that the API key needs."""
         return _RULES[self][1]
 
     @property
     def signed(self) -> bool:
-        """Whether it counts only with a signature."""
+        """Whether the command needs a signature."""
         return _RULES[self][2]
 
 
@@ -83,14 +83,18 @@ _RULES: Final[dict[Order, tuple[CommandType, str, bool]]] = {
 
 
 class InboundKey(NamedTuple):
-    """A routing key taken apart; `device` is the external id at its end, if there is one."""
+    """A parsed routing key. `device` is the external id at its end, None if absent."""
 
     order: Order
     device: str | None = None
 
 
 def parse_inbound(slug: str, routing_key: str) -> InboundKey | None:
-    """What a message with this key asks of the organisation `slug`; None when it is no order, or another's."""
+    """Parse the routing key of a message to the organisation `slug`.
+
+    Returns:
+        The parsed key; None if it is not the key of a partner command of this organisation.
+    """
     start = f"{slug}."
     if not routing_key.startswith(start):
         return None
@@ -105,10 +109,10 @@ def parse_inbound(slug: str, routing_key: str) -> InboundKey | None:
 
 
 def event_routing_key(slug: str, kind: EventKind) -> str:
-    """The key that events of a kind are published with."""
+    """Return the routing key for events of a kind."""
     return f"{slug}.event.{kind}"
 
 
 def event_queue(slug: str, kind: EventKind) -> str:
-    """The queue that a partner consumes."""
+    """Return the queue from which a partner consumes events of a kind."""
     return f"{EXCHANGE}.{event_routing_key(slug, kind)}"

@@ -1,7 +1,7 @@
-"""What partners send and what they are told, byte for byte.
+"""Commands from partners and events to partners, as JSON.
 
-Members that are unknown are ignored; missing or mistyped ones raise `msgspec.ValidationError`. Power is positive when it is
-taken from the grid.
+Unknown members are ignored. Missing or mistyped members raise `msgspec.ValidationError`. Power is positive when the site takes
+it from the grid.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ __all__ = [
 
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_INTERVALS: Final = 672
-"""A week in quarters of an hour."""
+"""One week of 15-minute intervals."""
 
 _Moment = Annotated[datetime, Meta(tz=True)]
 _Text = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f]*$")]
@@ -55,7 +55,7 @@ _MessageId = Annotated[str, Meta(pattern="^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0
 
 
 class Mode(StrEnum):
-    """How a site runs."""
+    """Operating mode of a site."""
 
     AUTO = "AUTO"
     CHARGE = "CHARGE"
@@ -67,7 +67,7 @@ class Mode(StrEnum):
 
 
 class PartnerAck(StrEnum):
-    """The last word on an order. ACCEPTED is followed by one of the others."""
+    """Outcome of a partner command. ACCEPTED is followed by one of the others."""
 
     ACCEPTED = "ACCEPTED"
     REJECTED = "REJECTED"
@@ -77,7 +77,7 @@ class PartnerAck(StrEnum):
 
 
 class RejectionReason(StrEnum):
-    """Why an order was refused."""
+    """Reason why a partner command was rejected."""
 
     MALFORMED = "MALFORMED"
     SIGNATURE_MISSING = "SIGNATURE_MISSING"
@@ -98,7 +98,7 @@ class RejectionReason(StrEnum):
 
 
 class Heading(msgspec.Struct, frozen=True, rename="camel"):
-    """What every order carries. `message_id` stays as it was written: it is part of what is signed."""
+    """Members that every partner command has. `message_id` is kept as written because it is part of the signed text."""
 
     message_id: _MessageId
     site_id: _Text
@@ -108,14 +108,14 @@ class Heading(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SetpointOrder(Heading, frozen=True, rename="camel", kw_only=True):
-    """The power that the site shall have at the grid, for a time or until the next order."""
+    """Power of the site at the grid connection, for a duration or until the next setpoint."""
 
     power_kw: float
     duration_seconds: Annotated[int, Meta(ge=1, le=7 * 86_400)] | None = None
 
 
 class DeviceOrder(Heading, frozen=True, rename="camel", kw_only=True):
-    """An action of a sub-device's template."""
+    """An action that a sub-device's template defines."""
 
     action: _Text
     params: dict[str, Any] = {}
@@ -123,14 +123,14 @@ class DeviceOrder(Heading, frozen=True, rename="camel", kw_only=True):
 
 
 class ModeOrder(Heading, frozen=True, rename="camel", kw_only=True):
-    """Another mode until `expires_at`."""
+    """A different mode until `expires_at`."""
 
     mode: Mode
     power_kw: float | None = None
 
 
 class Interval(msgspec.Struct, frozen=True, rename="camel"):
-    """One step of a schedule."""
+    """One interval of a schedule."""
 
     start: _Moment
     duration_seconds: int
@@ -138,7 +138,7 @@ class Interval(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ScheduleSet(Heading, frozen=True, rename="camel", kw_only=True):
-    """A schedule that replaces the one before."""
+    """A schedule that replaces the current one."""
 
     schedule_id: _Text
     revision: Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -146,13 +146,14 @@ class ScheduleSet(Heading, frozen=True, rename="camel", kw_only=True):
 
 
 class ScheduleCancel(Heading, frozen=True, rename="camel", kw_only=True):
-    """No schedule any more."""
+    """Cancellation of the current schedule."""
 
     schedule_id: _Text
 
 
 class ConstraintChanges(msgspec.Struct, frozen=True, rename="camel"):
-    """Absent members stay, null clears. Powers are magnitudes in kW, states of charge percent."""
+    """Changes of constraints. Absent members stay unchanged; null removes a limit. Powers are magnitudes in kW, states of
+    charge in percent."""
 
     import_limit_kw: float | UnsetType | None = UNSET
     export_limit_kw: float | UnsetType | None = UNSET
@@ -163,20 +164,20 @@ class ConstraintChanges(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConstraintsOrder(Heading, frozen=True, rename="camel", kw_only=True):
-    """New limits of the site."""
+    """New constraints of the site."""
 
     constraints: ConstraintChanges
 
 
 class FallbackChanges(msgspec.Struct, frozen=True, rename="camel"):
-    """Absent members stay, null clears."""
+    """Changes of the fallback. Absent members stay unchanged; null removes the value."""
 
     mode: Mode | UnsetType | None = UNSET
     after_seconds: int | UnsetType | None = UNSET
 
 
 class FallbackOrder(Heading, frozen=True, rename="camel", kw_only=True):
-    """What the site does when the partner falls silent."""
+    """The site's fallback when its partner is silent for too long."""
 
     fallback: FallbackChanges
 
@@ -193,7 +194,7 @@ MESSAGE_TYPES: Final[dict[Order, type[Heading]]] = {
 
 
 class AckEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of an order. Members that a malformed message did not show are null."""
+    """Outcome of a partner command. Members that could not be read from a malformed message are null."""
 
     message_id: str | None
     correlation_id: str | None
@@ -206,7 +207,7 @@ class AckEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StatusEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """A plant's connectivity changed."""
+    """Change of a plant's connectivity."""
 
     site_id: UUID
     status: str
@@ -215,7 +216,7 @@ class StatusEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AlertEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """An alert was raised."""
+    """An alert that was raised."""
 
     alert_id: UUID
     site_id: UUID
@@ -227,14 +228,14 @@ class AlertEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeviceValues(msgspec.Struct, frozen=True):
-    """A sub-device's decoded values."""
+    """The decoded values of a sub-device."""
 
     id: str
     values: dict[str, float]
 
 
 class TelemetryEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """What a plant measured at one time, decoded: its own values and its sub-devices'."""
+    """Decoded measurements of a plant at one time: its own values and those of its sub-devices."""
 
     site_id: UUID
     time: datetime
@@ -243,7 +244,11 @@ class TelemetryEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def open_order(order: Order, body: bytes) -> Heading:
-    """The order in a body; raises `msgspec.DecodeError` (or `ValidationError`, which is one) for anything else."""
+    """Decode a partner command.
+
+    Raises:
+        msgspec.DecodeError: The body is not such a command. Includes its subclass `ValidationError`.
+    """
     if is_too_deep(body):
         raise msgspec.DecodeError(f"the message is nested deeper than {MAX_DEPTH} levels")
     try:
@@ -253,10 +258,10 @@ def open_order(order: Order, body: bytes) -> Heading:
 
 
 def read_heading(body: bytes) -> dict[str, Any]:
-    """Return the members of a body that can be read, to name the command in a refusal.
+    """Return the members of a body that can be read, to identify the command in a refusal.
 
-    A member that cannot be read, such as a number out of range, is left out. Of a body that is not JSON, only the members
-    that name the command are found.
+    A member that cannot be read, such as a number out of range, is omitted. If the body is not JSON, only the members that
+    identify the command are extracted.
     """
     text = cut_below(body)
     try:

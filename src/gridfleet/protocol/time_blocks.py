@@ -1,4 +1,4 @@
-"""Time blocks: what a battery may do at which times of the day, as partners, the ESM and its sandbox exchange it."""
+"""Time blocks: limits of a battery by time of day, as partners, the ESM and its sandbox exchange them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -9,7 +9,7 @@ import msgspec
 __all__ = ["DAY_MINUTES", "MAX_BLOCKS", "TimeBlock", "TimeBlocks", "complaints_about_blocks"]
 
 MAX_BLOCKS: Final = 96
-"""A day has so many quarter-hours."""
+"""The number of quarter-hours in a day."""
 
 DAY_MINUTES: Final = 24 * 60
 
@@ -32,11 +32,11 @@ class TimeBlock(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def minutes(self) -> tuple[int, int]:
-        """First minute of the day that belongs to the block, and the first after it."""
+        """First minute of the day inside the block, and the first minute after the block."""
         return _minute(self.start), _minute(self.end)
 
     def complaints(self) -> Iterator[str]:
-        """What is wrong with the block taken by itself."""
+        """Yield a text for each rule that the block violates on its own."""
         start, end = self.minutes
         if start >= end:
             yield "to: must be after from"
@@ -51,7 +51,12 @@ TimeBlocks = Annotated[tuple[TimeBlock, ...], msgspec.Meta(max_length=MAX_BLOCKS
 
 
 def complaints_about_blocks(blocks: Sequence[TimeBlock], path: str) -> Iterator[str]:
-    """Which blocks, each right by itself, overlap; `path` is the name of the list. Blocks may touch."""
+    """Yield a text for each overlap between blocks that are valid on their own. Adjacent blocks do not overlap.
+
+    Args:
+        blocks: The blocks of a day, in any order.
+        path: The name of the list, as a prefix of the texts.
+    """
     furthest: tuple[int, int] | None = None
     order = sorted(range(len(blocks)), key=lambda number: blocks[number].minutes)
     for earlier, later in pairwise(order):

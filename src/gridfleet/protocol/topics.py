@@ -9,7 +9,7 @@ PREFIX: Final = "v1/plants/"
 
 
 class Channel(StrEnum):
-    """The last part of a plant's topic."""
+    """Last part of a plant's topic."""
 
     TELEMETRY = "telemetry"
     STATUS = "status"
@@ -18,19 +18,19 @@ class Channel(StrEnum):
 
 
 class PlantTopic(NamedTuple):
-    """A topic taken apart."""
+    """A parsed topic."""
 
     plant_id: str
     channel: Channel
 
 
 def topic(plant_id: str, channel: Channel) -> str:
-    """The MQTT topic of one plant's channel."""
+    """Return the MQTT topic of a plant's channel."""
     return f"{PREFIX}{plant_id}/{channel.value}"
 
 
 def parse_topic(text: str) -> PlantTopic | None:
-    """Plant id and channel of an MQTT topic, or None when it is no plant's topic. The id is not checked."""
+    """Parse an MQTT topic. Returns None if it is not a plant's topic. The plant id is not validated."""
     parts = text.split("/")
     if len(parts) != 4 or parts[0] != "v1" or parts[1] != "plants" or not parts[2]:
         return None
@@ -41,10 +41,11 @@ def parse_topic(text: str) -> PlantTopic | None:
 
 
 def parse_routing_key(routing_key: str) -> PlantTopic | None:
-    """The same for the AMQP routing key that RabbitMQ makes of an MQTT topic (`/` becomes `.`)."""
+    """Parse the AMQP routing key that RabbitMQ derives from an MQTT topic (`/` becomes `.`). Returns None like
+    `parse_topic`."""
     return parse_topic(routing_key.replace(".", "/"))
 
 
 def routing_key_pattern(channel: Channel) -> str:
-    """The binding key that catches every plant's messages of a channel."""
+    """Return the binding key that matches a channel's messages of all plants."""
     return f"v1.plants.*.{channel.value}"
