@@ -1,10 +1,10 @@
-"""The client for a trading partner's software: orders out, events in.
+"""The client library for a trading partner's software: send commands, receive events.
 
     async with Partner(address, signing_key=signing_key, authority=ca_pem) as partner:
         order = await partner.order(Order.SETPOINT, site_id, powerKw=-20, durationSeconds=900)
         ack = await partner.wait_for(order, "APPLIED", "REJECTED", "FAILED", "EXPIRED")
 
-Imports nothing of the service but `gridfleet.protocol`.
+The only package of the service that it imports is `gridfleet.protocol`.
 """
 
 from gridfleet.partner.client import Event, LoginRefused, OrderRefused, Partner

@@ -1,4 +1,4 @@
-"""A partner's connection to the broker, opened anew whenever it is lost."""
+"""A partner's connection to the broker, with automatic reconnection."""
 
 import asyncio
 import contextlib
@@ -38,27 +38,30 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _MOST_ORDERS: Final = 10_000
 _MOST_EVENTS: Final = 100_000
-"""That are remembered, the newest ones."""
+"""Number of most recent event ids kept to detect duplicates."""
 _LOST: Final = (aiormq.exceptions.AMQPConnectionError, aiormq.exceptions.ChannelInvalidStateError, OSError)
-"""What a lost connection shows itself by."""
+"""Errors that indicate a lost connection."""
 _REFUSED: Final = (aiormq.exceptions.ProbableAuthenticationError, aiormq.exceptions.InvalidFrameError)
-"""A key that is refused, and a vhost: there the broker closes the connection instead of opening the vhost."""
+"""Errors that indicate a refused key or vhost. If the vhost is refused, the broker closes the connection while it is opened."""
 
 T = TypeVar("T")
 
 
 class LoginRefused(ConnectionError):
-    """The broker answered and said no: user name, key and vhost do not belong together, or the key's time or addresses are
-    over. It tells no more; `partner.connection_refused` among the audit events does."""
+    """The broker refused the login.
+
+    User name, key and vhost do not belong together, the key has expired, or the client's address is not allowed. The broker
+    gives no further reason; the audit event `partner.connection_refused` does.
+    """
 
 
 class OrderRefused(Exception):
-    """The broker did not take an order: the key lacks its scope, or nothing reads orders since trading is off."""
+    """The broker did not accept a command: the key lacks the scope, or trading is off and no queue receives commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something the service told. `id` is the same when the same thing is told again."""
+    """An event from the service. A repeated event has the same `id`."""
 
     id: UUID
     kind: EventKind
@@ -66,15 +69,20 @@ class Event:
 
 
 class Partner:
-    """A connection with one API key, as an asynchronous context manager.
+    """A connection with one API key. Use it as an asynchronous context manager.
 
-    When it is lost it is opened anew: orders that the broker has not confirmed are sent again, with the same `messageId` and
-    the same words, so that none is carried out twice; what was not worked off of the events comes again.
+    It reconnects when the connection is lost. Commands that the broker has not confirmed are then sent again with the same
+    `messageId` and body, so none is executed twice. Events that were not acknowledged are delivered again.
 
-    `address`: `amqps://{slug}:{key}@{host}:{port}/{vhost}`, the key percent-encoded. `signing_key`: 64 hex digits, for keys
-    that may give orders which must be signed. `authority`: the PEM of whoever signed the broker's certificate; without it the
-    system's authorities count. `patience_seconds`: how long a broker that is away is tried before a call raises
-    `ConnectionError`; the first connection is tried once. `LoginRefused` is one.
+    Args:
+        address: `amqps://{slug}:{key}@{host}:{port}/{vhost}`, the key percent-encoded.
+        signing_key: 64 hex digits, for keys that may send commands which need a signature.
+        authority: PEM of the authority that signed the broker's certificate. Default: the system's authorities.
+        patience_seconds: How long a call retries while the broker is unreachable before it raises `ConnectionError`. The first
+            connection is tried once.
+
+    Raises:
+        LoginRefused: A `ConnectionError`; the broker refused the key.
     """
 
     def __init__(
@@ -118,10 +126,24 @@ class Partner:
         expires_at: datetime | None = None,
         **members: Any,
     ) -> str:
-        """Gives an order, signed if the client has a signing key; its messageId once the broker has it.
+        """Send a command, signed if the client has a signing key, and wait until the broker has confirmed it.
 
-        `device` goes to the end of the routing key. Repeating an order with its `message_id` and the same members is safe
-        as long as `issuedAt` is given too. Raises `OrderRefused`.
+        To repeat a command safely, pass its `message_id` and the same members, including `issuedAt`.
+
+        Args:
+            order: The kind of command.
+            site_id: The site's id.
+            device: External id of a sub-device, appended to the routing key.
+            message_id: Default: a new UUID.
+            expires_at: An aware datetime.
+            members: Further members of the JSON body.
+
+        Returns:
+            The messageId.
+
+        Raises:
+            OrderRefused: The broker did not accept the command.
+            ConnectionError: The broker stayed unreachable for `patience_seconds`.
         """
         message_id = message_id or str(uuid4())
         content = {"messageId": message_id, "siteId": site_id, "issuedAt": format_time(datetime.now(UTC)), **members}
@@ -132,12 +154,16 @@ class Partner:
         return message_id
 
     async def publish(self, routing_key: str, body: bytes, message_id: str) -> None:
-        """Publishes a body as it is, signed if the client has a signing key. Raises `OrderRefused`."""
+        """Publish a body unchanged, signed if the client has a signing key.
+
+        Raises:
+            OrderRefused: The broker did not accept the message.
+        """
         try:
             try:
                 await self._until_done(lambda: self._publish(routing_key, body, message_id))
             except aiormq.exceptions.ChannelAccessRefused:
-                # With each refusal the broker closes the channel, which fails whatever else is on its way there.
+                # The broker closes the channel with each refusal. All other messages in flight on that channel then fail too.
                 await self._until_done(lambda: self._publish_alone(routing_key, body, message_id))
         except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.DeliveryError) as error:
             raise OrderRefused(str(error)) from error
@@ -181,8 +207,11 @@ class Partner:
         }
 
     async def events(self, kind: EventKind) -> AsyncGenerator[Event, None]:
-        """Events of a kind as they come; one counts as worked off, and is acknowledged, when the next is asked for. What was
-        worked off does not come again to this `Partner`, and what was not does."""
+        """Yield events of a kind as they arrive.
+
+        An event is acknowledged when the caller requests the next one. Acknowledged events are not delivered to this `Partner`
+        again; others are.
+        """
         while not self._ended:
             channel, arrived = await self._until_done(lambda: self._consume(kind))
             try:
@@ -193,13 +222,13 @@ class Partner:
                         _keep(self._told, event.id, None, _MOST_EVENTS)
                     await channel.basic_ack(message.delivery_tag or 0)
             except _LOST:
-                continue  # what is not acknowledged comes again
+                continue  # unacknowledged events are delivered again
             finally:
                 with contextlib.suppress(*_LOST):
                     await channel.close()
 
     async def _consume(self, kind: EventKind) -> tuple[AbstractChannel, asyncio.Queue[DeliveredMessage | None]]:
-        """A channel, and what arrives by it of a queue; None is the end."""
+        """Return a channel and a queue of the messages that arrive on it. None in the queue marks the end."""
         arrived: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
         channel = await (await self._connected()).channel()
         await channel.basic_qos(prefetch_count=_PREFETCH)
@@ -209,9 +238,12 @@ class Partner:
         return channel, arrived
 
     async def wait_for(self, message_id: str, *acks: str, seconds: float = 30) -> dict[str, Any]:
-        """The first of these acks (`APPLIED`, …) on an order, or its first ack of all; `TimeoutError` without it.
+        """Return the first acknowledgement of a command whose status is in `acks`, or its first one if `acks` is empty.
 
-        Reads the command-ack queue: do not read it with `events` as well.
+        Consumes the command-ack queue: do not use `events` for that queue at the same time.
+
+        Raises:
+            TimeoutError: No such acknowledgement arrived within `seconds`.
         """
         if self._listening is None or self._listening.done():
             self._listening = asyncio.create_task(self._listen(), name="acks")
@@ -226,7 +258,7 @@ class Partner:
                 await self._changed.wait()
 
     def acks(self, message_id: str) -> list[dict[str, Any]]:
-        """The acks on an order that have come so far, for `wait_for`; of the newest 10,000 orders."""
+        """Return the acknowledgements of a command that `wait_for` has received so far. Kept for the newest 10,000 commands."""
         return list(self._acks.get(message_id, ()))
 
     async def _listen(self) -> None:
@@ -241,7 +273,7 @@ class Partner:
                 self._changed.notify_all()
 
     async def _connected(self) -> aiormq.Connection:
-        """The connection, a new one when it is lost."""
+        """Return the connection; open a new one if it is lost."""
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
                 connection = aiormq.Connection(self._url, context=self._context)
@@ -258,7 +290,7 @@ class Partner:
             return self._connection
 
     async def _until_done(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Does this, and again after what may pass, as long as the patience lasts."""
+        """Run `work`. Retry after temporary errors until `patience_seconds` have passed."""
         ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -271,12 +303,12 @@ class Partner:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it is worth trying again: not what the broker refuses, unless it could not find out whether it should."""
+    """Return whether a retry can succeed. A refusal is final unless the broker could not complete its authorisation request."""
     return not isinstance(error, aiormq.exceptions.ChannelAccessRefused) or "returned an error" in str(error)
 
 
 def _keep(kept: OrderedDict[Any, T], name: object, value: T, most: int) -> None:
-    """Keeps a value as the newest, and of all the newest ones alone."""
+    """Store a value as the newest entry and remove the oldest one if there are more than `most`."""
     kept[name] = value
     kept.move_to_end(name)
     if len(kept) > most:
