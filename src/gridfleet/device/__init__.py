@@ -1,12 +1,12 @@
-"""The client for a plant's software: provisioning package in, signed telemetry out, signed commands obeyed.
+"""The client library for a plant's software: load a provisioning package, send signed telemetry, execute signed commands.
 
     package = Package.load("plant.json")
     async with Device(package, queue_path="queue.db", on_command=obey) as device:
         await device.send(Snapshot(time=datetime.now(UTC), devices=[DeviceEntry("PV1", {"active_power": 4.2})]))
 
-Snapshots are stored on disk first and leave it when the broker has confirmed them, so neither a lost connection nor the
-death of the process loses one. Delivery is at least once: a snapshot may arrive twice, which changes nothing, because
-the service merges by source and time. Imports nothing of the service but `gridfleet.protocol`.
+Snapshots are stored on disk first and deleted when the broker has confirmed them. Neither a lost connection nor the death of
+the process loses a snapshot. Delivery is at least once. A duplicate has no effect because the service merges snapshots by
+source and time. The only package of the service that it imports is `gridfleet.protocol`.
 """
 
 from gridfleet.device.client import Counters, Device, Options

@@ -1,4 +1,4 @@
-"""The plant's connection to its service: store, sign, send, and obey signed commands."""
+"""The plant's connection to the service: store, sign and send snapshots, and execute signed commands."""
 
 import asyncio
 import contextlib
@@ -53,20 +53,20 @@ _QOS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a device behaves. The defaults suit a plant that reports every few seconds over a mobile link."""
+    """Options of a plant client. The defaults suit a plant that reports every few seconds over a mobile link."""
 
     window: int = 16
-    """Publishes that may wait for their confirmation at the same time."""
+    """Maximum number of unconfirmed publishes."""
     batch_snapshots: int = 500
-    """Snapshots of a backlog that travel in one message at most."""
+    """Maximum number of queued snapshots in one message."""
     max_queue_bytes: int = 256 * 1024 * 1024
     max_queue_age_seconds: float = 90 * 24 * 3600
     fsync: bool = True
-    """Whether a stored snapshot survives a power cut, not only the end of the process."""
+    """Whether a stored snapshot survives a power failure. Without it, it survives only the end of the process."""
     reconnect_min_seconds: float = 1
     reconnect_max_seconds: float = 60
     refusals_before_giving_up: int = 10
-    """Refused logins in a row after which the device stops with `NotAuthorized`, unless `on_problem` is set."""
+    """Consecutive refused logins after which the client stops with `NotAuthorized`, unless `on_problem` is set."""
     confirm_timeout_seconds: float = 60
     stop_timeout_seconds: float = 5
 
@@ -79,7 +79,7 @@ class Options:
 
 @dataclass(slots=True)
 class Counters:
-    """What a device did since it was started."""
+    """Counters since the client was started."""
 
     connects: int = 0
     messages: int = 0
@@ -91,13 +91,19 @@ class Counters:
 
 
 class Device:
-    """A plant's client. Use it as an asynchronous context manager; it connects and reconnects by itself.
+    """A plant client. Use it as an asynchronous context manager; it connects and reconnects automatically.
 
-    `queue_path` is the file that keeps what is not confirmed yet. `on_command` obeys a command: returning means
-    APPLIED, raising `CommandRejected` REJECTED, any other error FAILED. `token_provider` gives the MQTT token of a
-    TOKEN plant. `on_problem` hears of every problem; with it a refused plant is tried for ever, without it the device
-    stops with `NotAuthorized`, which `send`, `drain`, `wait_connected` and leaving the context raise.
-    `on_delivered` gets the numbers (as `send` gave them) that the broker has confirmed.
+    Args:
+        package: The plant's provisioning package.
+        queue_path: File that keeps unconfirmed messages.
+        on_command: Executes a command. Return means APPLIED, `CommandRejected` means REJECTED, any other error means FAILED.
+        token_provider: Returns the MQTT token of a TOKEN plant.
+        on_problem: Called for every problem. With it, refused logins are retried for ever. Without it, the client stops with
+            `NotAuthorized`, which `send`, `drain`, `wait_connected` and the end of the context raise.
+        on_delivered: Called with the numbers (from `send`) that the broker has confirmed.
+        firmware: Version to report in status messages.
+        options: Limits and time-outs.
+        clock: Returns epoch seconds.
     """
 
     def __init__(
@@ -171,28 +177,33 @@ class Device:
 
     @property
     def connected(self) -> bool:
-        """Whether the broker has accepted this plant and the connection stands."""
+        """Whether the client is logged in at the broker."""
         return self._connected.is_set()
 
     @property
     def waiting(self) -> int:
-        """Messages in the queue: snapshots and acknowledgements that are not confirmed."""
+        """Number of messages in the queue: unconfirmed snapshots and acknowledgements."""
         return self._outbox.waiting
 
     @property
     def dropped(self) -> int:
-        """Messages that the queue's limits cost, since the file was made."""
+        """Number of messages dropped because of the queue's limits, since the file was created."""
         return self._outbox.dropped
 
     async def send(self, snapshot: Snapshot) -> int:
-        """Store a snapshot to be sent as soon as possible; its number in the queue. See `send_all`."""
+        """Store a snapshot to be sent as soon as possible. Returns its number in the queue. See `send_all` for errors."""
         return (await self.send_all([snapshot]))[0]
 
     async def send_all(self, snapshots: Sequence[Snapshot]) -> list[int]:
-        """Store snapshots, in order, in one transaction; their numbers in the queue.
+        """Store snapshots, in order, in one transaction. They are on disk when this returns.
 
-        They are on disk when this returns. `SnapshotRefused` for one that the service would refuse (nothing is stored),
-        `QueueError` when the file fails, and after the snapshots were stored `NotAuthorized` when the device has given up.
+        Returns:
+            Their numbers in the queue.
+
+        Raises:
+            SnapshotRefused: The service would refuse one of them; nothing is stored.
+            QueueError: The queue file fails.
+            NotAuthorized: The client has stopped after refused logins. The snapshots are stored.
         """
         payloads = [encode_snapshot(snapshot, self.package.protocol.max_message_bytes) for snapshot in snapshots]
         numbers, dropped = await self._outbox.put(Channel.TELEMETRY, payloads)
@@ -203,9 +214,12 @@ class Device:
         return numbers
 
     async def publish_signed(self, channel: Channel, message: bytes) -> None:
-        """Publish an envelope that somebody else has signed; returns when the broker has confirmed it.
+        """Publish an envelope that another program has signed; wait until the broker has confirmed it.
 
-        It passes the queue by: `ConnectFailed` when there is no connection or it breaks meanwhile.
+        The message bypasses the queue.
+
+        Raises:
+            ConnectFailed: There is no connection, or it breaks meanwhile.
         """
         if self._client is None:
             raise ConnectFailed("not connected")
@@ -217,12 +231,22 @@ class Device:
             raise ConnectFailed(str(error)) from error
 
     async def wait_connected(self, timeout_seconds: float | None = None) -> None:
-        """Return once connected; `TimeoutError` or `NotAuthorized` otherwise."""
+        """Wait until connected.
+
+        Raises:
+            TimeoutError: Not connected within `timeout_seconds`.
+            NotAuthorized: The client has stopped after refused logins.
+        """
         async with asyncio.timeout(timeout_seconds):
             await self._unless_failed(self._connected)
 
     async def drain(self, below: int = 1, timeout_seconds: float | None = None) -> None:
-        """Return once fewer than `below` messages wait; `TimeoutError` or `NotAuthorized` otherwise."""
+        """Wait until fewer than `below` messages are in the queue.
+
+        Raises:
+            TimeoutError: Not reached within `timeout_seconds`.
+            NotAuthorized: The client has stopped after refused logins.
+        """
         async with asyncio.timeout(timeout_seconds):
             while self.waiting >= below:
                 self._emptied.clear()
@@ -238,7 +262,8 @@ class Device:
                 self._report(error)
                 if isinstance(error, NotAuthorized) and self._gives_up(error):
                     raise
-            # Only a session that moved something starts the waits anew: one cut off at once must not spin.
+            # Only a session that delivered a message resets the backoff. A session that is closed at once must not cause a busy
+            # loop.
             attempt = 0 if self.counters.messages > messages else attempt + 1
             longest = min(self._options.reconnect_min_seconds * 2.0 ** min(attempt, 30), self._options.reconnect_max_seconds)
             await asyncio.sleep(random.uniform(longest / 2, longest))
@@ -247,7 +272,7 @@ class Device:
         return self._on_problem is None and error.refusals >= self._options.refusals_before_giving_up
 
     async def _session(self) -> None:
-        """One connection from login to loss; raises `ConnectFailed` at its end."""
+        """Run one connection from login to loss. Raises `ConnectFailed` at its end."""
         password = await self._token.get() if self._token else self.package.security.password
         try:
             async with open_connection(self.package, self._tls, password, 2 * self._options.window + 2) as client:
@@ -261,7 +286,7 @@ class Device:
             raise NotAuthorized(str(error), self._refusals) from error
 
     async def _serve(self, client: aiomqtt.Client) -> None:
-        # Subscribed first: ONLINE makes the service send what it could not deliver.
+        # Subscribe first: after ONLINE the service sends the commands that are waiting.
         await client.subscribe(self._topics.commands, qos=_QOS)
         await self._publish_status(client, PlantStatus.ONLINE)
         await asyncio.gather(*self._confirming)
@@ -287,7 +312,7 @@ class Device:
         )
 
     async def _send_stored(self, client: aiomqtt.Client, channel: Channel) -> None:
-        """Publish what waits, oldest first, and whatever is stored while this runs."""
+        """Publish stored messages, oldest first, including those stored while this runs."""
         window = asyncio.Semaphore(self._options.window)
         size = self._options.batch_snapshots if channel is Channel.TELEMETRY else 1
         after = 0
@@ -306,7 +331,7 @@ class Device:
         topic: str = getattr(self._topics, channel.value)
         message = sign_message(self._key, topic, self._ids.next(), int(self._clock() * 1000), batch.payload)
         await client.publish(topic, message, qos=_QOS, timeout=self._options.confirm_timeout_seconds)
-        # Shielded: a message that was confirmed is forgotten and reported even if the connection breaks now.
+        # Shielded: a confirmed message is removed and reported even if the connection breaks now.
         confirming = asyncio.create_task(self._confirm(channel, batch))
         self._confirming.add(confirming)
         confirming.add_done_callback(self._confirming.discard)
@@ -321,8 +346,6 @@ class Device:
             if self._on_delivered is not None:
                 self._on_delivered(batch.numbers)
         self._emptied.set()
-
-    # Commands
 
     async def _receive(self, client: aiomqtt.Client) -> None:
         async for message in client.messages:
@@ -342,7 +365,7 @@ class Device:
             self._commands.put_nowait(command)
 
     async def _obey_commands(self) -> None:
-        """One command after the other, whatever the connection does meanwhile."""
+        """Execute commands one after the other, independent of the connection."""
         while True:
             command = await self._commands.get()
             status, reason = await self._obey(command)
@@ -377,8 +400,6 @@ class Device:
         milliseconds = int(self._clock() * 1000)
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
-    # Failures
-
     def _report(self, error: DeviceError) -> None:
         if self._on_problem is None:
             _log.warning("plant %s: %s", self.package.plant_id, error)
@@ -405,6 +426,6 @@ class Device:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether somebody ends the task that runs: a CancelledError may also come from what it waits for."""
+    """Return whether the current task is being cancelled. A CancelledError can also come from an awaited task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""Which messages on the commands topic are trusted."""
+"""Verification of messages on the commands topic."""
 
 import msgspec
 
@@ -10,10 +10,13 @@ __all__ = ["open_command"]
 
 
 def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: int) -> Command:
-    """The command in a signed message that came on the topic `address`.
+    """Return the command in a signed message that arrived on the topic `address`.
 
-    `CommandRefused` when it is malformed, not signed with `key`, or when its `sentAt` lies more than ten minutes from
-    `now_milliseconds`. Whether the command has expired or was seen before is for the caller to ask.
+    The caller checks whether the command has expired or is a duplicate.
+
+    Raises:
+        CommandRefused: The message is malformed, is not signed with `key`, or its `sentAt` differs from `now_milliseconds` by
+            more than ten minutes.
     """
     try:
         envelope = msgspec.json.decode(message, type=Envelope)

@@ -1,4 +1,4 @@
-"""One MQTT connection, from login to loss, with the broker's answers as this package's errors."""
+"""One MQTT connection from login to loss, with the broker's refusals as errors of this package."""
 
 import asyncio
 import contextlib
@@ -22,17 +22,18 @@ _ABANDON_SECONDS: Final = 5
 
 
 class LoginRefused(ConnectFailed):
-    """The broker answered and said no."""
+    """The broker refused the login."""
 
 
 @contextlib.asynccontextmanager
 async def open_connection(
     package: Package, tls: ssl.SSLContext | None, password: str | None, window: int
 ) -> AsyncIterator[aiomqtt.Client]:
-    """A connection that the broker has accepted, with the Last Will set and a session that outlives it.
+    """Open a connection that the broker has accepted, with the Last Will set and a session that outlives it.
 
-    `LoginRefused` when the broker refuses the credentials, `ConnectFailed` when it is not reached and when the
-    connection breaks inside the context.
+    Raises:
+        LoginRefused: The broker refuses the credentials.
+        ConnectFailed: The broker is unreachable, or the connection breaks inside the context.
     """
     client = aiomqtt.Client(
         package.mqtt.broker,
@@ -40,10 +41,11 @@ async def open_connection(
         username=package.user_name,
         password=password,
         identifier=package.mqtt.client_id,
-        clean_session=False,  # commands sent while a plant is away for a moment still reach it
+        clean_session=False,  # commands sent during a short absence are still delivered
         keepalive=package.protocol.keep_alive_seconds,
         tls_context=tls,
-        # A plant confirms a command and then answers it: its answer must not wait 40 ms for the broker's delayed ACK.
+        # A plant confirms a command and then acknowledges it. The acknowledgement must not wait 40 ms for the broker's delayed
+        # ACK.
         socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         max_inflight_messages=window,
         will=aiomqtt.Will(
@@ -78,7 +80,7 @@ async def _enter(client: aiomqtt.Client, address: str) -> None:
     except (aiomqtt.MqttError, OSError, ValueError) as error:
         raise ConnectFailed(f"{address}: {error}") from error
     except asyncio.CancelledError:
-        # paho connects in a thread that cannot be interrupted: let it finish, then close what it opened.
+        # paho connects in a thread that cannot be interrupted. Let it finish, then close the connection that it opened.
         await asyncio.wait({entering}, timeout=_ABANDON_SECONDS)
         if entering.done() and entering.exception() is None:
             with contextlib.suppress(aiomqtt.MqttError):
@@ -87,7 +89,7 @@ async def _enter(client: aiomqtt.Client, address: str) -> None:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error inside nested groups that came first."""
+    """Return the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""What can go wrong on the plant's side, as types that a program can tell apart."""
+"""Errors on the plant's side, as types that a program can distinguish."""
 
 from enum import StrEnum
 
@@ -26,11 +26,11 @@ class PackageError(DeviceError):
 
 
 class QueueError(DeviceError):
-    """The queue file cannot be used: another process has it open, it is no queue, or the disk is full."""
+    """The queue file cannot be used: another process has it open, it is not a queue, or the disk is full."""
 
 
 class QueueOverflow(DeviceError):
-    """The queue reached its limit: the `dropped` oldest messages were given up for newer ones."""
+    """The queue reached its limit; the `dropped` oldest messages were deleted to store newer ones."""
 
     def __init__(self, dropped: int) -> None:
         super().__init__(f"the queue is full: gave up the {dropped} oldest messages")
@@ -38,15 +38,15 @@ class QueueOverflow(DeviceError):
 
 
 class SnapshotRefused(DeviceError):
-    """A snapshot that the service would refuse, so it was not stored: too large, too many devices or fields."""
+    """The service would refuse the snapshot, so it was not stored: too large, too many devices or too many fields."""
 
 
 class ConnectFailed(DeviceError):
-    """The broker was not reached, or the connection broke. It is tried again."""
+    """The broker was not reached, or the connection broke. The client retries."""
 
 
 class NotAuthorized(ConnectFailed):
-    """The broker refused this plant's credentials, `refusals` times in a row."""
+    """The broker refused this plant's credentials `refusals` times in a row."""
 
     def __init__(self, reason: str, refusals: int) -> None:
         super().__init__(f"the broker refused the credentials {refusals} times in a row: {reason}")
@@ -54,11 +54,11 @@ class NotAuthorized(ConnectFailed):
 
 
 class TokenUnavailable(ConnectFailed):
-    """The token provider failed; its own error is the cause."""
+    """The token provider failed; its error is the cause."""
 
 
 class CommandRefusal(StrEnum):
-    """Why a message on the commands topic was not obeyed."""
+    """Reason why a message on the commands topic was not executed."""
 
     MALFORMED = "MALFORMED"
     SIGNATURE_INVALID = "SIGNATURE_INVALID"
@@ -66,7 +66,7 @@ class CommandRefusal(StrEnum):
 
 
 class CommandRefused(DeviceError):
-    """A message on the commands topic that is not trusted; nothing was done and nothing acknowledged."""
+    """A message on the commands topic failed verification. It is neither executed nor acknowledged."""
 
     def __init__(self, reason: CommandRefusal, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -74,7 +74,7 @@ class CommandRefused(DeviceError):
 
 
 class CommandRejected(DeviceError):
-    """Raised by a command handler that will not do what was asked; the service gets code and message."""
+    """Raised by a command handler that refuses a command; the service receives `code` and `message`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")

@@ -1,4 +1,4 @@
-"""From snapshots to messages: checks before storing, arrays of a backlog, ids that are never used twice."""
+"""Conversion of snapshots to messages: checks before storing, batches of queued snapshots, unique ids."""
 
 import itertools
 import secrets
@@ -14,32 +14,36 @@ from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, Snapshot
 __all__ = ["ENVELOPE_BYTES", "Batch", "MessageIds", "encode_snapshot", "pack"]
 
 ENVELOPE_BYTES: Final = 256
-"""More than an envelope of this client adds to its payload: names, id, time and signature."""
+"""Upper bound for the bytes that this client's envelope adds to its payload: names, id, time and signature."""
 
 _encoder = msgspec.json.Encoder()
 
 
 class MessageIds:
-    """Ids for envelopes. Each publish gets a fresh one, a repeated publish of the same snapshots too."""
+    """Source of envelope ids. Each publish gets a new id, including repeated publishes of the same snapshots."""
 
     def __init__(self) -> None:
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
 
     def next(self) -> str:
-        """An id that no message had before, in this run or another."""
+        """Return an id that no message has had, in this run or another."""
         return f"{self._prefix}-{next(self._numbers)}"
 
 
 class Batch(NamedTuple):
-    """One payload and the numbers of the stored messages that it holds."""
+    """One payload and the numbers of the stored messages in it."""
 
     numbers: list[int]
     payload: bytes
 
 
 def encode_snapshot(snapshot: Snapshot, max_message_bytes: int) -> bytes:
-    """A snapshot's JSON; `SnapshotRefused` when the service would not take it."""
+    """Encode a snapshot as JSON.
+
+    Raises:
+        SnapshotRefused: The service would refuse it.
+    """
     if len(snapshot.devices) > MAX_DEVICES:
         raise SnapshotRefused(f"{len(snapshot.devices)} devices; at most {MAX_DEVICES}")
     widest = max((len(entry.fields) for entry in snapshot.devices), default=0)
@@ -52,7 +56,10 @@ def encode_snapshot(snapshot: Snapshot, max_message_bytes: int) -> bytes:
 
 
 def pack(stored: Sequence[Stored], *, max_snapshots: int, max_message_bytes: int) -> Iterator[Batch]:
-    """Snapshots as payloads in their order: one alone as an object, several as an array below the size limit."""
+    """Yield payloads of snapshots in order.
+
+    A single snapshot becomes an object, several become an array that stays below the size limit.
+    """
     room = max_message_bytes - ENVELOPE_BYTES
     numbers: list[int] = []
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The provisioning package: all that a plant needs to talk to its service, in one JSON file."""
+"""The provisioning package: the credentials and addresses that a plant needs, in one JSON file."""
 
 import os
 import ssl
@@ -17,7 +17,7 @@ __all__ = ["AuthMethod", "MqttAccess", "Package", "ProtocolTerms", "Security", "
 
 
 class AuthMethod(StrEnum):
-    """How a plant proves who it is to the broker."""
+    """Authentication method of a plant at the broker."""
 
     MTLS = "MTLS"
     TOKEN = "TOKEN"  # noqa: S105 - the method's name
@@ -34,7 +34,7 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class MqttAccess(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the broker is and as whom to connect."""
+    """Address of the broker, and the plant's client id and user name."""
 
     broker: str
     port: int
@@ -45,14 +45,14 @@ class MqttAccess(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ProtocolTerms(msgspec.Struct, frozen=True, rename="camel"):
-    """Terms of the conversation. `qos` and the envelope are fixed by this client's version of the protocol."""
+    """Parameters of the protocol. `qos` and the envelope are fixed by this client's version of the protocol."""
 
     keep_alive_seconds: int = 60
     max_message_bytes: int = MAX_MESSAGE_BYTES
 
 
 class Security(msgspec.Struct, frozen=True, rename="camel"):
-    """Certificates as PEM text, the signing secret as 64 hex digits; None for what the method has not."""
+    """Certificates as PEM text and the signing secret as 64 hex digits. None for values that the method does not use."""
 
     hmac_secret: str
     ca_cert: str | None = None
@@ -65,7 +65,7 @@ class Security(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Package(msgspec.Struct, frozen=True, rename="camel"):
-    """A plant's credentials and addresses, as `POST /plants/{id}/provision` answers them."""
+    """A plant's credentials and addresses, as returned by `POST /plants/{id}/provision`."""
 
     plant_id: str
     auth_method: AuthMethod
@@ -75,7 +75,11 @@ class Package(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The package in a file; `PackageError` when it cannot be read or is incomplete."""
+        """Read a package from a file.
+
+        Raises:
+            PackageError: The file cannot be read or the package is incomplete.
+        """
         try:
             return cls.parse(Path(path).read_bytes())
         except OSError as error:
@@ -85,7 +89,11 @@ class Package(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def parse(cls, text: bytes | str) -> Self:
-        """The package in a JSON text; `PackageError` when it is none or incomplete."""
+        """Parse a package from JSON text.
+
+        Raises:
+            PackageError: The text is not a package or the package is incomplete.
+        """
         try:
             package = msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -111,19 +119,22 @@ class Package(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def signing_key(self) -> bytes:
-        """The 32 bytes that sign and verify."""
+        """The 32-byte key that signs and verifies."""
         return signature.key_from_hex(self.security.hmac_secret)
 
     @property
     def user_name(self) -> str | None:
-        """Who logs in; None where the certificate says it."""
+        """The user name of the login; None if the certificate identifies the plant."""
         return None if self.auth_method is AuthMethod.MTLS else self.mqtt.username or self.plant_id
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """TLS with the package's own CA and, for MTLS, its certificate; None on a plain listener.
+        """Return a TLS context with the package's CA and, for MTLS, its certificate; None for a plain listener.
 
-        `PackageError` when a certificate or the key is unreadable. The key touches the disk only in a file that its
-        owner alone may read and that is gone when this returns: OpenSSL takes a key from a path only.
+        OpenSSL reads a key only from a path. The key is written to a temporary file that only its owner can read and that is
+        deleted before this returns.
+
+        Raises:
+            PackageError: A certificate or the key is unreadable.
         """
         if not self.mqtt.tls:
             return None
@@ -138,7 +149,7 @@ class Package(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def _load_certificate(context: ssl.SSLContext, pem: str) -> None:
-    handle, path = tempfile.mkstemp(prefix="gridfleet-", suffix=".pem")  # mkstemp creates it with mode 0600
+    handle, path = tempfile.mkstemp(prefix="gridfleet-", suffix=".pem")  # mkstemp uses mode 0600
     try:
         with os.fdopen(handle, "w") as file:
             file.write(pem)

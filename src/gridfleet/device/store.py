@@ -1,7 +1,7 @@
-"""The queue file: a plant's messages wait here, on disk, until the broker has confirmed them.
+"""The queue file: a plant's messages stay on disk until the broker has confirmed them.
 
-SQLite in WAL mode, opened by one process at a time. With `fsync` a stored message survives a power cut, without it the
-death of the process only.
+SQLite in WAL mode, opened by one process at a time. With `fsync` a stored message survives a power failure. Without it, it
+survives only the death of the process.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ _DROP_AT_ONCE: Final = 64
 
 T = TypeVar("T")
 
-# Own threads: the event loop's default ones may all be waiting in connection attempts when a broker is away.
+# Own threads, because connection attempts to an unreachable broker may occupy all default threads of the event loop.
 _disk = ThreadPoolExecutor(max_workers=4, thread_name_prefix="gridfleet-queue")
 
 
 class Stored(NamedTuple):
-    """A waiting message. `number` grows with every message of the queue and is never used again."""
+    """A queued message. `number` grows with every message of the queue and is never reused."""
 
     number: int
     payload: bytes
 
 
 class Outbox:
-    """The queue of one plant. Methods that read or write are coroutines; `QueueError` when the file fails."""
+    """The queue of one plant. Methods that read or write are coroutines and raise `QueueError` when the file fails."""
 
     def __init__(self, path: Path, *, max_bytes: int, max_age_seconds: float, fsync: bool = True) -> None:
         self._max_bytes = max_bytes
@@ -55,7 +55,7 @@ class Outbox:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
             try:
-                # Exclusive before WAL: a second process is refused, and no shared-memory file is needed.
+                # Set exclusive mode before WAL: a second process is refused, and no shared-memory file is needed.
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
                 self._db.execute("PRAGMA journal_mode = WAL")
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'NORMAL'}")
@@ -75,11 +75,15 @@ class Outbox:
         self.dropped = int(dropped)
 
     async def put(self, channel: Channel, payloads: Sequence[bytes]) -> tuple[list[int], int]:
-        """Store messages; their numbers, and how many old ones were dropped to make room."""
+        """Store messages.
+
+        Returns:
+            Their numbers, and the number of old messages that were dropped to make room.
+        """
         return await self._run(lambda: self._put(channel, payloads))
 
     async def read(self, channel: Channel, after: int, limit: int) -> list[Stored]:
-        """The oldest `limit` messages of a channel whose number is above `after`."""
+        """Return the oldest `limit` messages of a channel whose number is above `after`."""
         return await self._run(
             lambda: [
                 Stored(number, payload)
@@ -91,11 +95,11 @@ class Outbox:
         )
 
     async def remove(self, numbers: Sequence[int]) -> None:
-        """Forget messages that the broker has confirmed."""
+        """Delete messages that the broker has confirmed."""
         await self._run(lambda: self._remove(numbers))
 
     async def begin_command(self, command_id: str, ack: bytes) -> bool:
-        """Remember a command and queue its first acknowledgement; False when it was seen before."""
+        """Store a command's id and queue its first acknowledgement. Returns False if the id is already stored."""
         return await self._run(lambda: self._begin_command(command_id, ack))
 
     async def finish_command(self, command_id: str, ack: bytes) -> None:
@@ -103,7 +107,7 @@ class Outbox:
         await self._run(lambda: self._finish_command(command_id, ack))
 
     async def unfinished_commands(self) -> list[str]:
-        """Commands that were begun and whose end was never written: the process died over them."""
+        """Return the ids of commands that were started and not finished because the process died."""
         return await self._run(
             lambda: [
                 row[0] for row in self._db.execute("SELECT command_id FROM command WHERE NOT finished ORDER BY received_at")
@@ -111,7 +115,7 @@ class Outbox:
         )
 
     async def close(self) -> None:
-        """Close the file; what waits in it stays."""
+        """Close the file; its messages are kept."""
         await self._run(self._db.close)
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -142,7 +146,11 @@ class Outbox:
         return number
 
     def _drop(self, size: int) -> tuple[int, int]:
-        """Delete what is too old or too much, oldest first; count and bytes."""
+        """Delete the oldest messages while they exceed the limits of age or size.
+
+        Returns:
+            The number of deleted messages and their bytes.
+        """
         oldest = time.time() - self._max_age_seconds
         dropped = freed = 0
         while True:

@@ -1,4 +1,4 @@
-"""The MQTT token of a TOKEN plant: asked for when needed, kept while it lives."""
+"""The MQTT token of a TOKEN plant: requested when needed, cached until it expires."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ class _Claims(msgspec.Struct):
 
 
 class TokenSource:
-    """Calls `provider` for a token, and again only when the last one is about to expire or was refused."""
+    """Cache of the token. Calls `provider` again only if the token is about to expire or was refused."""
 
     def __init__(self, provider: Callable[[], Awaitable[str]], clock: Callable[[], float]) -> None:
         self._provider = provider
@@ -28,7 +28,11 @@ class TokenSource:
         self._expires_at = 0.0
 
     async def get(self) -> str:
-        """A token to log in with; `TokenUnavailable` when the provider fails."""
+        """Return a token for the login.
+
+        Raises:
+            TokenUnavailable: The provider failed.
+        """
         if self._clock() + _SPARE_SECONDS > self._expires_at:
             try:
                 self._token = await self._provider()
@@ -38,12 +42,12 @@ class TokenSource:
         return self._token
 
     def invalidate(self) -> None:
-        """Ask the provider next time: the broker refused this token."""
+        """Discard the token, because the broker refused it. The next `get` calls the provider."""
         self._expires_at = 0
 
 
 def _expiry(token: str) -> float:
-    """The JWT's `exp` in epoch seconds, 0 when it says none. Not verified: that is the broker's business."""
+    """Return the JWT's `exp` in epoch seconds, 0 if it has none. Not verified, because the broker does that."""
     try:
         claims = token.split(".")[1]
         return msgspec.json.decode(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)), type=_Claims).exp
