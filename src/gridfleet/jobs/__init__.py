@@ -1,1 +1,1 @@
-"""Queued and periodic work: thin definitions that call domains."""
+"""Queued and periodic jobs: thin definitions that call domains."""

@@ -1,4 +1,4 @@
-"""Jobs about people: mails queued with a change, the first step of a forgotten password, forgetting what is old."""
+"""Jobs about accounts: queued mails, the first step of a password reset, and deletion of old records."""
 
 import aiosmtplib
 import structlog
@@ -27,8 +27,11 @@ log = structlog.get_logger(__name__)
 
 
 class MailRetry(BaseRetryStrategy):
-    """Tries a mail again after `first` seconds, twice that and so on up to `longest`, `tries` times in all; a mail that the
-    server will never take is not tried again."""
+    """Retry strategy for mails.
+
+    The delay starts at `first` seconds and doubles up to `longest`, for `tries` attempts in all. A mail that the server refuses
+    permanently is not retried.
+    """
 
     def __init__(self, first: int = 5, longest: int = 3600, tries: int = 30) -> None:
         self._first = first
@@ -36,18 +39,22 @@ class MailRetry(BaseRetryStrategy):
         self._tries = tries
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
-        """When to try again, if at all."""
+        """Return the delay before the next attempt; None to give up."""
         if isinstance(exception, MailRefused) or job.attempts + 1 >= self._tries:
             return None
         return RetryDecision(retry_in={"seconds": min(self._longest, self._first * 2 ** min(job.attempts, 16))})
 
 
 MAIL_RETRY = MailRetry()
-"""About a day of trying."""
+"""Retries for about one day."""
 
 
 def add_account_jobs(app: App, database: Database, settings: Settings, retry: BaseRetryStrategy = MAIL_RETRY) -> None:
-    """Defines them on the queue. Raises LookupError when there are no keys."""
+    """Add the account jobs to the queue.
+
+    Raises:
+        LookupError: There are no keys.
+    """
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     delivery = open_delivery(settings)
     mail_queue = MailQueue(keyring, settings.base_url)
@@ -91,7 +98,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="retry_stalled", name="jobs.retry_stalled", pass_context=True)
     async def retry_stalled(context: JobContext, timestamp: int) -> None:
-        # What a killed process had begun would else stay "doing" for ever.
+        # Jobs of a killed process would otherwise stay in status "doing" for ever.
         manager = context.app.job_manager
         for job in await manager.get_stalled_jobs():
             if job.id == context.job.id:
@@ -99,8 +106,8 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
             try:
                 await manager.retry_job(job)
             except UniqueViolation:
-                # The same work waits already, for the job's next turn.
+                # The same job is already queued for its next run.
                 await manager.finish_job(job, Status.FAILED, delete_job=True)
             except ConnectorException as error:
-                # Another process has retried it, or it has ended after all.
+                # Another process has retried the job, or the job has ended.
                 log.warning("stalled job not retried", job=job.task_name, job_id=job.id, error=str(error.__cause__))

@@ -1,4 +1,4 @@
-"""What goes on around every job: its cause is known, it is timed and counted, its end is logged."""
+"""Middleware around every job: restore its cause, measure and count it, log its end."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def watching(database: Database) -> Callable[[Callable[[], Awaitable[Any]], JobContext, Worker], Awaitable[Any]]:
-    """For the worker, which puts it around each job."""
+    """Return the worker middleware that wraps each job."""
 
     async def watch(run: Callable[[], Awaitable[Any]], context: JobContext, worker: Worker) -> Any:
         job = context.job
@@ -52,11 +52,11 @@ async def _cause(database: Database, job_id: int) -> dict[str, str] | None:
         async with database.transaction() as db:
             return await cause_of(db, job_id)
     except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
-        # The job may do without the database, or says itself that it cannot.
+        # The job may not need the database. If it does, it reports the failure itself.
         log.warning("the cause of a job cannot be looked up", error=type(error).__name__)
         return None
 
 
 def _level(cause: object) -> int:
-    """Work that somebody asked for is worth a line; what the clock asks for every minute is not."""
+    """Return INFO for jobs that a user caused and DEBUG for periodic jobs, which run every minute."""
     return logging.INFO if cause is not None else logging.DEBUG

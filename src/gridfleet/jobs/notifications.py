@@ -1,4 +1,4 @@
-"""Sends notifications by the channels that the settings name."""
+"""Delivery of notifications through the configured channels."""
 
 import httpx
 
@@ -17,7 +17,7 @@ _SECONDS = 20
 
 
 async def deliver_notifications(settings: Settings, database: Database) -> None:
-    """Works on the queue of notifications until cancelled; raises when the database is lost."""
+    """Deliver queued notifications until cancelled. Raises when the database connection is lost."""
     sms_url, expo_token = settings.sms_url, settings.expo_access_token
     async with httpx.AsyncClient(base_url=settings.expo_url, timeout=_SECONDS) as http:
         expo = ExpoPush(http, expo_token.get_secret_value() if expo_token else None)

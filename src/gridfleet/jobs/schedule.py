@@ -1,4 +1,7 @@
-"""What runs when. Times are UTC; a job that is still waiting when its next turn comes runs once."""
+"""The schedule of periodic jobs.
+
+Times are UTC. If a job is still queued when it is due again, it runs once.
+"""
 
 from datetime import timedelta
 
@@ -28,7 +31,7 @@ _KEEP_SET_ASIDE = timedelta(days=30)
 
 
 def build_app(settings: Settings, database: Database) -> App:
-    """The queue over the database, with every periodic job."""
+    """Return the job queue of the database, with every periodic job."""
     connector = PsycopgConnector(
         conninfo=database.url,
         min_size=1,
@@ -61,7 +64,7 @@ def build_app(settings: Settings, database: Database) -> App:
             await trim_refused_messages(db, _SYSTEM)
             await trim_sightings(db, _SYSTEM)
 
-    # Queued by each deletion as well; the turns are for what a killed process left.
+    # Each deletion queues this job as well. The periodic runs complete what a killed process left unfinished.
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="erase_deleted", name=ERASE_TELEMETRY)
     async def erase_telemetry_of_deleted_plants(timestamp: int) -> None:
@@ -83,7 +86,7 @@ def build_app(settings: Settings, database: Database) -> App:
 
 
 async def run_jobs(settings: Settings, database: Database) -> None:
-    """Works on the queue until cancelled; raises when the database is lost."""
+    """Run jobs until cancelled. Raises when the database connection is lost."""
     app = build_app(settings, database)
     async with app.open_async():
         await app.run_worker_async(

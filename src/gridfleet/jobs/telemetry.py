@@ -1,4 +1,4 @@
-"""Periodic work on telemetry: partitions ahead, roll-ups, retention."""
+"""Periodic telemetry jobs: create partitions ahead of time, compute roll-ups, apply retention."""
 
 from procrastinate import App
 
@@ -16,7 +16,7 @@ _ROLL_UP_SECONDS = 100.0
 
 
 def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None:
-    """Adds them to the queue."""
+    """Add the telemetry jobs to the queue."""
 
     @app.periodic(cron="7 * * * *")
     @app.task(queueing_lock="partitions", name="telemetry.make_partitions")

@@ -1,4 +1,4 @@
-"""Periodic work for trading: linked plants are brought up to date."""
+"""Periodic trading jobs: synchronise linked plants."""
 
 from procrastinate import App
 
@@ -13,7 +13,11 @@ __all__ = ["add_trading_jobs"]
 
 
 def add_trading_jobs(app: App, database: Database, settings: Settings) -> None:
-    """Adds them to the queue. Raises LookupError when there are no keys."""
+    """Add the trading jobs to the queue.
+
+    Raises:
+        LookupError: There are no keys.
+    """
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     esm = EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url)
 
