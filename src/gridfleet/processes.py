@@ -1,7 +1,7 @@
-"""Which supervised tasks make up each process.
+"""The supervised tasks of each process.
 
-Every task is eternal: one that fails or returns is started again with backoff, the others go on. SIGTERM ends a process
-in good order; nothing is lost when it is killed instead.
+Every task runs without end. A task that fails or returns is restarted with backoff; the others continue. SIGTERM stops a
+process in order. Killing it loses no data.
 """
 
 import gc
@@ -26,26 +26,29 @@ __all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
 log = structlog.get_logger(__name__)
 
 _END_SECONDS = 9.0
-"""A database that hangs would hold up the end of running requests, and then that of each pool of connections."""
+"""Limit for shutdown. A hung database would delay the end of running requests and then that of each connection pool."""
 
 
 def run_serve(settings: Settings, *, shared_ports: bool = False) -> None:
-    """REST API, and the internal listener that answers the broker's questions. With `shared_ports` it is one of several."""
+    """Run the REST API and the internal listener that answers the broker's authorisation requests.
+
+    `shared_ports`: this is one of several processes on the same ports.
+    """
     _run(settings, "serve", _serve(settings, shared_ports))
 
 
 def run_ingest(settings: Settings) -> None:
-    """Plants' messages from their queues to the database."""
+    """Store plants' messages from their queues in the database."""
     _run(settings, "ingest", _ingest(settings))
 
 
 def run_gateway(settings: Settings) -> None:
-    """The broker's upkeep, the effects that leave through the broker, partners' orders and events."""
+    """Run broker maintenance, effects that go through the broker, and partners' commands and events."""
     _run(settings, "gateway", _gateway(settings))
 
 
 def run_jobs(settings: Settings) -> None:
-    """Queued and periodic work."""
+    """Run queued and periodic jobs."""
     _run(settings, "jobs", _jobs(settings))
 
 
@@ -54,8 +57,8 @@ async def _serve(settings: Settings, shared_ports: bool) -> None:
     from gridfleet.api._http.state import open_state
     from gridfleet.kernel.metrics_reporting import MetricsReport
 
-    # A large answer makes tens of thousands of objects for a moment. At the default threshold every fiftieth of them set off a
-    # full collection, over everything that was ever imported: a tenth of a second in which nobody is answered.
+    # A large response creates tens of thousands of objects for a moment. With the default threshold, every fiftieth large
+    # response triggered a full collection over all imported objects. It blocked all requests for a tenth of a second.
     _collect_rarely()
     async with open_state(settings) as state:
         await run_until_stopped(
@@ -73,8 +76,8 @@ async def _ingest(settings: Settings) -> None:
     from gridfleet.kernel.security.keyring import Keyring
     from gridfleet.mqtt.worker import IngestWorker
 
-    # A batch keeps tens of thousands of containers alive for a moment; at the default threshold the collector walks them
-    # again and again, which was a tenth of the process's time.
+    # A batch keeps tens of thousands of containers alive for a moment. With the default threshold, the collector traversed them
+    # repeatedly, which took a tenth of the process's time.
     _collect_rarely()
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     async with _database(settings, "gridfleet-ingest", 4) as database:
@@ -153,7 +156,7 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
         log.critical("cannot start", reason=str(error))
         raise SystemExit(1) from None
     except Exception as error:
-        # Told here: the command line would print it in a form that no collector of logs can read.
+        # Logged here because the command line would print a format that log collectors cannot parse.
         reason = trouble_outside(error)
         if reason is None:
             log.critical("process failed", exc_info=True)
@@ -165,6 +168,6 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
 
 
 def _collect_rarely() -> None:
-    """Leaves what is loaded by now out of garbage collections, and makes them rare."""
+    """Exclude the objects loaded so far from garbage collection and make collections rare."""
     gc.freeze()
     gc.set_threshold(50_000, 10, 100)
