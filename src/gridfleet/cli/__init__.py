@@ -1,7 +1,7 @@
-"""The `gridfleet` command, one module a command group.
+"""The `gridfleet` command. Each command group has its own module.
 
-Modules import what they need inside their commands: every process of the service starts through here, and none should
-pay for the others' imports.
+Modules import their dependencies inside the commands. Every process of the service starts here, and none of them should load
+the imports of the others.
 """
 
 import sys
@@ -19,7 +19,7 @@ __all__ = ["application", "main"]
 application = typer.Typer(
     name="gridfleet",
     no_args_is_help=True,
-    rich_markup_mode="markdown",  # paragraphs are filled, and brackets stay
+    rich_markup_mode="markdown",  # joins the lines of a paragraph, and keeps brackets
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
@@ -58,7 +58,10 @@ def options(
 
 
 def main() -> None:
-    """Runs the command line. What keeps a command from its work without being a bug is a line, and exit code 1."""
+    """Run the command line.
+
+    An error that is not a bug, such as an unreachable database, is printed as one line, with exit code 1.
+    """
     try:
         application()
     except Exception as error:

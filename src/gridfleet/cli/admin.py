@@ -1,4 +1,4 @@
-"""`gridfleet admin`: SuperAdmins, for whoever runs the deployment and has its database."""
+"""`gridfleet admin`: manage SuperAdmins with direct access to the deployment's database."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -81,7 +81,7 @@ def list_admins() -> None:
 
 
 def _run(work: "Callable[[Connection], Awaitable[T]]") -> T:
-    """The result of a piece of work in a transaction of its own."""
+    """Run `work` in its own transaction and return its result."""
     import asyncio
 
     from gridfleet.kernel.db import open_database
@@ -96,13 +96,13 @@ def _run(work: "Callable[[Connection], Awaitable[T]]") -> T:
 
 
 def _password(from_input: bool) -> tuple[str | None, str]:
-    """A generated password to show, or None for one that was given, with the hash of either."""
+    """Return the generated password (None if one was entered) and the hash of the password."""
     import asyncio
 
     from gridfleet.domains.identity.bootstrap import generate_password, password_complaint
     from gridfleet.kernel.security.passwords import Passwords
 
-    # Never an argument: those stand in the shell's history and in the list of processes.
+    # Never an argument: arguments appear in the shell history and in the process list.
     given = sys.stdin.readline().rstrip("\r\n") if from_input else None
     if given is not None and (complaint := password_complaint(given)):
         _fail(complaint)

@@ -1,4 +1,4 @@
-"""`gridfleet backup` and `gridfleet restore`: everything that a home folder knows, in one file and back."""
+"""`gridfleet backup` and `gridfleet restore`: write the state of a home folder to one file, and restore it."""
 
 import re
 import shutil
@@ -26,15 +26,15 @@ _DUMP: Final = "database.dump"
 _FOLDERS: Final = ("secrets", "ca", "mail")
 _MEMBER: Final = re.compile(rf"(?:{'|'.join(_FOLDERS)})/(?!\.\.?$)[^/\0]+")
 _REPLACED: Final = ("postgres", "secrets", "ca", "mail", "broker")
-"""What a restored home has anew; the broker's data are rebuilt from the database."""
+"""Parts of a home folder that a restore replaces. The broker's data is rebuilt from the database."""
 
 
 class _Refused(Exception):
-    """What keeps the command from its work, in words for whoever called it."""
+    """The command cannot continue. The text is the reason for the user."""
 
 
 def register(application: typer.Typer) -> None:
-    """Adds the commands."""
+    """Add the commands."""
     application.command()(backup)
     application.command()(restore)
 
@@ -94,7 +94,7 @@ def _write(settings: "Settings", home: Path, file: Path) -> str:
         if revision is None:
             raise _Refused(f"the database in {home} is empty: start `gridfleet up` once")
         archive.add(_DUMP, dump.dump(url))
-        # After the database: keys are added before anything is encrypted with them.
+        # After the database: a new key is stored before anything is encrypted with it.
         _add_files(archive, settings, home)
         archive.finish(
             {
@@ -113,7 +113,7 @@ def _add_files(archive: "ArchiveWriter", settings: "Settings", home: Path) -> No
     archive.add("secrets/keys", [keys.encode() + b"\n"])
     for folder in _FOLDERS:
         for path in sorted((home / folder).glob("*")):
-            # Hidden files are halves of others.
+            # Hidden files are incomplete copies of others.
             if path.is_file() and not path.name.startswith(".") and path != home / "secrets" / "keys":
                 archive.add(f"{folder}/{path.name}", [path.read_bytes()])
 
@@ -148,7 +148,8 @@ def _read(home: Path, file: Path, *, force: bool) -> tuple[dict[str, Any], Path 
             ensure_private_folder(aside)
             for name in present:
                 (home / name).rename(aside / name)
-        # The database last: without it a home counts as empty to nobody, and the next start would make another one.
+        # The database comes last. Until it is in place, no command treats the home folder as empty, and a start would create a
+        # new database.
         for name in ("mail", "ca", "secrets", "postgres"):
             if (fresh / name).exists():
                 (fresh / name).rename(home / name)
@@ -191,7 +192,7 @@ def _fill_database(fresh: Path, chunks: Iterator[bytes]) -> None:
 
 @contextmanager
 def _database(home: Path) -> Iterator[str]:
-    """The home's database: that of the running service, else started for the block alone."""
+    """Yield the URL of the home folder's database: of the running service, or of a server started for this block."""
     from gridfleet.kernel.db.embedded import EmbeddedPostgres
 
     if not (home / "postgres" / "PG_VERSION").exists():
@@ -217,7 +218,7 @@ def _require_embedded(settings: "Settings", command: str) -> None:
 
 @contextmanager
 def _complaints() -> Iterator[None]:
-    """Ends the command with exit code 1 and a sentence for everything that can go wrong without a bug."""
+    """End the command with exit code 1 and one sentence for every error that is not a bug."""
     import psycopg
 
     from gridfleet.kernel.archive import BrokenArchive

@@ -1,4 +1,4 @@
-"""`gridfleet ca`: the certificate authority of the deployment, for whoever runs it and has its database."""
+"""`gridfleet ca`: manage the deployment's certificate authority with direct access to its database."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -83,14 +83,14 @@ def _load(certificate: Path, key: Path) -> "Authority":
     while True:
         try:
             return Authority.load(certificate.read_bytes(), key.read_bytes(), password)
-        except TypeError:  # the library's word for a key that is encrypted
+        except TypeError:  # raised by the library if the key is encrypted
             password = typer.prompt("password of the key", hide_input=True).encode()
         except ValueError as error:
             _fail(str(error))
 
 
 def _run(work: "Callable[[Connection, Keyring], Awaitable[T]]") -> T:
-    """The result of a piece of work in a transaction of its own."""
+    """Run `work` in its own transaction and return its result."""
     import asyncio
 
     from gridfleet.kernel.db import open_database

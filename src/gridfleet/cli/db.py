@@ -1,4 +1,4 @@
-"""`gridfleet db`: the database's schema."""
+"""`gridfleet db`: manage the database schema."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,7 +97,7 @@ def retention(
 
 @contextmanager
 def _complaints() -> Iterator[None]:
-    """Ends the command with exit code 1 and a sentence where the database is in the way."""
+    """End the command with exit code 1 and one sentence if the database fails."""
     import psycopg
     from sqlalchemy.exc import DBAPIError
 

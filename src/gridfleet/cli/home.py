@@ -1,4 +1,4 @@
-"""The home folder, held by one command at a time."""
+"""A lock that lets only one command at a time use the home folder."""
 
 import contextlib
 import fcntl
@@ -11,14 +11,16 @@ __all__ = ["HomeInUse", "held"]
 
 
 class HomeInUse(RuntimeError):
-    """Another command works in the home folder; the text says which process."""
+    """Another command uses the home folder; the text names its process."""
 
 
 @contextlib.contextmanager
 def held(home: Path) -> Iterator[None]:
-    """Holds the home for us alone, made when missing; the system lets go of it when we die, however we die.
+    """Lock the home folder for this process; create it if it is missing. The operating system releases the lock when the
+    process ends.
 
-    Raises HomeInUse.
+    Raises:
+        HomeInUse: Another process holds the lock.
     """
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("a+") as file:

@@ -1,4 +1,4 @@
-"""One machine's service: which parts there are, in which order they start, when it is ready."""
+"""The service on one machine: its parts, their start order, and the check that they are ready."""
 
 import asyncio
 import contextlib
@@ -35,11 +35,11 @@ _SETUP_SECONDS: Final = 600
 
 
 class CannotStart(RuntimeError):
-    """Something that the person at the terminal can mend; the text says what."""
+    """The user at the terminal can remove the cause; the text names it."""
 
 
 class Machine:
-    """Everything `gridfleet up` runs, below one home folder."""
+    """Everything that `gridfleet up` runs for one home folder."""
 
     def __init__(self, settings: Settings) -> None:
         self._home = settings.home.expanduser().resolve()
@@ -53,7 +53,7 @@ class Machine:
         self._stopping = False
 
     async def run(self) -> int:
-        """Starts, waits for SIGINT, SIGTERM or SIGHUP, stops; gives the exit code."""
+        """Start all parts, wait for SIGINT, SIGTERM or SIGHUP, stop them. Returns the exit code."""
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -108,7 +108,7 @@ class Machine:
         with self._timed("the database is up to date"):
             first_admin = json.loads(await self._setup("database"))
             self._keep_first_admin(first_admin)
-        # Nobody but the first step needs it.
+        # Only the first step needs it.
         self._environment.pop("GRIDFLEET_ADMIN_PASSWORD", None)
         if self._broker is not None:
             with self._timed("RabbitMQ is running"):
@@ -125,7 +125,7 @@ class Machine:
         self._show(first_admin, time.monotonic() - began)
 
     def _require_keys(self) -> None:
-        """A database that has lost its keyring gets no new one, which could decrypt nothing of it."""
+        """Refuse to create a keyring for a database that has lost its own: a new one cannot decrypt the existing rows."""
         keys = self._home / "secrets" / "keys"
         has_data = self._postgres is not None and (self._postgres.data / "PG_VERSION").exists()
         if has_data and self._settings.keys is None and not (keys.exists() and keys.read_text().strip()):
@@ -135,7 +135,7 @@ class Machine:
             )
 
     def _keep_first_admin(self, first_admin: Mapping[str, Any]) -> None:
-        """A password that nobody chose is kept for `gridfleet simulate` on this machine, readable by the owner alone."""
+        """Store a generated password for `gridfleet simulate` on this machine, readable only by its owner."""
         if first_admin["adminPassword"]:
             kept = {"email": first_admin["adminEmail"], "password": first_admin["adminPassword"]}
             write_private(self._home / "secrets" / "admin.json", json.dumps(kept) + "\n")
@@ -160,7 +160,7 @@ class Machine:
         return not self._stopping and self._supervisor.ended(name) < _START_TRIES
 
     async def _setup(self, step: str) -> str:
-        """Runs `gridfleet setup {step}` to its end and gives what it printed."""
+        """Run `gridfleet setup {step}` and return its output."""
         process = await asyncio.create_subprocess_exec(
             *_command("setup", step), env=self._environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
@@ -197,7 +197,7 @@ class Machine:
             await asyncio.sleep(0.1)
 
     def _listens(self) -> bool:
-        """Return whether it is our API that listens on its port, and not another program."""
+        """Return whether the program that listens on the API's port is our API."""
         try:
             sockets = psutil.Process(self._supervisor.pids["serve"]).net_connections("tcp")
         except (KeyError, psutil.Error):
@@ -205,7 +205,7 @@ class Machine:
         return any(one.status == psutil.CONN_LISTEN and one.laddr[1:2] == (self._settings.http_port,) for one in sockets)
 
     def _clear_leftovers(self) -> None:
-        """Ends what a killed `gridfleet up` left, in our home alone, so that its ports and files are free again."""
+        """End the processes that a killed `gridfleet up` left for this home folder, so that ports and files are free again."""
         ended = end_leftovers(self._is_our_process)
         if self._broker is not None:
             self._broker.clear_leftovers()
@@ -289,7 +289,7 @@ def _answers(settings: Settings) -> bool:
     if settings.http_certificate is None:
         connection = http.client.HTTPConnection(host, port, timeout=5)
     else:
-        # Its certificate names the world's name for us.
+        # The certificate contains our public name, not the address of this connection.
         connection = http.client.HTTPSConnection(host, port, timeout=5, context=anybody_tls())
     try:
         connection.request("GET", "/api/v1/health/live")

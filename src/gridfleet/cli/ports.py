@@ -1,4 +1,4 @@
-"""Are the ports free that `gridfleet up` is about to use, and if not, who has them?"""
+"""Check that the ports for `gridfleet up` are free, and name the programs that occupy them."""
 
 import errno
 import socket
@@ -13,7 +13,7 @@ __all__ = ["PortProblem", "check_ports"]
 
 @dataclass(frozen=True, slots=True)
 class PortProblem:
-    """A port that cannot be used, as a sentence that says what to do."""
+    """A port that cannot be used; the text contains a remedy."""
 
     setting: str
     port: int
@@ -24,7 +24,7 @@ class PortProblem:
 
 
 def check_ports(settings: Settings, *, with_broker: bool) -> list[PortProblem]:
-    """Every problem with our listeners' ports, those of the private broker node included if it is ours to start."""
+    """Return the problems with the ports of our listeners, and of the private broker node if `with_broker`."""
     listeners = {"http_port": settings.http_host, "internal_port": settings.internal_host}
     if with_broker:
         listeners |= dict.fromkeys(("mqtt_port", "mqtts_port", "amqps_port"), settings.mqtt_bind)
@@ -51,7 +51,7 @@ def _why_not(host: str, port: int) -> str | None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)
-            # Two sockets with SO_REUSEADDR may both bind as long as neither listens.
+            # Two sockets with SO_REUSEADDR can both bind as long as neither listens.
             probe.listen(1)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
@@ -63,7 +63,8 @@ def _why_not(host: str, port: int) -> str | None:
 
 
 def _by(port: int) -> str:
-    """` by name (process 1)` if the system tells us."""
+    """Return ` by name (process 1)` for the program that listens on the port, or an empty text if the system does not provide
+    it."""
     try:
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:2] == (port,) and connection.pid:

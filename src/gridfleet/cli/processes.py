@@ -1,4 +1,4 @@
-"""`gridfleet serve`, `ingest`, `gateway`, `jobs`: one process of a larger install each."""
+"""`gridfleet serve`, `ingest`, `gateway`, `jobs`: each runs one process of a larger installation."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ __all__ = ["register"]
 
 
 def register(application: typer.Typer) -> None:
-    """Adds the commands."""
+    """Add the commands."""
     for command in (serve, ingest, gateway, jobs):
         application.command()(command)
 

@@ -1,4 +1,4 @@
-"""What the REST API serves: a list of routes, and the OpenAPI document."""
+"""Reference of the REST API: the list of routes, and the OpenAPI document."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ __all__ = ["register"]
 
 
 def register(application: typer.Typer) -> None:
-    """Adds `routes` and `openapi` to the command line."""
+    """Add `routes` and `openapi` to the command line."""
     application.command("routes")(routes)
     application.command("openapi")(openapi)
 

@@ -1,4 +1,4 @@
-"""The settings of a command, with complaints that name the environment variable."""
+"""The settings of a command, with error messages that name the environment variable."""
 
 import difflib
 import sys
@@ -14,11 +14,11 @@ __all__ = ["database_url", "load_settings", "unknown_variables"]
 
 _PREFIX: Final = "GRIDFLEET_"
 _OTHERS: Final = {"API"}
-"""What `gridfleet simulate` alone reads."""
+"""Variables that only `gridfleet simulate` reads."""
 
 
 def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
-    """A sentence about every variable that is named like a setting and is none: a slip that would go unnoticed."""
+    """Yield a sentence for every variable that is named like a setting and is not one, such as a misspelt setting."""
     known = {name.upper() for name in Settings.model_fields} | _OTHERS
     for variable in sorted(environment):
         prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :].upper()
@@ -28,7 +28,7 @@ def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
 
 
 def load_settings() -> Settings:
-    """The settings of this process. Ends the command with exit code 2 when one of them is not valid."""
+    """Return the settings of this process. Ends the command with exit code 2 if one of them is invalid."""
     from pydantic import ValidationError
 
     try:
@@ -36,7 +36,7 @@ def load_settings() -> Settings:
     except ValidationError as error:
         complaints: dict[str, str] = {}
         for complaint in error.errors(include_url=False, include_input=False):
-            # The first part is the setting; what follows is the way through its type.
+            # The first element is the setting; the others are the path inside its type.
             name = f"GRIDFLEET_{str(complaint['loc'][0]).upper()}: " if complaint["loc"] else ""
             complaints.setdefault(name, what_is_wrong(complaint))
         for name, text in complaints.items():
@@ -45,7 +45,7 @@ def load_settings() -> Settings:
 
 
 def database_url(settings: Settings) -> str:
-    """GRIDFLEET_DATABASE_URL, else the embedded database of a running `gridfleet up`. Ends the command without either."""
+    """Return GRIDFLEET_DATABASE_URL, or the URL of a running `gridfleet up`. Ends the command if there is neither."""
     from gridfleet.kernel.db.embedded import EmbeddedPostgres
 
     if settings.database_url is not None:

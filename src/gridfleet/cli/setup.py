@@ -1,7 +1,6 @@
-"""`gridfleet setup`: the steps of `gridfleet up` that need the service's code, as processes of their own.
+"""`gridfleet setup`: the steps of `gridfleet up` that load the service's code, each in a process of its own.
 
-`up` lives as long as the service and stays small because these run beside it and end. Results go to standard output as
-one line of JSON.
+`up` runs as long as the service and stays small because these processes end. Results are printed as one line of JSON.
 """
 
 import asyncio
@@ -63,7 +62,7 @@ async def _unusable_because(management_url: str) -> str | None:
 
 
 async def _fill(settings: Settings, keyring: "Keyring") -> tuple[str | None, str | None]:
-    """The first SuperAdmin's e-mail and generated password; None, None when there was one already."""
+    """Return the first SuperAdmin's e-mail and generated password; (None, None) if one existed already."""
     from gridfleet.domains.device_templates.catalogue import seed_system_templates
     from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
     from gridfleet.domains.plants.certificates.authority import ensure_authority

@@ -1,4 +1,4 @@
-"""`gridfleet simulate`: a demo organisation with plants that behave like real ones."""
+"""`gridfleet simulate`: a demo organisation with simulated plants."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,7 @@ _LONGEST_BACKFILL_DAYS = 399
 
 
 def register(application: typer.Typer) -> None:
-    """Adds the command."""
+    """Add the command."""
     application.command()(simulate)
 
 
@@ -123,7 +123,7 @@ async def _simulate(
     def on_signal() -> None:
         typer.echo("stopping …")
         stop.set()
-        for number in (signal.SIGINT, signal.SIGTERM):  # the second one ends us at once
+        for number in (signal.SIGINT, signal.SIGTERM):  # a second signal ends the process at once
             loop.remove_signal_handler(number)
 
     state = StateFolder(folder)
@@ -182,7 +182,8 @@ def _faults(text: str) -> "frozenset[Fault]":
 
 
 def _admin_of(home: Path, email: str | None) -> tuple[str, str]:
-    """The SuperAdmin whom `gridfleet up` made on this machine, or the end of the command."""
+    """Return e-mail and password of the SuperAdmin that `gridfleet up` created on this machine. Ends the command if there is
+    none."""
     import msgspec
 
     path = home / "secrets" / "admin.json"
@@ -202,7 +203,7 @@ def _admin_of(home: Path, email: str | None) -> tuple[str, str]:
 
 
 def _address_on_this_machine(home: Path) -> str | None:
-    """Where the API of a running `gridfleet up` is, by the file that it keeps while it runs."""
+    """Return the API's address from the file that a running `gridfleet up` keeps; None if there is none."""
     import msgspec
 
     try:
@@ -213,7 +214,7 @@ def _address_on_this_machine(home: Path) -> str | None:
 
 
 def _reachable(host: str) -> str:
-    """An address to connect to for one to listen on."""
+    """Return an address to connect to, given the host that the service listens on."""
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - nothing is bound
 
 
@@ -243,7 +244,7 @@ def _show(results: "Sequence[PlantResult]", ledger: Path | None) -> None:
     totals = [sum(getattr(result, name) for result in results) for name in ("sent", "acknowledged", "refused", "waiting")]
     table.add_section()
     table.add_row("all", "", "", str(sum(result.devices for result in results)), *map(str, totals))
-    # Ids and numbers are there to be copied: a narrow terminal or a pipe must not cut them.
+    # Ids and numbers must be complete for copying: a narrow terminal or a pipe must not truncate them.
     console = Console(width=max(Console().width, 150))
     console.print(table)
     if ledger is not None:

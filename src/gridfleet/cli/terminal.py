@@ -1,6 +1,6 @@
-"""What `gridfleet up` shows: steps, one log stream of all processes, and the table of addresses.
+"""Output of `gridfleet up`: steps, one log stream of all processes, and the table of addresses.
 
-For collectors of logs (`GRIDFLEET_LOG_FORMAT=json`) each of them is one line of JSON instead, whoever wrote it.
+With `GRIDFLEET_LOG_FORMAT=json` every line, from any process, is one JSON object for log collectors.
 """
 
 import json
@@ -17,14 +17,14 @@ __all__ = ["Terminal"]
 
 _COLOURS: Final = {"serve": 36, "ingest": 32, "gateway": 35, "jobs": 33, "broker": 34, "postgres": 94, "setup": 96}
 _NAME_WIDTH: Final = 10
-# The node's own log file has everything; on the terminal its banner and its chatter would bury our lines.
+# The node's own log file is complete. On the terminal, its banner and informational lines would hide ours.
 _BROKER_WORTH_SHOWING: Final = re.compile(r"\[(warning|error|critical|alert|emergency)\]|^\s*(BOOT FAILED|Error|ERROR)")
 _NOISE: Final = {
     "broker": re.compile(
         "HTTP listener registry could not find context|Metrics collection disabled|rebuilding indices from scratch"
     ),
     "postgres": re.compile(
-        # The first is PostgreSQL's answer to us, who ask whether it is ready.
+        # The first is PostgreSQL's answer to our readiness check.
         "FATAL:  the database system is starting up"
         "|LOG:  (starting PostgreSQL|listening on|database system (was shut down at|is ready|is shut down)"
         "|received fast shutdown|aborting any active|shutting down)"
@@ -38,28 +38,28 @@ _LEVELS: Final = {"warning": "warning", "error": "error", "traceback": "error"}
 
 
 class Terminal:
-    """Standard output, coloured when it is a terminal. Survives its reader's end."""
+    """Standard output, coloured if it is a terminal. Tolerates that its reader ends."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._colours = is_coloured(sys.stdout)
         self._as_json = as_json
 
     def step(self, text: str) -> None:
-        """A line of progress."""
+        """Write a progress line."""
         if self._as_json:
             self._write_json("up", text)
         else:
             self._write(f"{self._colour('•', 32)} {text}")
 
     def problem(self, text: str) -> None:
-        """A line about something that stops us."""
+        """Write a line about a problem that stops the command."""
         if self._as_json:
             self._write_json("up", text, "error")
         else:
             self._write(f"{self._colour('✗', 31)} {text}")
 
     def log(self, name: str, line: str) -> None:
-        """A line that a process printed."""
+        """Write a line that a process printed."""
         if name in _NOISE and _NOISE[name].search(line):
             return
         if name == "broker":
@@ -73,9 +73,9 @@ class Terminal:
         self._write(f"{self._colour(f'{name:<{_NAME_WIDTH}}', code)} {_shown(line)}")
 
     def table(self, title: str, rows: Mapping[str, str], hints: list[str]) -> None:
-        """The closing table: what is where."""
+        """Write the closing table of addresses."""
         if self._as_json:
-            # A password on the terminal is read by one person; in a collection of logs it stays.
+            # A password on the terminal is read once; in collected logs it would be kept.
             shown = {name: value for name, value in rows.items() if name != "Password"}
             self._write_json("up", title, details=shown)
             return
@@ -102,17 +102,17 @@ class Terminal:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
         except (OSError, ValueError):
-            # Whoever read us is gone (`gridfleet up | head`, a closed terminal): the service goes on without a log stream.
+            # The reader has ended (`gridfleet up | head`, a closed terminal). The service continues without a log stream.
             sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - for the rest of the process
 
 
 def _shown(line: str) -> str:
-    """The line without what would move the terminal: the broker and PostgreSQL log what strangers call themselves."""
+    """Return the line without terminal control characters: the broker and PostgreSQL log names that clients choose."""
     return printable(line.expandtabs())
 
 
 def _event(line: str) -> dict[str, Any] | None:
-    """The event of a line that is one already."""
+    """Return the event of a line that is JSON; None for other lines."""
     if not line.startswith("{"):
         return None
     try:

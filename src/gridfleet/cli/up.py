@@ -1,7 +1,7 @@
 """`gridfleet up`: the whole service on one machine.
 
-It prepares and starts the parts in the order in which they need each other, keeps them running, and stops them in
-reverse. It holds no state of its own: any part, itself included, may be killed and started again.
+It starts the parts in the order of their dependencies, keeps them running, and stops them in reverse order. It keeps no state
+of its own: any part, including this command, can be killed and started again.
 """
 
 import typer
@@ -12,7 +12,7 @@ __all__ = ["register"]
 
 
 def register(application: typer.Typer) -> None:
-    """Adds the command."""
+    """Add the command."""
     application.command()(up)
 
 

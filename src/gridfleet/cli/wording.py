@@ -1,4 +1,4 @@
-"""How the command line names parameters and says what is wrong with a value."""
+"""Names of parameters and texts of validation errors on the command line."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,7 +20,7 @@ _RULES: Final = {
 
 
 def what_is_wrong(complaint: Mapping[str, Any]) -> str:
-    """Return an entry of pydantic's `ValidationError.errors()` as a rule that the value has to meet."""
+    """Return an entry of pydantic's `ValidationError.errors()` as a rule that the value must satisfy."""
     rule = _RULES.get(complaint["type"])
     if rule is not None:
         return rule.format(**complaint.get("ctx", {}))
@@ -45,7 +45,7 @@ class _Plain:
         try:
             parsed: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except typer.BadParameter as error:
-            # Typer repeats the first message of pydantic, which is about its own types.
+            # Typer repeats pydantic's first message, which names pydantic's own types.
             complaints = getattr(error.__cause__, "errors", None)
             if complaints is not None:
                 error.message = what_is_wrong(complaints()[0])

@@ -1,4 +1,4 @@
-"""`gridfleet serve --workers N`: several processes behind the same ports, kept running by one that does nothing else."""
+"""`gridfleet serve --workers N`: several processes that share ports, and a supervisor that restarts them."""
 
 import asyncio
 import signal
@@ -20,9 +20,12 @@ log = structlog.get_logger(__name__)
 
 
 def run_workers(settings: Settings, count: int) -> int:
-    """Runs them until SIGTERM or SIGINT; gives the exit code: 2 for a setting that does not allow it.
+    """Run `count` worker processes until SIGTERM or SIGINT.
 
-    The kernel hands each connection to one of them. One that ends is started again; the others go on meanwhile.
+    The kernel assigns each connection to one of them. A worker that ends is restarted; the others continue.
+
+    Returns:
+        The exit code; 2 if a setting does not allow several workers.
     """
     problems = [str(problem) for problem in check_ports(settings, with_broker=False)]
     if settings.redis_url is None:

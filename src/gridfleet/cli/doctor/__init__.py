@@ -1,4 +1,4 @@
-"""`gridfleet doctor`: is everything there that the service needs, and if not, what can an operator do about it?"""
+"""`gridfleet doctor`: check every part that the service needs, and name a remedy for each problem."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _COLOURS: Final = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail"
 
 
 def register(application: typer.Typer) -> None:
-    """Adds the command."""
+    """Add the command."""
     application.command()(doctor)
 
 
@@ -60,7 +60,7 @@ def _findings(settings: "Settings", min_free_gib: float) -> "list[Finding]":
 
 
 def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination":
-    """Where the parts are that these settings speak of."""
+    """Return the addresses of the deployment's parts from the settings."""
     from gridfleet.cli.doctor.models import Examination
     from gridfleet.kernel.broker.private_node import PrivateBroker
     from gridfleet.kernel.db.embedded import EmbeddedPostgres
@@ -83,7 +83,7 @@ def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination
 
 
 async def examine(examined: "Examination") -> "list[Finding]":
-    """Every finding, in the order in which parts stand on each other."""
+    """Return all findings, in the order in which the parts depend on each other."""
     from gridfleet.cli.doctor import broker, database, environment, logins
 
     checks: dict[str, tuple[str, Callable[[Examination], Awaitable[Finding | list[Finding]]]]] = {
@@ -101,7 +101,7 @@ async def examine(examined: "Examination") -> "list[Finding]":
     for name, (settings, check) in checks.items():
         try:
             findings = await check(examined)
-        except Exception as error:  # of the examined part or of its address; the other parts are worth a look all the same
+        except Exception as error:  # an error of this part or of its address; the other parts are still checked
             findings = _not_examined(name, settings, error)
         found += findings if isinstance(findings, list) else [findings]
     found.append(environment.check_variables(os.environ))
@@ -112,7 +112,7 @@ def _not_examined(name: str, settings: str, error: Exception) -> "Finding":
     from gridfleet.cli.doctor.models import fail
     from gridfleet.kernel.outages import trouble_outside
 
-    # What an address was refused with may repeat it, its password included.
+    # An error about an address may contain the address, including its password.
     reason = trouble_outside(error) or f"{type(error).__name__} at an address that cannot be used"
     return fail(name, f"cannot be examined: {reason}", f"check {settings}")
 

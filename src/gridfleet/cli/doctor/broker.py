@@ -1,4 +1,4 @@
-"""The broker: reachable over AMQP and by its management; its plugins; and the listener that it sends its requests to."""
+"""Checks of the broker: AMQP, management API, plugins, and the listener for its authorisation requests."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ __all__ = ["check_auth_listener", "check_broker"]
 _SECONDS: Final = 10
 _OLDEST: Final = (3, 10)
 _PLUGIN_EXCHANGES: Final = {"rabbitmq_consistent_hash_exchange": "x-consistent-hash"}
-"""Plugins by the exchange type that shows them."""
+"""Plugins by the exchange type that they provide."""
 _START: Final = "start it (`gridfleet up` starts the private node), and check GRIDFLEET_BROKER_URL"
 _QUESTIONS: Final = {
     "user": {"username": f"{NOBODY}listener", "password": "x"},
@@ -39,7 +39,7 @@ _QUESTIONS: Final = {
 
 
 async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUGIN_EXCHANGES) -> list[Finding]:
-    """Its AMQP side, then its management side: version, plugins, clock."""
+    """Check the broker over AMQP, then over the management API: version, plugins, clock."""
     if examined.broker_url is None or examined.management_url is None:
         return [fail("broker", f"there is none in {examined.home}", f"{_START} and GRIDFLEET_BROKER_MANAGEMENT_URL")]
     try:
@@ -95,7 +95,7 @@ def _alarm_finding(alarms: Sequence[tuple[str, str]]) -> Finding:
 
 
 async def _check_error_log(broker_url: str) -> Finding:
-    """Whether the gateway can find plants that the broker has stopped acknowledging."""
+    """Check whether the gateway can detect plants whose messages the broker no longer acknowledges."""
     try:
         async with asyncio.timeout(_SECONDS), open_channel(broker_url, LOG_VHOST) as channel:
             await channel.exchange_declare(LOG_EXCHANGE, passive=True)
@@ -106,7 +106,8 @@ async def _check_error_log(broker_url: str) -> Finding:
 
 
 async def check_auth_listener(examined: Examination) -> Finding:
-    """The four questions, asked as the broker asks them: each must be answered, and denied for nobody."""
+    """Send the broker's four kinds of authorisation request for a user that does not exist. Each must be answered with a
+    denial."""
     settings = examined.settings
     remedy = "start `gridfleet serve`; GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET must be the same for both"
     try:

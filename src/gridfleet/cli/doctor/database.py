@@ -1,4 +1,4 @@
-"""The database: reachable, young enough, safe against power cuts, migrated; its clock; the keys that its rows need."""
+"""Checks of the database: connection, version, durability, migrations, clock, and the keys that its rows need."""
 
 import asyncio
 from typing import Final
@@ -26,7 +26,7 @@ _SHOWN_HOURS: Final = 5
 
 
 async def check_database(examined: Examination) -> list[Finding]:
-    """Everything about the server and what is in it; the first finding only, when it does not answer."""
+    """Return all findings about the server and its content; only the first one if the server does not answer."""
     if examined.database_url is None:
         return [
             fail(
@@ -56,7 +56,13 @@ async def check_database(examined: Examination) -> list[Finding]:
 
 
 def check_clock(check: str, ahead_seconds: float, precision_seconds: float = 0.0) -> Finding:
-    """Our clock, which is so far ahead of another one. `precision_seconds`: what the other one rounds to."""
+    """Compare our clock with another one.
+
+    Args:
+        check: The finding's name.
+        ahead_seconds: How far our clock is ahead of the other.
+        precision_seconds: The resolution of the other clock.
+    """
     off = max(0.0, abs(ahead_seconds) - precision_seconds)
     found = f"{off:.1f} s {'ahead' if ahead_seconds > 0 else 'behind'}"
     remedy = "set up time synchronisation (chrony, systemd-timesyncd) on both machines"
@@ -98,7 +104,7 @@ def _migrations(revision: str | None) -> Finding:
 
 
 async def _keys(examined: Examination, url: str) -> list[Finding]:
-    """Whether the ring has every version that a row needs, and opens the authority's key."""
+    """Check that the keyring has every version that a row needs, and that it decrypts the authority's key."""
     remedy = "add the missing version to GRIDFLEET_KEYS (or secrets/keys): docs/operations.md, section Keys"
     try:
         keyring = Keyring.parse(examined.settings.secret("keys").get_secret_value())
@@ -143,7 +149,7 @@ async def _roll_ups(url: str) -> Finding:
 
 
 async def _set_aside(url: str) -> Finding:
-    """Report what failed by itself in the last days."""
+    """Report what was set aside in the last days."""
     async with open_database(url, name="gridfleet-doctor", size=1) as database, database.transaction() as db:
         items = await set_aside.newest(db, _SHOWN_HOURS)
     if not items:

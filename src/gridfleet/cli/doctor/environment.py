@@ -1,4 +1,4 @@
-"""What the service stands on beside database and broker: certificates, mail, Redis, the disk, file permissions."""
+"""Checks of everything else that the service needs: certificates, mail, Redis, disk, file permissions."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ _GIB: Final = 1 << 30
 
 
 def check_authority_file(examined: Examination) -> list[Finding]:
-    """Whether the file can be read that servers' certificates are measured by, where one is set."""
+    """Check that the file with the authorities for servers' certificates can be read, if it is set."""
     path = examined.settings.ca_file
     if path is None:
         return []
@@ -50,7 +50,7 @@ def check_authority_file(examined: Examination) -> list[Finding]:
 
 
 def check_variables(environment: Iterable[str]) -> Finding:
-    """Whether a variable is spelt like a setting and is none."""
+    """Report variables that are named like a setting and are not one."""
     complaints = list(unknown_variables(environment))
     if complaints:
         return warn("variables", "; ".join(complaints), "name it as docs/settings.md does, or take it away")
@@ -58,7 +58,7 @@ def check_variables(environment: Iterable[str]) -> Finding:
 
 
 async def check_certificates(examined: Examination) -> list[Finding]:
-    """What the broker shows to plants and partners: how long it lasts, for which name, by which authority."""
+    """Check the certificates that the broker presents to plants and partners: expiry, host name, authority."""
     settings = examined.settings
     private = examined.embedded_broker
     host = reachable_host(settings.mqtt_bind) if private else settings.mqtt_host
@@ -87,7 +87,7 @@ def _shown(examined: Examination, check: str, host: str, port: int) -> Finding:
 
 
 def _distrusted(host: str, port: int, name: str, authority: "os.PathLike[str] | None") -> str | None:
-    """Why a plant would not talk to it."""
+    """Return why a plant would reject the server's certificate; None if it would not."""
     context = ssl.create_default_context(cafile=None if authority is None else os.fspath(authority))
     try:
         with socket.create_connection((host, port), _SECONDS) as plain:
@@ -100,7 +100,7 @@ def _distrusted(host: str, port: int, name: str, authority: "os.PathLike[str] | 
 
 
 async def check_mail(examined: Examination) -> Finding:
-    """The mail server's greeting, TLS and login; no mail is sent."""
+    """Check the mail server's greeting, TLS and login. No mail is sent."""
     settings = examined.settings
     if settings.smtp_url is None:
         text = f"none: mails are written as files below {examined.home / 'mail'}"
@@ -118,7 +118,7 @@ async def check_mail(examined: Examination) -> Finding:
 
 
 async def check_redis(examined: Examination) -> list[Finding]:
-    """Whether Redis answers, where one is set."""
+    """Check that Redis answers, if it is set."""
     if examined.settings.redis_url is None:
         return []
     from redis.asyncio import Redis
@@ -140,7 +140,7 @@ async def check_redis(examined: Examination) -> list[Finding]:
 
 
 async def check_disk(examined: Examination) -> Finding:
-    """Room for the home folder."""
+    """Check the free disk space of the home folder."""
     folder = examined.home if examined.home.exists() else examined.home.parent
     free = shutil.disk_usage(folder).free
     text = f"{free / _GIB:.1f} GiB free for {examined.home}"
@@ -151,7 +151,7 @@ async def check_disk(examined: Examination) -> Finding:
 
 
 async def check_permissions(examined: Examination) -> Finding:
-    """Whether files with secrets are their owner's alone."""
+    """Check that only their owner can access files with secrets."""
     open_to_others = [
         str(path.relative_to(examined.home))
         for name in ("secrets", "ca", "mail")

@@ -1,6 +1,7 @@
-"""Logins at the broker by a user that does not exist: it must refuse them, and must have asked this service first.
+"""Logins at the broker as a user that does not exist. The broker must send a request to this service first and refuse the
+login.
 
-The service publishes each such request over the database, whichever of its processes was asked.
+The process that receives such a request publishes it through the database, so the check works with any number of processes.
 """
 
 import asyncio
@@ -72,7 +73,8 @@ async def check_logins(examined: Examination) -> list[Finding]:
 
 
 async def _authority(examined: Examination, database_url: str) -> Authority | None:
-    """Return the plants' authority; None if there is none or it cannot be decrypted, which is a finding of the database."""
+    """Return the plants' authority; None if there is none or it cannot be decrypted, which is a finding of the database
+    checks."""
     try:
         keyring = Keyring.parse(examined.settings.secret("keys").get_secret_value())
         async with open_database(database_url, name="gridfleet-doctor", size=1) as database, database.transaction() as db:
@@ -123,7 +125,7 @@ def _unreachable(refusal: str) -> bool:
 
 async def _password_login(examined: Examination, user: str) -> str | None:
     settings = examined.settings
-    # What the broker's own certificate is worth is another finding.
+    # The broker's own certificate is checked by another finding.
     port, tls = (settings.mqtt_port, None) if settings.mqtt_port else (settings.mqtts_port, anybody_tls())
     return await _mqtt_login(examined, port, tls, _mqtt_connect(user, user, _PASSWORD))
 
@@ -162,13 +164,13 @@ async def _mqtt_login(examined: Examination, port: int, tls: ssl.SSLContext | No
 
 
 def _mqtt_connect(client_id: str, *credentials: str) -> bytes:
-    """Return the packet (MQTT 3.1.1, section 3.1): clean session; user name and password if there are any."""
+    """Return a CONNECT packet (MQTT 3.1.1, section 3.1): clean session; user name and password if given."""
 
     def text(value: str) -> bytes:
         return len(value).to_bytes(2, "big") + value.encode()
 
     flags = b"\xc2" if credentials else b"\x02"
     body = text("MQTT") + b"\x04" + flags + b"\x00\x0a" + text(client_id) + b"".join(map(text, credentials))
-    if len(body) > 127:  # two digits of the length
+    if len(body) > 127:  # the length takes two bytes
         return b"\x10" + bytes([len(body) % 128 | 0x80, len(body) // 128]) + body
     return b"\x10" + bytes([len(body)]) + body

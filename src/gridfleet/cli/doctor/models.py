@@ -1,4 +1,4 @@
-"""What an examination finds, and what it goes by."""
+"""Findings of an examination, and the parts that it examines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ GIB: Final = 1 << 30
 
 
 class Status(StrEnum):
-    """How good it is."""
+    """Result of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -26,7 +26,7 @@ class Status(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One checked thing: what was found, and what an operator can do about it unless it is ok."""
+    """Result of one check: what was found, and a remedy unless it is ok."""
 
     check: str
     status: Status
@@ -35,17 +35,17 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def ok(check: str, found: str) -> Finding:
-    """As it should be."""
+    """Return a finding that needs no action."""
     return Finding(check, Status.OK, found)
 
 
 def warn(check: str, found: str, remedy: str) -> Finding:
-    """It works, and will not for ever."""
+    """Return a finding that will become a problem."""
     return Finding(check, Status.WARN, found, remedy)
 
 
 def fail(check: str, found: str, remedy: str) -> Finding:
-    """It does not work."""
+    """Return a finding that prevents operation."""
     return Finding(check, Status.FAIL, found, remedy)
 
 
@@ -56,7 +56,7 @@ def reason(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Examination:
-    """Where the parts of the deployment are; None for a part that cannot be found. `clock`: ours, UTC."""
+    """Addresses of the deployment's parts; None for a part that cannot be found. `clock` returns our time in UTC."""
 
     settings: Settings
     home: Path
@@ -68,5 +68,5 @@ class Examination:
 
     @property
     def embedded_broker(self) -> bool:
-        """Whether the broker is the private node of this home."""
+        """Whether the broker is the private node of this home folder."""
         return self.settings.broker_url is None
