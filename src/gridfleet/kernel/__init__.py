@@ -1,1 +1,1 @@
-"""Machinery that knows no business word."""
+"""Technical foundation without business terms."""

@@ -1,4 +1,4 @@
-"""IP addresses and the networks they belong to."""
+"""Parsing of IP addresses and networks."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -9,7 +9,8 @@ IPNetwork = IPv4Network | IPv6Network
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """The address, or None for anything else. A listener for both families shows IPv4 callers as `::ffff:192.0.2.1`."""
+    """Return the address; None for anything else. IPv4-mapped addresses (`::ffff:192.0.2.1`), which a dual-stack listener
+    reports for IPv4 clients, become IPv4."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -18,13 +19,13 @@ def parse_address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_within(text: str, networks: Iterable[IPNetwork]) -> bool:
-    """Whether the address belongs to one of the networks; what is no address belongs to none."""
+    """Return whether the address belongs to one of the networks; False for a text that is not an address."""
     address = parse_address(text)
     return address is not None and any(address in network for network in networks)
 
 
 def parse_network(text: str) -> IPNetwork | None:
-    """The network written in CIDR notation, with its length; None for anything else, such as one with host bits set."""
+    """Return the network in CIDR notation, prefix length included; None for anything else, such as one with host bits set."""
     try:
         return ip_network(text) if "/" in text and "%" not in text else None
     except ValueError:

@@ -1,6 +1,6 @@
-"""One file that holds others, each with its checksum: a tar archive whose last member is the list of them.
+"""One file that contains other files with their checksums: a tar archive whose last member lists the others.
 
-Members are written as they come, whatever their length, and the file gets its name only when it is complete and on disk.
+Members of any length are written as a stream. The file gets its name only when it is complete and on disk.
 """
 
 import hashlib
@@ -21,22 +21,22 @@ _CHUNK: Final = 1 << 20
 
 
 class BrokenArchive(ValueError):
-    """The file is no archive of ours, or not what was written."""
+    """The file is not an archive of this format, or its content has changed."""
 
 
 class ArchiveWriter:
-    """Adds members one after the other."""
+    """Writer that adds members one after the other."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._members: dict[str, dict[str, Any]] = {}
 
     def add(self, name: str, chunks: Iterable[bytes]) -> int:
-        """A member with this content; gives its length in bytes."""
+        """Add a member with this content. Returns its length in bytes."""
         start = self._file.tell()
         info = tarfile.TarInfo(name)
         info.mode = 0o600
-        # Room for the header, which knows the length: how long it is itself depends on the name alone.
+        # Reserve space for the header, which contains the member's length. The size of the header depends on the name only.
         self._file.write(bytes(len(info.tobuf(tarfile.GNU_FORMAT))))
         digest = hashlib.sha256()
         size = 0
@@ -53,7 +53,7 @@ class ArchiveWriter:
         return size
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Writes the list of members, with facts about the whole, and waits until everything is on disk."""
+        """Write the list of members with `facts` about the archive, and wait until everything is on disk."""
         members = dict(self._members)
         self.add(_MANIFEST, [json.dumps({**facts, "members": members}, indent=2).encode()])
         self._file.write(bytes(2 * _BLOCK))
@@ -63,9 +63,11 @@ class ArchiveWriter:
 
 @contextmanager
 def new_archive(path: Path) -> Iterator[ArchiveWriter]:
-    """An archive at `path`, readable by its owner alone, once the block ends well; otherwise nothing remains.
+    """Yield a writer; create the archive at `path`, readable only by its owner, when the block ends without an error. After an
+    error no file remains.
 
-    Raises FileExistsError when something has come to be there meanwhile.
+    Raises:
+        FileExistsError: Another process has created a file at `path` meanwhile.
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -78,9 +80,9 @@ def new_archive(path: Path) -> Iterator[ArchiveWriter]:
 
 @contextmanager
 def _nameless(folder: int, path: Path) -> Iterator[tuple[IO[bytes], str]]:
-    """A file that goes with this process, however that ends, and what to link it by."""
+    """Yield a file that disappears when this process ends, and the path to link it from."""
     try:
-        # Linux has files without a name; not every file system of it does.
+        # Linux has files without a name, but not all of its file systems support them.
         handle = os.open(f"/proc/self/fd/{folder}", os.O_TMPFILE | os.O_WRONLY, 0o600)
     except (AttributeError, OSError):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -95,7 +97,7 @@ def _nameless(folder: int, path: Path) -> Iterator[tuple[IO[bytes], str]]:
 
 
 class Archive:
-    """An archive to read from. `facts`: what `finish` was given."""
+    """An archive opened for reading. `facts` is the value that `finish` received."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
@@ -108,11 +110,15 @@ class Archive:
 
     @property
     def names(self) -> list[str]:
-        """The members, in their order."""
+        """The names of the members, in order."""
         return list(self._members)
 
     def verify(self) -> None:
-        """Reads everything once. Raises BrokenArchive for a member that is not as it was written."""
+        """Read everything once.
+
+        Raises:
+            BrokenArchive: A member differs from what was written.
+        """
         found = set(self._tar.getnames()) - {_MANIFEST}
         if found != set(self._members):
             raise BrokenArchive(f"its members are not those of its list: {', '.join(sorted(found ^ set(self._members)))}")
@@ -126,7 +132,11 @@ class Archive:
                 raise BrokenArchive(f"{name} is not what was written: its checksum differs")
 
     def read(self, name: str) -> Iterator[bytes]:
-        """A member's content. Raises KeyError when there is none of this name."""
+        """Yield a member's content in chunks.
+
+        Raises:
+            KeyError: There is no such member.
+        """
         return self._chunks(name)
 
     def _chunks(self, name: str) -> Iterator[bytes]:
@@ -139,7 +149,12 @@ class Archive:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """The archive at `path`. Raises BrokenArchive, OSError."""
+    """Open the archive at `path`.
+
+    Raises:
+        BrokenArchive: The file is not a complete archive.
+        OSError: The file cannot be read.
+    """
     try:
         with tarfile.open(path, "r:") as tar:
             yield Archive(tar)

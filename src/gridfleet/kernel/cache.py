@@ -1,14 +1,14 @@
-"""Answers that may be some seconds old, kept in this process's memory or, shared by all processes, in Redis.
+"""Responses that may be some seconds old, cached in this process's memory or, shared by all processes, in Redis.
 
     body = await cache.remembered(org, "/plants/…/energy/today", 10, make)
 
-An entry belongs to an organisation: its key is made from the `OrgScope` that authorisation gave, so it cannot be written
-without one, nor be read before the caller was let in. Every entry ends by itself. `outdate` makes all that was kept of an
-organisation so far unfindable, also what is being worked out at that moment: entries carry the generation of their
-organisation that was current when their making began.
+An entry belongs to an organisation. Its key is derived from the `OrgScope` of the authorisation, so an entry cannot be written
+without a scope or read before the caller is authorised. Every entry expires. `outdate` invalidates all entries of an
+organisation, including those that are being computed: entries carry the organisation's generation that was current when their
+computation began.
 
-Redis keys: `gridfleet:cache:{organisation}:…` entries, `gridfleet:cache-generation:{organisation}`,
-`gridfleet:cache-reads` (hits and misses since there is such a key; flushing leaves it).
+Redis keys: `gridfleet:cache:{organisation}:…` entries, `gridfleet:cache-generation:{organisation}`, `gridfleet:cache-reads`
+(hits and misses since the key exists; `flush` keeps it).
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _ENTRY_OVERHEAD_BYTES: Final = 300
 _LARGEST_IN_REDIS_BYTES: Final = 8 * 1024 * 1024
 _SCAN_COUNT: Final = 1_000
 _GENERATION_SECONDS: Final = 3_600
-"""Longer than any entry lives: one that was made before may not be found again once its generation is forgotten."""
+"""Longer than the lifetime of any entry: an older entry must not be found after its generation has expired."""
 
 _PREFIX: Final = "gridfleet:cache"
 _READS: Final = "gridfleet:cache-reads"
@@ -46,7 +46,7 @@ return {generation, body}
 
 @dataclass(frozen=True, slots=True)
 class CacheReads:
-    """How the cache does: reads since its start, entries that are there now, and the bytes they take."""
+    """Cache statistics: hits and misses since its start, current entries, and their size in bytes."""
 
     hits: int
     misses: int
@@ -55,7 +55,7 @@ class CacheReads:
 
 
 class _Answers(Protocol):
-    """Where entries are kept. `owner` is the organisation, `name` the entry's within it."""
+    """Storage of entries. `owner` is the organisation, `name` the entry's name within it."""
 
     backend: str
 
@@ -68,17 +68,17 @@ class _Answers(Protocol):
 
 
 class Cache:
-    """One process's view of the kept answers."""
+    """One process's access to the cached responses."""
 
     def __init__(self, answers: _Answers) -> None:
         self._answers = answers
         self._reads = {result: metrics.CACHE_READS.labels(answers.backend, result) for result in ("hit", "miss", "away")}
 
     async def remembered(self, org: OrgScope, name: str, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """The entry `name` of the organisation, made and kept for `seconds` when there is none.
+        """Return the entry `name` of the organisation. If there is none, compute it with `make` and cache it for `seconds`.
 
-        Callers who may see different plants have different entries. Raises what `make` raises, which is never kept; when
-        Redis is away everything is made.
+        Callers who may see different plants have different entries. Errors of `make` are raised and never cached. While Redis
+        is unavailable, every call computes the response.
         """
         owner, place = org.organization_id, _place(org, name)
         try:
@@ -96,28 +96,28 @@ class Cache:
         return body
 
     async def outdate(self, organization_id: UUID) -> None:
-        """Whatever was kept of the organisation, in any process, is not found any more. Without Redis's answer, entries are
-        found until they end by themselves."""
+        """Invalidate all entries of the organisation in every process. If Redis does not respond, entries are used until they
+        expire."""
         try:
             await self._answers.outdate(organization_id)
         except RedisAway:
             return
 
     async def flush(self, organization_id: UUID | None = None) -> None:
-        """Removes every entry, or the organisation's. Counters and rate limits stay. Raises RedisAway."""
+        """Delete all entries, or those of the organisation. Counters and rate limits are kept. Raises RedisAway."""
         await self._answers.flush(organization_id)
 
     async def reads(self) -> CacheReads:
-        """Hits, misses and what is kept. Raises RedisAway."""
+        """Return the cache statistics. Raises RedisAway."""
         return await self._answers.reads()
 
     async def ping(self) -> None:
-        """Raises RedisAway."""
+        """Check that the storage responds. Raises RedisAway."""
         await self._answers.ping()
 
 
 def _place(org: OrgScope, name: str) -> str:
-    """`name` and what the caller may see in a text of fixed length."""
+    """Return a text of fixed length for `name` and the plants that the caller may see."""
     digest = hashlib.blake2b(name.encode(), digest_size=16)
     if org.plant_ids is not None:
         digest.update(b"\0only\0" + b"".join(sorted(plant_id.bytes for plant_id in org.plant_ids)))
@@ -136,12 +136,12 @@ class _Entry:
 
 
 class MemoryAnswers:
-    """Entries in this process's memory; those used longest ago go first when there are too many."""
+    """Entries in this process's memory. When they exceed the limit, the least recently used are removed."""
 
     backend = "memory"
 
     def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds that only grow. An entry that is larger than an eighth of `max_bytes` is not kept."""
+        """`clock` returns monotonic seconds. An entry larger than an eighth of `max_bytes` is not cached."""
         self._max_bytes = max_bytes
         self._clock = clock
         self._entries: OrderedDict[tuple[UUID, str], _Entry] = OrderedDict()
@@ -151,7 +151,7 @@ class MemoryAnswers:
         self._misses = 0
 
     async def find(self, owner: UUID, name: str) -> tuple[bytes | None, str]:
-        """The entry, if there is a current one, and the generation that an entry made now belongs to."""
+        """Return the current entry, or None, and the generation for an entry computed now."""
         generation = str(self._generations.get(owner, 0))
         entry = self._entries.get((owner, name))
         if entry is None or entry.generation != generation or entry.ends_at <= self._clock():
@@ -162,7 +162,7 @@ class MemoryAnswers:
         return entry.body, generation
 
     async def keep(self, owner: UUID, name: str, generation: str, body: bytes, seconds: float) -> None:
-        """Keeps the entry, unless its generation is over or it is too large."""
+        """Store the entry, unless its generation is outdated or it is too large."""
         entry = _Entry(generation, body, self._clock() + seconds)
         if generation != str(self._generations.get(owner, 0)) or entry.size > self._max_bytes // _LARGEST_SHARE:
             return
@@ -173,25 +173,25 @@ class MemoryAnswers:
             self._remove(next(iter(self._entries)))
 
     async def outdate(self, owner: UUID) -> None:
-        """Begins another generation."""
+        """Begin a new generation."""
         self._generations[owner] = self._generations.get(owner, 0) + 1
 
     async def flush(self, owner: UUID | None) -> None:
-        """Removes the owner's entries, or all."""
+        """Delete the owner's entries, or all."""
         for key in [key for key in self._entries if owner in (None, key[0])]:
             self._remove(key)
         for one in self._generations if owner is None else [owner]:
             await self.outdate(one)
 
     async def reads(self) -> CacheReads:
-        """Hits, misses and what is kept; what has ended is forgotten first."""
+        """Return the cache statistics. Expired entries are deleted first."""
         now = self._clock()
         for key in [key for key, entry in self._entries.items() if entry.ends_at <= now]:
             self._remove(key)
         return CacheReads(self._hits, self._misses, len(self._entries), self._bytes)
 
     async def ping(self) -> None:
-        """It is there whenever the process is."""
+        """Do nothing: memory is always available."""
 
     def _remove(self, key: tuple[UUID, str]) -> None:
         entry = self._entries.pop(key, None)
@@ -210,7 +210,7 @@ class RedisAnswers:
         self._find = link.client.register_script(_FIND)
 
     async def find(self, owner: UUID, name: str) -> tuple[bytes | None, str]:
-        """The entry, if there is a current one, and the generation that an entry made now belongs to."""
+        """Return the current entry, or None, and the generation for an entry computed now."""
         keys = [_generation_key(owner), f"{_PREFIX}:{owner}:{name}", _READS]
 
         async def ask() -> Any:
@@ -220,26 +220,26 @@ class RedisAnswers:
         return body, generation.decode()
 
     async def keep(self, owner: UUID, name: str, generation: str, body: bytes, seconds: float) -> None:
-        """Keeps the entry, unless it is too large; under another generation's name it is never found."""
+        """Store the entry, unless it is too large. An entry of an outdated generation is never found."""
         if len(body) > _LARGEST_IN_REDIS_BYTES:
             return
         key = f"{_PREFIX}:{owner}:{name}:{generation}"
         await self._link.ask(lambda: self._client.set(key, body, px=max(1, int(seconds * 1000))))
 
     async def outdate(self, owner: UUID) -> None:
-        """Begins another generation."""
+        """Begin a new generation."""
         generation = secrets.token_hex(8)
         await self._link.ask(lambda: self._client.set(_generation_key(owner), generation, ex=_GENERATION_SECONDS))
 
     async def flush(self, owner: UUID | None) -> None:
-        """Removes the owner's entries, or all."""
+        """Delete the owner's entries, or all."""
         if owner is not None:
             await self.outdate(owner)
         async for keys in self._scan(owner):
             await self._link.ask(lambda keys=keys: self._client.unlink(*keys))  # type: ignore[misc]
 
     async def reads(self) -> CacheReads:
-        """Hits, misses and what is kept, as Redis says; the more is kept the longer it takes."""
+        """Return the cache statistics from Redis. The duration grows with the number of entries."""
         counted = await self._link.ask(lambda: cast("Awaitable[dict[bytes, bytes]]", self._client.hgetall(_READS)))
         entries = size = 0
         async for keys in self._scan(None):
@@ -252,7 +252,7 @@ class RedisAnswers:
         return CacheReads(int(counted.get(b"hits", 0)), int(counted.get(b"misses", 0)), entries, size)
 
     async def ping(self) -> None:
-        """Asks whether it takes anything."""
+        """Check that Redis accepts writes."""
         await self._link.ping()
 
     async def _scan(self, owner: UUID | None) -> AsyncIterator[list[bytes]]:

@@ -1,7 +1,7 @@
-"""Who calls, and in which organisation: values that only authorisation creates.
+"""Callers and their scopes: values that only authorisation creates.
 
-A store that reads or writes tenant data takes an `OrgScope`; nothing else yields an organisation id to SQL, so a
-query without its organisation cannot be written by accident.
+A store that reads or writes tenant data takes an `OrgScope`. No other value provides an organisation id for SQL, so a query
+without its organisation cannot be written by accident.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["Actor", "ActorType", "Caller", "KeyCaller", "OrgRole", "OrgScope", "
 
 
 class ActorType(StrEnum):
-    """What kind of somebody acts."""
+    """Type of actor."""
 
     USER = "USER"
     API_KEY = "API_KEY"
@@ -24,7 +24,7 @@ class ActorType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts and from where, as audit events name them. `id` is None for nobody known."""
+    """The actor of an audit event and the address of the request. `id` is None for an unknown actor."""
 
     type: ActorType
     id: str | None = None
@@ -32,7 +32,7 @@ class Actor:
 
 
 class OrgRole(IntEnum):
-    """Organisation roles, each including those below it."""
+    """Organisation roles. Each role includes the lower ones."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -41,7 +41,7 @@ class OrgRole(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserCaller:
-    """A person with a valid session."""
+    """A user with a valid session."""
 
     user_id: UUID
     session_id: UUID
@@ -50,55 +50,55 @@ class UserCaller:
     is_super_admin: bool
     default_organization_id: UUID | None
     ip: str | None = None
-    """Address that this call comes from."""
+    """Address of the request."""
 
     @property
     def id(self) -> UUID:
-        """Unlike every other caller's."""
+        """Unique among all callers."""
         return self.user_id
 
     @property
     def as_actor(self) -> Actor:
-        """The person as an audit event's actor."""
+        """Return the user as an audit event's actor."""
         return Actor(ActorType.USER, str(self.user_id), self.ip)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCaller:
-    """A partner's program with a valid API key: it acts in the key's own organisation alone. `plant_ids` as in `OrgScope`."""
+    """A partner's program with a valid API key. It acts in the key's organisation only. `plant_ids` as in `OrgScope`."""
 
     key_id: UUID
     organization_id: UUID
     scopes: frozenset[str]
     plant_ids: frozenset[UUID] | None
     ip: str | None = None
-    """Address that this call comes from."""
+    """Address of the request."""
 
     @property
     def id(self) -> UUID:
-        """Unlike every other caller's."""
+        """Unique among all callers."""
         return self.key_id
 
     @property
     def is_super_admin(self) -> bool:
-        """No key is."""
+        """False: no key has this role."""
         return False
 
     @property
     def as_actor(self) -> Actor:
-        """The key as an audit event's actor."""
+        """Return the key as an audit event's actor."""
         return Actor(ActorType.API_KEY, str(self.key_id), self.ip)
 
 
 Caller = UserCaller | KeyCaller
-"""Whoever is known."""
+"""An authenticated caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrgScope:
-    """The right to act in one organisation with a role. Made by the HTTP edge's organisation guard only.
+    """The right to act in one organisation with a role. Created only by the organisation guard of the HTTP layer.
 
-    `plant_ids` limits an API key to some plants; None means all of the organisation's.
+    `plant_ids` limits an API key to some plants; None means all plants of the organisation.
     """
 
     organization_id: UUID
@@ -108,7 +108,11 @@ class OrgScope:
 
     @property
     def person(self) -> UserCaller:
-        """The actor of what no key may do. Raises Forbidden."""
+        """Return the caller of an action that API keys must not perform.
+
+        Raises:
+            Forbidden: The caller is an API key.
+        """
         if not isinstance(self.actor, UserCaller):
             raise Forbidden
         return self.actor
@@ -116,13 +120,13 @@ class OrgScope:
 
 @dataclass(frozen=True, slots=True)
 class PlatformScope:
-    """A SuperAdmin's right to read across organisations. Made by the HTTP edge's organisation guard only."""
+    """A SuperAdmin's right to read across organisations. Created only by the organisation guard of the HTTP layer."""
 
     actor: UserCaller
 
 
 @dataclass(frozen=True, slots=True)
 class SystemScope:
-    """The service's own right to act across organisations: broker questions, ingest, jobs. Never made by `api`."""
+    """The service's own right to act across organisations: broker requests, ingest, jobs. Never created by `api`."""
 
     reason: str

@@ -1,8 +1,8 @@
-"""What set off the work at hand: the id of a request or message, which every log line repeats, and its trace.
+"""The cause of the current work: the id of a request or message, which every log line contains, and its trace.
 
-At each edge `at_work` says what begins; `caused_by` names one of several causes that are handled together. Whatever is queued
-meanwhile (an effect, a job, a notification, a command) keeps `current_cause()`, and whoever carries it out later, in whatever
-process, is at work for the same cause.
+At each entry point, `at_work` sets the cause. `caused_by` sets one of several causes that are handled together. Everything that
+is queued (an effect, a job, a notification, a command) stores `current_cause()`. The process that executes it later sets the
+same cause.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,11 +17,11 @@ from gridfleet.kernel.tracing import Kind
 __all__ = ["at_work", "caused_by", "current_cause", "outgoing_headers"]
 
 Cause = dict[str, str]
-"""`request_id`, and `traceparent` where traces are made; kept as JSON."""
+"""`request_id`, and `traceparent` if tracing is on; stored as JSON."""
 
 
 def current_cause(request_id: str | None = None) -> Cause | None:
-    """Return the cause to keep with what is queued now, with another request id if given; None outside of any."""
+    """Return the cause to store with queued work; None outside of any. `request_id` replaces the current one."""
     request_id = request_id or structlog.contextvars.get_contextvars().get("request_id")
     if request_id is None:
         return None
@@ -33,7 +33,8 @@ def current_cause(request_id: str | None = None) -> Cause | None:
 def at_work(
     name: str, cause: Mapping[str, str] | None = None, *, kind: Kind = "consumer", **known: str | int
 ) -> Iterator[None]:
-    """Log lines of the block tell `request_id`, that of the cause or a new one, and what is `known`; the block is a span."""
+    """Set the cause of the block and open a span. Log lines of the block contain the cause's `request_id`, or a new one, and
+    `known`."""
     found = cause or {}
     request_id = found.get("request_id") or str(new_id())
     with (
@@ -54,6 +55,6 @@ def caused_by(request_id: str | None) -> Iterator[None]:
 
 
 def outgoing_headers() -> dict[str, str]:
-    """What other services are told of the cause: `x-request-id` and `traceparent`."""
+    """Return the headers that pass the cause to other services: `x-request-id` and `traceparent`."""
     cause = current_cause() or {}
     return {name: cause[key] for name, key in (("x-request-id", "request_id"), ("traceparent", "traceparent")) if key in cause}

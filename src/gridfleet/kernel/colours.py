@@ -1,4 +1,4 @@
-"""Whether output is coloured."""
+"""Decide whether output is coloured."""
 
 import os
 from typing import TextIO
@@ -12,5 +12,5 @@ def are_unwanted() -> bool:
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Return whether to colour what is written to a stream: a terminal, unless NO_COLOR is set."""
+    """Return whether to colour the output to a stream: True for a terminal, unless NO_COLOR is set."""
     return stream.isatty() and not are_unwanted()

@@ -1,1 +1,1 @@
-"""RabbitMQ: connections, what is declared in it, and the private node of a one-machine install."""
+"""RabbitMQ: connections, declarations, and the private node of a one-machine install."""

@@ -1,4 +1,4 @@
-"""AMQP connections of the service's own account."""
+"""AMQP connections of the service's account."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ tolerate_strange_properties()
 
 
 def vhost_url(broker_url: str, vhost: str) -> str:
-    """The broker's address with a vhost; what its query says stays."""
+    """Return the broker's URL with a vhost. The query is kept."""
     address, _, query = broker_url.partition("?")
     query = "&".join(filter(None, (f"heartbeat={HEARTBEAT_SECONDS}", query)))
     return f"{address.rstrip('/')}/{quote(vhost, safe='')}?{query}"
@@ -26,8 +26,11 @@ def vhost_url(broker_url: str, vhost: str) -> str:
 
 @asynccontextmanager
 async def open_channel(broker_url: str, vhost: str) -> AsyncIterator[AbstractChannel]:
-    """A channel on a connection of its own. A lost connection surfaces as an error of whatever uses the channel; the
-    caller's supervisor starts it anew, which redeclares and resumes."""
+    """Open a channel on its own connection.
+
+    A lost connection raises an error in the code that uses the channel. The caller's supervisor restarts that code, which
+    declares everything again and continues.
+    """
     connection: AbstractConnection = await aiormq.connect(vhost_url(broker_url, vhost))
     metrics.BROKER_CONNECTIONS.inc()
     try:

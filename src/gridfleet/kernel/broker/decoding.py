@@ -1,8 +1,8 @@
 """Decode message properties that another client has encoded in a way that pamqp cannot read.
 
-The broker passes properties and headers on as they came. pamqp (4.0.1) raises for some of them: text that is not UTF-8, times
-beyond the year 9999, types that it does not have, deeply nested tables, flags that the broker ignores. aiormq then closes the
-connection, the broker delivers the message again to the next one, and nothing behind it is consumed any more.
+The broker forwards properties and headers unchanged. pamqp (4.0.1) raises for some of them: text that is not UTF-8, times
+beyond the year 9999, unsupported types, deeply nested tables, flags that the broker ignores. aiormq then closes the connection,
+the broker delivers the message again on the next one, and no message behind it is consumed any more.
 """
 
 from typing import Any, Final
@@ -12,7 +12,7 @@ from pamqp import decode, header
 __all__ = ["UNDECODABLE", "tolerate_strange_properties"]
 
 UNDECODABLE: Final = "x-undecodable"
-"""The only header, with the reason, of a message whose headers cannot be decoded."""
+"""The only header of a message whose headers cannot be decoded; its value is the reason."""
 
 _TIMESTAMP_BYTES: Final = 8
 _FLAG_BYTES: Final = 2
@@ -21,7 +21,7 @@ _MOST_TABLE_BYTES: Final = 16_384
 
 
 def tolerate_strange_properties() -> None:
-    """Make pamqp read what it cannot decode as empty or replaced, for every connection of this process."""
+    """Make pamqp read undecodable values as empty or replaced, for every connection of this process."""
     decode.METHODS["shortstr"] = _short_text
     decode.METHODS["timestamp"] = _timestamp
     decode.METHODS["table"] = _table
@@ -33,7 +33,7 @@ def _short_text(value: bytes) -> tuple[int, str]:
     try:
         return end, value[1:end].decode()
     except UnicodeDecodeError:
-        # Never longer than it was: the text may have to be sent on.
+        # Never longer than the original, because the text may have to be published again.
         return end, value[1:end].decode("utf-8", "replace").replace("\ufffd", "?")
 
 
@@ -55,5 +55,6 @@ def _table(value: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def _flags(value: bytes) -> tuple[int, int]:
-    """Return the length of the flags, and the flags. There is no second word: the broker ignores the bit that announces it."""
+    """Return the length of the flags, and the flags. Only one word is read: the broker ignores the bit that announces a
+    second."""
     return _FLAG_BYTES, int.from_bytes(value[:_FLAG_BYTES], "big")

@@ -1,4 +1,4 @@
-"""Where RabbitMQ is installed on this machine, and which version it is."""
+"""Location and version of the RabbitMQ installation on this machine."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["Installation", "PrivateBrokerError", "find_installation"]
 
 _SERVERS: Final = (
-    # The scripts behind the wrappers in /usr/sbin: those switch to the system's `rabbitmq` user and home.
+    # The scripts behind the wrappers in /usr/sbin. The wrappers switch to the system's `rabbitmq` user and home.
     "/usr/lib/rabbitmq/bin/rabbitmq-server",
     "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server",
     "/opt/rabbitmq*/sbin/rabbitmq-server",
@@ -25,18 +25,18 @@ class PrivateBrokerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """One RabbitMQ: its `rabbitmq-server` script."""
+    """A RabbitMQ installation, identified by its `rabbitmq-server` script."""
 
     server: Path
 
     @property
     def plugins(self) -> Path:
-        """The folder of the plugins that the server comes with."""
+        """The folder of the plugins that are part of the installation."""
         return self.server.resolve().parent.parent / "plugins"
 
     @property
     def version(self) -> str | None:
-        """The version, such as `4.0.5`; None if the plugins do not show it."""
+        """The version, such as `4.0.5`; None if the plugins do not contain it."""
         found = (re.fullmatch(r"rabbit-(\d+\.\d+\.\d+.*?)(\.ez)?", path.name) for path in self.plugins.glob("rabbit-*"))
         return next((match[1] for match in found if match), None)
 

@@ -3,9 +3,9 @@
     vcp ──every key──▶ vcp.legacy.inbound ──gateway──▶ vcp.legacy.orders ──{slug}.command.…──▶ {slug}.inbound
     vcp.legacy.events ──{slug}.event.…──▶ vcp.{slug}.event.…, which the partner consumes
 
-Partners publish to `vcp` alone, and `vcp` leads to one queue alone. So whatever routing keys the headers CC and BCC add, which
-RabbitMQ before 4.0 does not check, a message arrives there once and nowhere else. The gateway passes it on by its own routing
-key, which the broker has checked.
+Partners can publish only to `vcp`, and `vcp` is bound to one queue only. RabbitMQ before 4.0 does not check the routing keys in
+the headers CC and BCC. Whatever keys they add, a message arrives in this queue once and nowhere else. The gateway forwards it
+by its own routing key, which the broker has checked.
 """
 
 import re
@@ -43,7 +43,7 @@ LEGACY_ORDERS: Final = "vcp.legacy.orders"
 LEGACY_EVENTS: Final = "vcp.legacy.events"
 
 MAX_LEGACY_CONNECTIONS: Final = 1_000
-"""Connections to the vhost, those of the service and of other programs included."""
+"""Connections to the vhost, including those of the service and of other programs."""
 
 _INTAKE: Final = ServiceQueue(LEGACY_INTAKE, EXCHANGE, ("#",))
 
@@ -56,14 +56,15 @@ async def settle_legacy_vhost(
     *,
     queue_type: str = "auto",
 ) -> None:
-    """Create or change the vhost so that it has the exchanges, the intake, `queues` if any, and none of the queues `unwanted`.
+    """Create or change the vhost so that it has the exchanges, the intake and `queues` if any, and none of the queues
+    `unwanted`.
 
-    Everything else in the vhost stays: it may belong to other programs. Classic queues of the organisation are replaced where
-    `queue_type` says quorum, for which its connections and the service's to the vhost are closed; the intake is replaced by
-    `replace_legacy_intake` alone.
+    Everything else in the vhost stays because it may belong to other programs. Classic queues of the organisation are replaced
+    if `queue_type` requires quorum. For that, the organisation's and the service's connections to the vhost are closed. Only
+    `replace_legacy_intake` replaces the intake.
 
     Raises:
-        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
+        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is unavailable or refuses.
     """
     await management.enter_vhost(LEGACY_VHOST)
     await management.limit_connections(LEGACY_VHOST, MAX_LEGACY_CONNECTIONS)
@@ -77,12 +78,12 @@ async def settle_legacy_vhost(
     wanted = [] if queues is None else list(service_queues(queues, events=LEGACY_EVENTS, orders=LEGACY_ORDERS))
     outdated = [queue for queue in wanted if is_outdated(queue, types, kind)]
     async with open_channel(broker_url, LEGACY_VHOST) as channel:
-        # Topic exchanges: each organisation has queues of its own behind them.
+        # Topic exchanges, because each organisation has its own queues behind them.
         for exchange in (EXCHANGE, LEGACY_ORDERS, LEGACY_EVENTS, DROPPED_EXCHANGE):
             await channel.exchange_declare(exchange, exchange_type="topic", durable=True)
         if not is_outdated(_INTAKE, types, kind):
             await ensure_queue(channel, _INTAKE, kind, types)
-        # Bindings of an older release or broker would let one organisation publish into another's queues.
+        # With the bindings of an older release or broker, one organisation could publish into another's queues.
         await management.keep_only_bindings(LEGACY_VHOST, EXCHANGE, {LEGACY_INTAKE, _INTAKE.spare.name})
         for name in sorted(set(unwanted) - (queues.names if queues else frozenset())):
             await channel.queue_delete(name)
@@ -94,10 +95,10 @@ async def settle_legacy_vhost(
 
 
 async def replace_legacy_intake(management: Management, broker_url: str, *, queue_type: str = "auto") -> None:
-    """Replace the intake where it is outdated. Only for the process that may consume it, before it does.
+    """Replace the intake if it is outdated. Only the process that may consume it calls this, before it consumes.
 
     Raises:
-        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
+        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is unavailable or refuses.
     """
     kind = await choose_queue_type(management, queue_type)
     types = await management.queue_types(LEGACY_VHOST)

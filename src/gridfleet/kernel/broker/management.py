@@ -1,4 +1,4 @@
-"""The broker's management API, as far as the service needs it."""
+"""Client for the parts of the broker's management API that the service uses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -15,11 +15,11 @@ __all__ = ["Management", "QueueFacts", "open_management"]
 _WITHOUT_CHANNELS: Final = (3, 12)
 _CALL_SECONDS: Final = 10.0
 _REMOVAL_SECONDS: Final = 25.0
-"""A queue in the middle of a dead-letter storm handles its backlog before it handles its removal."""
+"""A queue in a dead-letter storm handles its backlog before its removal."""
 
 
 class QueueFacts(NamedTuple):
-    """A queue as its owner declared it."""
+    """A queue with the properties of its declaration."""
 
     vhost: str
     name: str
@@ -29,7 +29,7 @@ class QueueFacts(NamedTuple):
 
 
 class Management:
-    """Calls on one broker. Raises `httpx.HTTPError` when it is away or refuses."""
+    """Requests to one broker. Methods raise `httpx.HTTPError` when it is unavailable or refuses."""
 
     def __init__(self, client: httpx.AsyncClient, account: str) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class Management:
     async def put_policy(
         self, vhost: str, name: str, pattern: str, apply_to: str, definition: dict[str, Any], *, priority: int = 0
     ) -> None:
-        """Creates or replaces a policy; of several that match the one with the highest priority counts."""
+        """Create or replace a policy. If several policies match, the one with the highest priority applies."""
         await self._call(
             "PUT",
             f"/api/policies/{quote(vhost, safe='')}/{quote(name, safe='')}",
@@ -46,15 +46,15 @@ class Management:
         )
 
     async def limit_queues(self, vhost: str, most: int) -> None:
-        """Lets no more queues than that be declared in the vhost."""
+        """Limit the number of queues in the vhost."""
         await self._call("PUT", f"/api/vhost-limits/{quote(vhost, safe='')}/max-queues", {"value": most})
 
     async def limit_connections(self, vhost: str, most: int) -> None:
-        """Refuse connections to the vhost beyond that number; those that are open stay."""
+        """Limit the number of connections to the vhost. Existing connections stay open."""
         await self._call("PUT", f"/api/vhost-limits/{quote(vhost, safe='')}/max-connections", {"value": most})
 
     async def vhost_limits(self) -> dict[str, dict[str, int]]:
-        """Return the limits of each vhost that has any, by name."""
+        """Return the limits of each vhost that has any, by vhost name."""
         return {one["vhost"]: one["value"] for one in (await self._call("GET", "/api/vhost-limits")).json()}
 
     async def policies(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -65,7 +65,7 @@ class Management:
         return found
 
     async def queues(self, vhost: str | None = None) -> list[QueueFacts]:
-        """Return the queues of a vhost, or of all vhosts; a missing vhost has none."""
+        """Return the queues of a vhost, or of all vhosts; empty for a missing vhost."""
         place = "" if vhost is None else f"/{quote(vhost, safe='')}"
         columns = ",".join(QueueFacts._fields)
         try:
@@ -80,7 +80,7 @@ class Management:
         ]
 
     async def delete_queue(self, vhost: str, name: str) -> None:
-        """Delete a queue with its messages; a missing queue is fine."""
+        """Delete a queue with its messages. Has no effect if it is missing."""
         await self._remove(f"/api/queues/{quote(vhost, safe='')}/{quote(name, safe='')}")
 
     async def purge_queues(self, vhost: str, pattern: str) -> None:
@@ -92,11 +92,11 @@ class Management:
                 await self._remove(f"{place}/{quote(one['name'], safe='')}/contents")
 
     async def delete_exchange(self, vhost: str, name: str) -> None:
-        """Delete an exchange with its bindings; a missing exchange is fine."""
+        """Delete an exchange with its bindings. Has no effect if it is missing."""
         await self._remove(f"/api/exchanges/{quote(vhost, safe='')}/{quote(name, safe='')}")
 
     async def keep_only_bindings(self, vhost: str, source: str, destinations: Collection[str]) -> None:
-        """Delete the bindings that lead from an exchange to anything but the queues `destinations`."""
+        """Delete the bindings of an exchange, except those to the queues `destinations`."""
         place = quote(vhost, safe="")
         for one in (await self._call("GET", f"/api/exchanges/{place}/{quote(source, safe='')}/bindings/source")).json():
             if one["destination_type"] != "queue" or one["destination"] not in destinations:
@@ -105,11 +105,11 @@ class Management:
                 await self._remove(f"/api/bindings/{place}/e/{quote(source, safe='')}/{end}/{key}")
 
     async def ensure_vhost(self, vhost: str) -> None:
-        """Creates the vhost unless it exists."""
+        """Create the vhost unless it exists."""
         await self._call("PUT", f"/api/vhosts/{quote(vhost, safe='')}", {})
 
     async def enter_vhost(self, vhost: str) -> None:
-        """Creates the vhost unless it exists, and lets our own account do everything there."""
+        """Create the vhost unless it exists, and give the service's account full permissions in it."""
         await self.ensure_vhost(vhost)
         await self._call(
             "PUT",
@@ -118,15 +118,15 @@ class Management:
         )
 
     async def delete_vhost(self, vhost: str) -> None:
-        """Removes the vhost with everything in it, which closes its connections; none there is fine too."""
+        """Delete the vhost and everything in it, and close its connections. Has no effect if it is missing."""
         await self._remove(f"/api/vhosts/{quote(vhost, safe='')}")
 
     async def vhosts(self) -> set[str]:
-        """The names of all vhosts."""
+        """Return the names of all vhosts."""
         return {vhost["name"] for vhost in (await self._call("GET", "/api/vhosts?columns=name")).json()}
 
     async def overview(self) -> dict[str, Any]:
-        """The broker's version, listeners and totals."""
+        """Return the broker's version, listeners and totals."""
         overview: dict[str, Any] = (await self._call("GET", "/api/overview")).json()
         return overview
 
@@ -135,29 +135,29 @@ class Management:
         return tuple(int(part) for part in (await self.overview())["rabbitmq_version"].split(".")[:2])
 
     async def has_plant_channels(self) -> bool:
-        """Return whether the broker publishes what comes by MQTT on AMQP channels, which it did before 3.12."""
+        """Return whether the broker publishes MQTT messages on AMQP channels, which it did before 3.12."""
         return await self.version() < _WITHOUT_CHANNELS
 
     async def overview_at(self) -> tuple[dict[str, Any], str | None]:
-        """The same, with the time of the answer as HTTP writes it, if it has one."""
+        """Return the overview, and the response's HTTP date if it has one."""
         answer = await self._call("GET", "/api/overview")
         return answer.json(), answer.headers.get("date")
 
     async def running_nodes(self) -> int:
-        """How many nodes of the cluster run."""
+        """Return the number of running nodes in the cluster."""
         nodes = (await self._call("GET", "/api/nodes?columns=running")).json()
         return sum(bool(node.get("running")) for node in nodes)
 
     async def cluster_size(self) -> int:
-        """Return how many nodes the cluster has, running or not."""
+        """Return the number of nodes in the cluster, running or not."""
         return len((await self._call("GET", "/api/nodes?columns=name")).json())
 
     async def queue_types(self, vhost: str) -> dict[str, str]:
-        """Return the type of each queue of a vhost by its name."""
+        """Return the type of each queue of a vhost, by queue name."""
         return {queue.name: queue.type for queue in await self.queues(vhost)}
 
     async def alarms(self) -> list[tuple[str, str]]:
-        """Return (resource, node) of each alarm in the cluster; publishers are blocked while there is one."""
+        """Return (resource, node) of each alarm in the cluster. While there is an alarm, publishers are blocked."""
         response = await self._client.get("/api/health/checks/alarms")
         if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
             return [(alarm["resource"], alarm["node"]) for alarm in response.json()["alarms"]]
@@ -165,20 +165,20 @@ class Management:
         return []
 
     async def close_connections(self, username: str) -> None:
-        """Closes every connection of a broker user."""
+        """Close every connection of a broker user."""
         await self._call("DELETE", f"/api/connections/username/{quote(username, safe='')}")
 
     async def close_connection(self, name: str) -> None:
-        """Close the connection of this name; one that has ended is fine."""
+        """Close the connection of this name. Has no effect if it has ended."""
         await self._remove(f"/api/connections/{quote(name, safe='')}")
 
     async def connections_in(self, vhost: str, username: str) -> list[str]:
-        """Return the names of a broker user's connections to one vhost, in no order."""
+        """Return the names of a broker user's connections to one vhost, unordered."""
         found = (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json()
         return [one["name"] for one in found if one["vhost"] == vhost]
 
     async def close_connections_in(self, vhost: str, username: str) -> None:
-        """Close the connections of a broker user to one vhost; those to other vhosts stay open."""
+        """Close a broker user's connections to one vhost. Connections to other vhosts stay open."""
         await asyncio.gather(*map(self.close_connection, await self.connections_in(vhost, username)))
 
     async def close_own_connections_in(self, vhost: str) -> None:
@@ -200,7 +200,10 @@ class Management:
 
 @asynccontextmanager
 async def open_management(url: str) -> AsyncIterator[Management]:
-    """The management API at `url`, whose credentials are part of it, and with `https` perhaps its authority's file."""
+    """Open a client for the management API at `url`.
+
+    The URL contains the credentials. An `https` URL may also name the file of the authority.
+    """
     parts = urlsplit(url)
     encrypted = parts.scheme == "https"
     authority = parse_qs(parts.query).get(CA_PARAMETER, [None])[0]

@@ -4,9 +4,9 @@
         └── {slug}.command.… | schedule.* | config.* ──▶ {prefix}.inbound, which the gateway consumes
     vcp.{slug}.event.… when full or a day old ──vcp.dropped──▶ vcp.{slug}.dropped, in which the gateway counts them
 
-The exchange exists as long as the key, the queues while the organisation trades. All vhosts share the broker's disk and
-memory, so policies bound every queue, also the partner's own ones: a day and 256 MiB, and 64 MiB of waiting orders. A policy
-applies to a queue only if the queue's type supports every setting in it, so streams have a policy of their own.
+The exchange exists as long as the key, the queues exist while the organisation trades. All vhosts share the broker's disk and
+memory. Therefore policies limit every queue, including the partner's own: one day and 256 MiB, and 64 MiB of waiting commands.
+A policy applies to a queue only if the queue's type supports every setting in it, so streams have their own policy.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ __all__ = [
 ]
 
 MAX_OWN_QUEUES: Final = 3
-"""Queues a key may declare beside the service's. A message that n dead-letter queues pass on to each other becomes up to
-e × n! messages: 16 with three queues, a million with nine."""
+"""Queues that a key may declare in addition to the service's. A message that n dead-letter queues pass on to each other becomes
+up to e × n! messages: 16 with three queues, a million with nine."""
 
 MAX_CONNECTIONS: Final = 32
-"""Connections to a key's vhost, those of the service included. Each can have 128 channels, which are the broker's memory."""
+"""Connections to a key's vhost, including those of the service. Each can have 128 channels, which use the broker's memory."""
 
 MAX_PRIORITY: Final = 10
-"""Each priority of a queue costs the broker a queue of its own."""
+"""For each priority of a queue, the broker keeps a separate internal queue."""
 
 _MIB: Final = 1024 * 1024
 _OUTBOUND: Final[dict[str, Any]] = {
@@ -65,13 +65,13 @@ _OUTBOUND: Final[dict[str, Any]] = {
     "x-max-length-bytes": 256 * _MIB,
     "x-overflow": "drop-head",
 }
-# Bodies alone count as bytes, so messages without a body are bounded by their number.
+# Only bodies count as bytes, so the number limits messages without a body.
 KEPT: Final = {name.removeprefix("x-"): value for name, value in _OUTBOUND.items()} | {"max-length": 1_000_000}
 ORDERS: Final = {"max-length-bytes": 64 * _MIB, "max-length": 50_000, "overflow": "reject-publish"}
 DROPPED_EXCHANGE: Final = "vcp.dropped"
 EVENTS: Final = KEPT | {"dead-letter-exchange": DROPPED_EXCHANGE}
 DROPPED: Final = {"max-length-bytes": 16 * _MIB, "max-length": 100_000, "overflow": "drop-head"}
-# A stream removes whole segments, never the one that it writes to: both together stay below 256 MiB.
+# A stream removes whole segments, but never the one it writes to. Both limits together keep it below 256 MiB.
 _STREAMS: Final = {"max-length-bytes": 240 * _MIB, "max-age": "1D", "stream-max-segment-size-bytes": 16 * _MIB}
 _EVERY: Final = ".*"
 OUTBOUND_PATTERN: Final = r"^vcp\.[^.]+\.event\.[^.]+$"
@@ -93,21 +93,21 @@ _INBOUND_KEYS: Final = (
 
 
 class PartnerQueues(NamedTuple):
-    """The organisation whose queues they are, and the beginning of the names of its own queues."""
+    """The organisation that owns the queues, and the prefix of its inbound queue's name."""
 
     slug: str
     prefix: str
 
     @property
     def names(self) -> frozenset[str]:
-        """All of the service's queues."""
+        """Names of all queues of the service."""
         return frozenset(
             {inbound_queue(self.prefix), dropped_queue(self.slug), *(event_queue(self.slug, kind) for kind in EventKind)}
         )
 
 
 def inbound_queue(prefix: str) -> str:
-    """Return the name of the queue that a partner's orders go to."""
+    """Return the name of the queue that receives a partner's commands."""
     return f"{prefix}.inbound"
 
 
@@ -117,13 +117,13 @@ def dropped_queue(slug: str) -> str:
 
 
 def forbidden_argument(arguments: dict[str, Any]) -> str | None:
-    """Return the first argument that a partner's own queue must not have.
+    """Return the first argument that a partner's own queue must not have; None if there is none.
 
-    The broker's authorization does not see arguments, and no policy overrides these three:
+    The broker's authorisation does not check arguments, and no policy overrides these three:
 
     - dead-lettered messages pass no topic check and multiply from queue to queue,
     - a full queue that rejects makes the broker refuse the service's events, for the organisation's other keys too,
-    - each priority costs a queue.
+    - each priority adds an internal queue.
     """
     for name, value in arguments.items():
         if name == "x-dead-letter-exchange":
@@ -136,7 +136,7 @@ def forbidden_argument(arguments: dict[str, Any]) -> str | None:
 
 
 def has_current_bounds(policies: dict[str, dict[str, Any]], limits: dict[str, int]) -> bool:
-    """Return whether a vhost has the policies and the limit of connections of this release."""
+    """Return whether a vhost has this release's policies and connection limit."""
     return limits.get("max-connections") == MAX_CONNECTIONS and all(
         policies.get(name) == definition for name, (_, definition) in _POLICIES.items()
     )
@@ -153,11 +153,11 @@ async def settle_partner_vhost(
 ) -> None:
     """Create or change the vhost so that it has the exchange, `queues` if any, and none of the queues `unwanted`.
 
-    What exists already stays, messages included. Classic queues are replaced where `queue_type` says quorum, for which the
+    Existing objects and their messages are kept. Classic queues are replaced if `queue_type` requires quorum. For that, the
     connections to the vhost are closed.
 
     Raises:
-        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
+        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is unavailable or refuses.
     """
     await management.enter_vhost(vhost)
     wanted = queues.names if queues else frozenset[str]()
@@ -170,7 +170,7 @@ async def settle_partner_vhost(
     for name, (pattern, definition) in _POLICIES.items():
         await management.put_policy(vhost, name, pattern, "queues", definition, priority=int(pattern != _EVERY))
     own = types.keys() - wanted - unwanted - {queue.spare.name for queue in declared}
-    # Queues from before this limit stay, and must not keep the service's from being declared.
+    # Queues from before this limit stay. They must not prevent the declaration of the service's queues.
     await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)) + bool(outdated))
     if queues is not None:
         inbound = inbound_queue(queues.prefix)
@@ -196,12 +196,12 @@ async def replace_service_queues(
     types: Mapping[str, str],
     kind: QueueType,
 ) -> None:
-    """Replace an organisation's outdated queues, closing its connections and the service's to the vhost.
+    """Replace an organisation's outdated queues. Closes its connections and the service's connections to the vhost.
 
-    Consumers hold messages and keep a queue from being deleted; they do not move to the new queue by themselves.
+    Consumers hold messages, prevent the deletion of a queue, and do not move to the new queue automatically.
 
     Raises:
-        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is away or refuses.
+        httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is unavailable or refuses.
     """
     if not (outdated := list(outdated)):
         return
@@ -212,18 +212,18 @@ async def replace_service_queues(
 
 
 async def remove_partner_vhost(management: Management, vhost: str, username: str) -> None:
-    """Close the user's connections to the vhost, then remove the vhost; a missing vhost is fine.
+    """Close the user's connections to the vhost, then delete the vhost. Has no effect if it is missing.
 
-    Removing a vhost removes its queues one by one before it closes connections, which takes minutes while dead letters
-    multiply there. Without the exchange no message is routed any more, so the storm ends and the queues can be removed.
+    Deleting a vhost deletes its queues one by one before it closes connections. This takes minutes while dead letters multiply
+    in it. Without the exchange no message is routed, so the multiplication ends and the queues can be deleted.
 
     Raises:
-        httpx.HTTPError: The broker is away, or a removal took longer than its time-out. What was removed stays removed.
+        httpx.HTTPError: The broker is unavailable, or a deletion timed out. Completed deletions are not undone.
     """
     await management.close_connections_in(vhost, username)
     await management.delete_exchange(vhost, EXCHANGE)
     queues = await management.queues(vhost)
-    # Exclusive queues went with their connections.
+    # Exclusive queues were deleted with their connections.
     await asyncio.gather(*(management.delete_queue(vhost, queue.name) for queue in queues if not queue.exclusive))
     await management.delete_vhost(vhost)
 
@@ -234,7 +234,7 @@ async def _close_connections(management: Management, vhost: str, username: str) 
 
 
 def service_queues(queues: PartnerQueues, *, events: str = EXCHANGE, orders: str = EXCHANGE) -> Iterator[ServiceQueue]:
-    """Yield an organisation's queues as they are declared and bound to the exchanges of events and orders."""
+    """Yield an organisation's queues with their bindings to the exchanges of events and commands."""
     for kind in EventKind:
         yield ServiceQueue(event_queue(queues.slug, kind), events, (event_routing_key(queues.slug, kind),), _OUTBOUND)
     yield ServiceQueue(dropped_queue(queues.slug), DROPPED_EXCHANGE, (f"{queues.slug}.event.*",))
@@ -242,7 +242,7 @@ def service_queues(queues: PartnerQueues, *, events: str = EXCHANGE, orders: str
 
 
 def vhosts_with_outdated_queues(queues: Iterable[QueueFacts], kind: QueueType) -> Iterator[str]:
-    """Yield the vhosts that have a classic queue of the service although the deployment chose quorum."""
+    """Yield the vhosts that have a classic queue of the service although the deployment requires quorum."""
     for queue in queues:
         if kind == "quorum" and queue.type == "classic" and (queue.name.startswith("vcp.") or queue.name.endswith(".inbound")):
             yield queue.vhost

@@ -1,8 +1,9 @@
-"""A RabbitMQ node of our own: the distribution's server with all its state below `home/broker`, beside any other node.
+"""A private RabbitMQ node: the distribution's server with all state below `home/broker`, independent of any other node.
 
-Nothing of `/etc/rabbitmq` or `/var/lib/rabbitmq` is read or written, and the command-line tools are not needed. Its port
-mapper (epmd) is ours as well and, like the distribution, AMQP, management and metrics ports, on loopback only; the MQTT and
-AMQPS listeners bind to `mqtt_bind`. Every login but our own account's is asked of the service's internal listener.
+It does not read or write `/etc/rabbitmq` and `/var/lib/rabbitmq`, and does not need the command-line tools. It has its own port
+mapper (epmd). The port mapper and the distribution, AMQP, management and metrics ports listen on loopback only; the MQTT and
+AMQPS listeners bind to `mqtt_bind`. Every login except that of the service's account is authorised by the service's internal
+listener.
 """
 
 import base64
@@ -30,7 +31,7 @@ from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_proc
 __all__ = ["ACCOUNT", "TLS_CIPHERS", "PrivateBroker", "PrivateBrokerError", "reachable_host"]
 
 ACCOUNT: Final = "_gridfleet"
-"""The service's own account; no organisation's slug can begin with an underscore."""
+"""The service's account. No organisation's slug can begin with an underscore."""
 
 TLS_CIPHERS: Final = (
     "TLS_AES_256_GCM_SHA384",
@@ -43,7 +44,8 @@ TLS_CIPHERS: Final = (
     "ECDHE-ECDSA-AES128-GCM-SHA256",
     "ECDHE-RSA-AES128-GCM-SHA256",
 )
-"""Of TLS 1.3, then of TLS 1.2: forward secrecy and authenticated encryption only. `deploy/rabbitmq` has the same."""
+"""Ciphers of TLS 1.3, then of TLS 1.2, with forward secrecy and authenticated encryption only. `deploy/rabbitmq` has the same
+list."""
 
 _PLANTS_VHOST: Final = "plants"
 _NODE: Final = "gridfleet@localhost"
@@ -58,7 +60,7 @@ _PLUGINS: Final = (
 
 
 class PrivateBroker:
-    """One node below `home`. `programs()` is for a supervisor, `start()` and `stop()` are for tests and tools.
+    """One node below `home`. A supervisor uses `programs()`; tests and tools use `start()` and `stop()`.
 
     Needs the secrets of `ensure_local_secrets` and the files `ca.pem`, `server.pem`, `server.key` in `home/ca`.
     """
@@ -72,16 +74,16 @@ class PrivateBroker:
 
     @property
     def url(self) -> str:
-        """AMQP address with the service account, without a vhost."""
+        """AMQP URL with the service's account, without a vhost."""
         return f"amqp://{self._credentials()}@127.0.0.1:{self._settings.amqp_port}"
 
     @property
     def management_url(self) -> str:
-        """Management API address with the service account."""
+        """Management API URL with the service's account."""
         return f"http://{self._credentials()}@127.0.0.1:{self._settings.management_port}"
 
     def prepare(self) -> None:
-        """Writes the node's configuration; its data is left as it is."""
+        """Write the node's configuration. Its data is not changed."""
         ensure_private_folder(self._folder)
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
@@ -95,7 +97,7 @@ class PrivateBroker:
         write_private(self._folder / "rabbitmq-env.conf", "")
 
     def programs(self) -> tuple[Program, Program]:
-        """The port mapper and the node as child processes, in the order of their start; `prepare` comes first."""
+        """Return the port mapper and the node as child processes, in start order. Call `prepare` first."""
         epmd = shutil.which("epmd") or "epmd"
         mapper = Program(
             name="epmd",
@@ -110,14 +112,18 @@ class PrivateBroker:
             argv=(str(find_installation().server),),
             environment=self._environment(),
             folder=self._folder,
-            # Takes six seconds: stopping, the management agent waits five for an application controller that waits for it.
+            # Stopping takes six seconds: the management agent waits five for an application controller that waits for it.
             stop_seconds=30,
             before_start=self._clear_nodes,
         )
         return mapper, node
 
     def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 120) -> None:
-        """Waits until every listener accepts. Raises PrivateBrokerError when the node ended or the time is over."""
+        """Wait until every listener accepts connections.
+
+        Raises:
+            PrivateBrokerError: The node ended, or `seconds` have passed.
+        """
         settings = self._settings
         bound = reachable_host(settings.mqtt_bind)
         listeners = [(bound, port) for port in (settings.mqtt_port, settings.mqtts_port, settings.amqps_port) if port]
@@ -132,7 +138,7 @@ class PrivateBroker:
                 time.sleep(0.1)
 
     def start(self) -> str:
-        """Starts port mapper and node as children of this process and gives the AMQP address. Output: `logs/broker.log`."""
+        """Start port mapper and node as children of this process and return the AMQP URL. Output goes to `logs/broker.log`."""
         self.prepare()
         self._log.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -146,7 +152,7 @@ class PrivateBroker:
         return self.url
 
     def stop(self) -> None:
-        """Stops what `start` started."""
+        """Stop what `start` started."""
         while self._running:
             stop_process(*self._running.pop())
 
@@ -178,7 +184,7 @@ class PrivateBroker:
             "RABBITMQ_LOG_BASE": str(folder / "logs"),
             "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"),
             "RABBITMQ_PID_FILE": str(folder / "node.pid"),
-            # The script then replaces itself by the Erlang machine instead of waiting for it, so signals reach the node.
+            # The script then replaces itself with the Erlang machine instead of waiting for it, so signals reach the node.
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_START_ARGS": "-noinput +B i",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
@@ -209,14 +215,15 @@ class PrivateBroker:
         for number, cipher in enumerate(TLS_CIPHERS, start=1):
             yield f"ssl_options.ciphers.{number} = {cipher}"
         yield "ssl_options.honor_cipher_order = true"
-        # Listeners share these: a certificate is checked when shown, and who must show one is decided at the login question.
+        # All listeners share these options. A presented certificate is verified; the login request decides who must present
+        # one.
         yield "ssl_options.verify = verify_peer"
         yield "ssl_options.fail_if_no_peer_cert = false"
         yield "ssl_cert_login_from = distinguished_name"
 
         yield "auth_mechanisms.1 = PLAIN"
         yield "auth_backends.1 = internal"
-        # Logins are asked every time, so that revocation is immediate; what a connection may do is remembered for a minute.
+        # Login requests are not cached, so that revocation is immediate. Permissions of a connection are cached for a minute.
         http = AUTH_PLUGIN if AUTH_PLUGIN in self._own_plugins else "http"
         yield f"auth_backends.2.authn = {http}"
         yield "auth_backends.2.authz = cache"
@@ -236,23 +243,23 @@ class PrivateBroker:
         yield "mqtt.retained_message_store = rabbit_mqtt_retained_msg_store_noop"
 
         yield f"load_definitions = {self._folder / 'definitions.json'}"
-        # Alone in its cluster: without this, RabbitMQ 4.0 warns on its first start that its own node is missing from the list.
+        # Single-node cluster: without this, RabbitMQ 4.0 warns on its first start that its own node is missing from the list.
         yield f"cluster_formation.classic_config.nodes.1 = {_NODE}"
         yield "heartbeat = 30"
         yield "channel_max = 128"
         yield "max_message_size = 1048576"
         yield "vm_memory_high_watermark.relative = 0.4"
-        # A plant's connection is thirty small processes with so little to do that they hardly ever collect their garbage: the
-        # broker's memory would grow for hours. Once a minute it does so for them.
+        # A plant's connection consists of thirty small processes that are mostly idle and hardly ever collect their garbage.
+        # The broker's memory would grow for hours. With this option the broker collects their garbage once a minute.
         yield "background_gc_enabled = true"
         yield "background_gc_target_interval = 60000"
         yield "disk_free_limit.absolute = 200MB"
-        # Connections are listed and closed over the management API; figures come from the Prometheus port instead, which
-        # costs no tables a connection. Queue totals: `/api/queues?disable_stats=true&enable_queue_totals=true`.
+        # Connections are listed and closed over the management API. Metrics come from the Prometheus port, which needs no
+        # tables per connection. Queue totals: `/api/queues?disable_stats=true&enable_queue_totals=true`.
         yield "management_agent.disable_metrics_collector = true"
         yield "log.console = true"
         yield "log.console.level = warning"
-        # The gateway reads the errors of plants' channels there: amqp/plant_channels.py.
+        # The gateway reads the errors of plants' channels from this exchange: amqp/plant_channels.py.
         yield "log.exchange = true"
         yield "log.exchange.level = error"
         yield "log.file = node.log"
@@ -280,7 +287,7 @@ class PrivateBroker:
         }
 
     def clear_leftovers(self) -> None:
-        """Ends a node and a port mapper that a killed supervisor left in our folder."""
+        """End a node and a port mapper that a killed supervisor left in this folder."""
         self._clear_nodes()
         self._clear_mappers()
 
@@ -296,9 +303,9 @@ class PrivateBroker:
         return process.name() == name and process.cwd() == str(self._folder)
 
 
-# Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown one there stops the node. From 4.1 on a
-# packet must not be allowed to be larger than a message (max_message_size), or the node stops as well. The rest bounds what a
-# client can have the broker keep in memory: consumers, links of AMQP 1.0, answers that it does not read.
+# Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown key stops the node. From 4.1 on, the
+# maximum packet size must not exceed the maximum message size (max_message_size), or the node stops as well. The other settings
+# limit what a client can keep in the broker's memory: consumers, links of AMQP 1.0, responses that it does not read.
 _ADVANCED: Final = """[
   {rabbitmq_mqtt, [
     {subscription_ttl, 86400000},
@@ -319,7 +326,7 @@ _ADVANCED: Final = """[
 
 
 def reachable_host(host: str) -> str:
-    """Where to connect to what listens on `host`."""
+    """Return the address to connect to for a listener on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 

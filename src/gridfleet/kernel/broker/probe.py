@@ -1,4 +1,4 @@
-"""Trying credentials at the broker, the way their owner would."""
+"""Test credentials at the broker with a login as their owner."""
 
 import asyncio
 import re
@@ -12,10 +12,11 @@ from aiormq.exceptions import AMQPError
 __all__ = ["ASKED_CHANNEL", "NOBODY", "Probe", "asked", "probe", "probe_user"]
 
 NOBODY: Final = "_gridfleet_nobody_"
-"""What the user name begins with of a login that only asks whether the broker asks us. No organisation's slug can begin so."""
+"""Prefix of the user names of test logins. They check that the broker sends its login requests to the service. No
+organisation's slug can begin so."""
 
 ASKED_CHANNEL: Final = "broker_asked_for_nobody"
-"""Where the service publishes such a request, with the text of `asked`."""
+"""Notification channel on which the service publishes such a login request, with the text of `asked`."""
 
 _CERTIFICATE_NAME: Final = re.compile(r"SERIALNUMBER=[0-9a-f]{1,40},CN=(.*)")
 
@@ -23,26 +24,26 @@ _PROBE_SECONDS: Final = 10.0
 
 
 class Probe(NamedTuple):
-    """What came of it: how long it took, and what went wrong, None if nothing did."""
+    """Result of a test login: its duration, and the error; None if there was none."""
 
     duration_ms: int
     error: str | None
 
 
 def probe_user(user: str) -> str | None:
-    """Return the name of a user that only probes log in as, also out of a certificate's subject; None for other users."""
+    """Return the name of a test login's user, also from a certificate's subject; None for other users."""
     subject = _CERTIFICATE_NAME.fullmatch(user)
     name = subject[1] if subject else user
     return name[:100] if name.startswith(NOBODY) else None
 
 
 def asked(name: str, password: str | None) -> str:
-    """Return what is published about the broker's request for the login of such a user; its password is None for absent."""
+    """Return the text that is published for the login request of such a user. `password` is None if absent."""
     return f"{name} {'without' if password is None else 'with'} a password"
 
 
 async def probe(broker_url: str, vhost: str, user: str, password: str, exchange: str) -> Probe:
-    """Logs in to `vhost` at the broker of `broker_url` and looks for `exchange`. The error names no secrets."""
+    """Log in to `vhost` at the broker of `broker_url` and check that `exchange` exists. The error contains no secrets."""
     parts = urlsplit(broker_url)
     place = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
     url = f"{parts.scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{place}/{quote(vhost, safe='')}?{parts.query}"

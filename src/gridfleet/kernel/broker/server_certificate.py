@@ -1,4 +1,4 @@
-"""The TLS files of the private broker node, kept fresh below `home/ca`."""
+"""The TLS files of the private broker node below `home/ca`, renewed when needed."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -15,9 +15,9 @@ _RENEW_BEFORE = timedelta(days=30)
 
 
 def write_server_certificate(folder: Path, authority: Authority, hosts: list[str]) -> None:
-    """Writes `ca.pem`, `server.pem` and `server.key`; a server certificate that still fits stays.
+    """Write `ca.pem`, `server.pem` and `server.key`. A valid server certificate is kept.
 
-    It does not fit when it was issued by another authority, names other hosts, or ends within 30 days.
+    It is replaced if another authority issued it, its hosts differ, or it expires within 30 days.
     """
     ensure_private_folder(folder)
     names = list(dict.fromkeys(hosts))

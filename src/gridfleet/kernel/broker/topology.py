@@ -1,12 +1,12 @@
-"""What must stand in the broker before a plant's message may arrive: exchanges, queues and bindings of the plants' vhost.
+"""Exchanges, queues and bindings of the plants' vhost. They must exist before a plant's message may arrive.
 
     amq.topic ──v1.plants.*.telemetry|status|ack──▶ gridfleet.ingest (consistent hash) ──▶ gridfleet.ingest.0 … n-1
         ├── v1.plants.*.commands ──▶ gridfleet.commands, where nothing is bound
         └── alternate exchange ──▶ gridfleet.unrouted ──▶ unrouted
 
-A publish is confirmed once its exchange has it, routable or not; the alternate exchange keeps what matched nothing. A
-command that no plant subscribes to is no fault of ours, though: the empty exchange counts as a match, so that a mandatory
-publish comes back to its sender instead.
+The broker confirms a publish when its exchange has accepted it, routable or not. The alternate exchange keeps messages that
+matched no binding. A command without a subscribed plant is not an error of the service: the exchange `gridfleet.commands`
+without bindings counts as a match, so a mandatory publish is returned to its sender instead.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ __all__ = [
 PLANTS_VHOST: Final = "plants"
 LOG_VHOST: Final = "/"
 LOG_EXCHANGE: Final = "amq.rabbitmq.log"
-"""Where the broker publishes its log, if `log.exchange` is on."""
+"""Exchange to which the broker publishes its log if `log.exchange` is on."""
 INGEST_EXCHANGE: Final = "gridfleet.ingest"
 COMMANDS_EXCHANGE: Final = "gridfleet.commands"
 UNROUTED_EXCHANGE: Final = "gridfleet.unrouted"
@@ -61,7 +61,7 @@ _REPLACEMENT_LOCK: Final = "gridfleet.replacing"
 
 
 class OutdatedShards(NamedTuple):
-    """Shards whose queue has another type than the deployment chose, with what their replacement needs."""
+    """Shards whose queue does not have the configured type, with the parameters of their replacement."""
 
     shards: set[int]
     types: Mapping[str, str]
@@ -69,14 +69,14 @@ class OutdatedShards(NamedTuple):
 
 
 def ingest_queue(shard: int) -> str:
-    """The name of one shard's queue."""
+    """Return the name of a shard's queue."""
     return f"{INGEST_EXCHANGE}.{shard}"
 
 
 async def declare(broker_url: str, management_url: str, *, shards: int, queue_type: str = "auto") -> OutdatedShards:
-    """Declare exchanges, queues and bindings of the plants' vhost; what exists already stays.
+    """Declare exchanges, queues and bindings of the plants' vhost. Existing ones are kept.
 
-    Shards may be added later, not removed. Queues of shards that have another type than `queue_type` says stay too: only the
+    Shards can be added later but not removed. Queues of shards whose type differs from `queue_type` are also kept: only the
     process that holds a shard's lease can replace its queue, with `replace_shard`.
     """
     async with open_management(management_url) as management:
@@ -103,13 +103,13 @@ async def declare(broker_url: str, management_url: str, *, shards: int, queue_ty
 
 
 async def replace_shard(broker_url: str, outdated: OutdatedShards, shard: int) -> None:
-    """Replace the queue of an outdated shard, from which nothing may consume."""
+    """Replace the queue of an outdated shard. The queue must not have a consumer."""
     await replace_queue(broker_url, PLANTS_VHOST, _shard_queue(shard), outdated.types, outdated.kind)
     outdated.shards.discard(shard)
 
 
 async def _replace_unrouted(broker_url: str, types: Mapping[str, str], kind: QueueType) -> None:
-    """Replace the queue in one process; another one that is at it already is left alone."""
+    """Replace the queue in one process. Has no effect if another process is already replacing it."""
     async with open_channel(broker_url, PLANTS_VHOST) as channel:
         try:
             await channel.queue_declare(_REPLACEMENT_LOCK, exclusive=True)
@@ -119,5 +119,5 @@ async def _replace_unrouted(broker_url: str, types: Mapping[str, str], kind: Que
 
 
 def _shard_queue(shard: int) -> ServiceQueue:
-    # No length limit: rejected publishes cut MQTT clients off. Memory and disk alarms hold publishers back instead.
+    # No length limit, because rejected publishes disconnect MQTT clients. Memory and disk alarms block publishers instead.
     return ServiceQueue(ingest_queue(shard), INGEST_EXCHANGE, ("1",), {"x-single-active-consumer": True})

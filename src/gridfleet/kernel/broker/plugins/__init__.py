@@ -1,8 +1,8 @@
 """The service's own RabbitMQ plugins.
 
-`gridfleet_bounds` refuses what the broker keeps in memory without any bound. `gridfleet_auth_http` is for RabbitMQ 4.0 alone:
-it tells a certificate's login from a password's. Up to 3.13 and from 4.1 on, the broker's own HTTP backend leaves the password
-of a certificate's login out.
+`gridfleet_bounds` limits what the broker would otherwise keep in memory without limit. `gridfleet_auth_http` is for RabbitMQ
+4.0 only: it distinguishes logins by certificate from logins by password. Up to 3.13 and from 4.1 on, the broker's own HTTP
+backend sends no password for a login by certificate.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from gridfleet.kernel.broker.installation import PrivateBrokerError
 __all__ = ["AUTH_PLUGIN", "BOUNDS_PLUGIN", "build_plugin", "needed_plugins", "needs_auth_plugin", "unusable_because"]
 
 AUTH_PLUGIN: Final = "gridfleet_auth_http"
-"""Name of the plugin, of its Erlang module, of the authentication backend and of the tag of a node that uses it."""
+"""Name of the plugin, of its Erlang module, of the authentication backend, and of the tag of a node that uses it."""
 
 BOUNDS_PLUGIN: Final = "gridfleet_bounds"
 
