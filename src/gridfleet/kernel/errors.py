@@ -1,7 +1,7 @@
-"""Coded errors: raised by domain rules, independent of HTTP. The API converts them into the envelope.
+"""Coded errors: raised by domain rules, independent of HTTP. The API converts them into the error envelope.
 
-A domain subclasses `CodedError` in its `errors.py`, one class a code and meaning. `code` is what clients branch on;
-the catalogue maps it to a status and its name (spec, Errors), and to the texts of `docs/errors.md`.
+A domain subclasses `CodedError` in its `errors.py`, one class for each code and meaning. Clients decide by `code`. The
+catalogue maps it to an HTTP status and its name (spec, Errors), and to the texts of `docs/errors.md`.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,7 @@ __all__ = [
 
 
 class CodeStatus(NamedTuple):
-    """HTTP status of a code and the name that stands in the envelope's `error`; for people, in Markdown: what it means and what
-    to do about it."""
+    """HTTP status of a code, its name in the envelope's `error`, and its meaning and remedy as Markdown for users."""
 
     status: int
     name: str
@@ -113,7 +112,7 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
 
 
 class CodedError(Exception):
-    """A refusal with a stable code, a sentence for people, and details (`path.to.field: what is wrong`)."""
+    """A refusal with a stable code, a sentence for users, and details (`path.to.field: what is wrong`)."""
 
     code: ClassVar[str]
     message: ClassVar[str]
@@ -130,40 +129,40 @@ class CodedError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers the answer must carry."""
+        """Headers that the response must have."""
         return {}
 
 
 class ValidationFailed(CodedError):
-    """Bad input. The edge replaces the code by the row's own where the row lists no VALIDATION_ERROR."""
+    """Invalid input. The API replaces the code by the endpoint's own if the endpoint lists no VALIDATION_ERROR."""
 
     code = "VALIDATION_ERROR"
     message = "The request is not valid."
 
 
 class Unauthorized(CodedError):
-    """Nobody is logged in, or not any more."""
+    """The caller is not logged in, or no longer."""
 
     code = "UNAUTHORIZED"
     message = "Authentication is required."
 
 
 class Forbidden(CodedError):
-    """The caller is known and may not."""
+    """The caller is authenticated but lacks the permission."""
 
     code = "FORBIDDEN"
     message = "You may not do this."
 
 
 class NotFound(CodedError):
-    """The record is absent, or another organisation's: both answer alike."""
+    """The record does not exist or belongs to another organisation. Both give the same response."""
 
     code = "NOT_FOUND"
     message = "Not found."
 
 
 class TooManyRequests(CodedError):
-    """A rate limit struck; `retry_after` in seconds."""
+    """A rate limit is exceeded; `retry_after` is in seconds."""
 
     code = "TOO_MANY_REQUESTS"
     message = "Too many requests."
@@ -174,5 +173,5 @@ class TooManyRequests(CodedError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """When to come back."""
+        """The `Retry-After` header."""
         return {"retry-after": str(self.retry_after)}

@@ -1,4 +1,4 @@
-"""UUIDv7 identifiers (RFC 9562): time ordered, so that primary keys grow at one end of their index."""
+"""UUIDv7 identifiers (RFC 9562). They are ordered by time, so primary keys are appended at one end of their index."""
 
 import os
 import time
@@ -9,7 +9,7 @@ __all__ = ["first_id_at", "new_id"]
 
 
 def new_id() -> UUID:
-    """A UUIDv7: 48 bits of Unix milliseconds, 74 random bits."""
+    """Return a UUIDv7: 48 bits of Unix milliseconds, 74 random bits."""
     random = int.from_bytes(os.urandom(10), "big")
     value = (time.time_ns() // 1_000_000) << 80
     value |= 0x7 << 76
@@ -20,5 +20,5 @@ def new_id() -> UUID:
 
 
 def first_id_at(moment: datetime) -> UUID:
-    """A bound: ids made before `moment` are smaller, later ones are not."""
+    """Return a lower bound: ids created before `moment` are smaller, later ones are not."""
     return UUID(int=int(moment.timestamp() * 1_000) << 80)

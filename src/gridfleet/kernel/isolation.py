@@ -1,8 +1,8 @@
-"""Set aside the message or row that fails by itself, so that everyone else's work goes on.
+"""Set aside a message or row that fails by itself, so that other work continues.
 
-An outage (an error of the database, the broker, the network, the machine, or a keyring that lacks a key) is caused by no item:
-the caller waits and tries again. Any other exception is caused by one of the items that are processed together. They are halved
-until the one that fails stands alone; it is set aside with the reason, counted and logged.
+An outage (an error of the database, the broker, the network, the machine, or a keyring that lacks a key) is not caused by an
+item: the caller waits and retries. Any other exception is caused by one of the items that are processed together. They are
+halved until the failing item is isolated. It is set aside with the reason, counted and logged.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 _OUTAGES: Final = (DatabaseError, AMQPError, httpx.HTTPError, OSError, MemoryError, DecryptionFailed, UnknownKeyVersion)
 _AWAY: Final = ("08", "53", "57P")
-"""Beginnings of SQLSTATEs: the connection, the server's resources, its shutdown."""
+"""Prefixes of SQLSTATEs: connection, server resources, server shutdown."""
 
 
 class Consumer(StrEnum):
-    """What processes items; the label of `gridfleet_set_aside_total`."""
+    """The consumer of the items; the label of `gridfleet_set_aside_total`."""
 
     COMMANDS = "commands"
     EFFECTS = "effects"
@@ -45,17 +45,17 @@ class Consumer(StrEnum):
 
 
 for _consumer in Consumer:
-    # From 0 on: `increase` of a counter whose first sample is 1 is 0, and no alert would fire.
+    # Start at 0: `increase` of a counter whose first sample is 1 is 0, and no alert would fire.
     metrics.SET_ASIDE.labels(_consumer)
 
 
 def is_poison(error: BaseException, *, is_retried: bool = False) -> bool:
-    """Return whether an item caused the error, so that trying again cannot succeed.
+    """Return whether an item caused the error, so that a retry cannot succeed.
 
     Args:
         error: Any exception.
-        is_retried: The item is kept and tried again after it was set aside. Then an error that the item may have caused counts
-            too: a statement that took too long, or that met a lock.
+        is_retried: The item is stored and retried after it was set aside. Then errors that the item may have caused count too:
+            a statement that took too long, or that was blocked by a lock.
     """
     if isinstance(error, BaseExceptionGroup):
         return all(is_poison(part, is_retried=is_retried) for part in error.exceptions)
@@ -71,7 +71,7 @@ def _is_away(error: DatabaseError) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the error's kind and the first line of its text, in a form that PostgreSQL stores."""
+    """Return the error's type and the first line of its text, in a form that PostgreSQL can store."""
     first, *_ = storable(str(error).strip()).splitlines() or [""]
     return f"{type(error).__name__}: {first}"[:300]
 
@@ -89,17 +89,17 @@ async def isolate(
     set_aside: Callable[[T, Exception], Awaitable[None]],
     request_id_of: Callable[[T], str | None] = lambda _: None,
 ) -> None:
-    """Process all items but those that fail by themselves.
+    """Process all items except those that fail by themselves.
 
     Args:
-        consumer: What the items are counted under.
+        consumer: The label under which the items are counted.
         items: In the order in which they are processed.
-        process: Processes some items completely, or raises and leaves no trace of any of them.
-        set_aside: Stores one item that failed where an operator can read it.
-        request_id_of: Returns the item's own request id, for the log; None if it has none.
+        process: Processes some items completely, or raises without a lasting effect of any of them.
+        set_aside: Stores one failed item where an operator can read it.
+        request_id_of: Returns the item's own request id for the log; None if it has none.
 
     Raises:
-        Exception: An outage, as it was raised. Items before it may have been processed.
+        Exception: An outage, as it was raised. Earlier items may have been processed.
     """
     if not items:
         return
@@ -111,7 +111,7 @@ async def isolate(
         failure = error
     else:
         return
-    # Outside the handler: what is raised below would carry the tracebacks of every level above.
+    # Outside the handler, because exceptions raised below would carry the tracebacks of every level above.
     if len(items) > 1:
         middle = len(items) // 2
         await isolate(consumer, items[:middle], process, set_aside, request_id_of)
@@ -128,5 +128,5 @@ async def _keep(consumer: Consumer, storing: Awaitable[None]) -> None:
     except Exception as second:
         if not is_poison(second):
             raise
-        # Only the log keeps it then: anything else would hold up the items behind it for ever.
+        # The item is then only in the log. Retrying would block the items behind it for ever.
         log.critical("cannot be stored as set aside", consumer=consumer, reason=reason_of(second), exc_info=second)

@@ -1,4 +1,4 @@
-"""Structured logs: one line an event, on standard error, for people or as JSON."""
+"""Structured logs: one line for each event, on standard error, as text or as JSON."""
 
 import logging
 import sys
@@ -19,7 +19,7 @@ _TELL_AGAIN_SECONDS: Final = 60.0
 
 
 def configure_logging(level: str, *, json: bool) -> None:
-    """Routes structlog and the standard library's loggers to standard error."""
+    """Send the log lines of structlog and of the standard library's loggers to standard error."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         _add_trace,
@@ -54,7 +54,7 @@ def configure_logging(level: str, *, json: bool) -> None:
     sys.excepthook = _tell_uncaught
     threading.excepthook = _tell_thread
     sys.unraisablehook = _tell_unraisable
-    # Else a line that cannot be written is told of in many lines that nobody can parse.
+    # Otherwise a line that cannot be written is reported in many lines that cannot be parsed.
     logging.raiseExceptions = not json
     root = logging.getLogger()
     root.handlers = [handler]
@@ -66,10 +66,10 @@ def configure_logging(level: str, *, json: bool) -> None:
 
 
 class _Brief(logging.Filter):
-    """Makes one line of what libraries tell of a server that is away."""
+    """Filter that shortens libraries' messages about an unavailable server to one line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Takes the traceback away that helps nobody; lets everything through."""
+        """Remove tracebacks without useful information; keep every record."""
         error = record.exc_info[1] if record.exc_info else None
         reason = trouble_outside(error) if error is not None and isinstance(record.msg, str) else None
         if reason is not None:
@@ -79,15 +79,15 @@ class _Brief(logging.Filter):
 
 
 class _Seldom(logging.Filter):
-    """Lets a message through once a minute, whatever is filled into it: of each try to reach a database, of each query of one
-    that hangs."""
+    """Filter that passes a message once a minute, whatever its arguments: for messages about each connection attempt, or each
+    query of a hung database."""
 
     def __init__(self) -> None:
         super().__init__()
         self._told: dict[object, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it was not told of for a minute."""
+        """Return whether the message was not logged during the last minute."""
         if record.created - self._told.get(record.msg, 0.0) < _TELL_AGAIN_SECONDS:
             return False
         self._told[record.msg] = record.created
@@ -95,7 +95,7 @@ class _Seldom(logging.Filter):
 
 
 def printable(text: str) -> str:
-    """The text in one line, with escapes for whatever would move a terminal: strangers have a say in what is logged."""
+    """Return the text in one line, with terminal control characters escaped: log lines can contain text from outside."""
     return text if text.isprintable() else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
@@ -107,7 +107,7 @@ def _make_printable(logger: object, method: str, event: structlog.typing.EventDi
 
 
 def _tell_traceback(to: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
-    # Structlog's default shows the variables around: addresses with passwords, keys, tokens.
+    # Structlog's default shows local variables: addresses with passwords, keys, tokens.
     told = StringIO()
     structlog.dev.plain_traceback(told, exc_info)
     to.write("\n".join(map(printable, told.getvalue().split("\n"))))

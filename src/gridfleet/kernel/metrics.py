@@ -1,8 +1,9 @@
-"""Every metric of the service. No label names a tenant: the number of values must not grow with the fleet.
+"""Every metric of the service. No label identifies a tenant: the number of series must not grow with the fleet.
 
-A process counts in memory and writes its values to a file every few seconds (`kernel/metrics_sharing.py`); a scrape adds up the
-files of all processes. `multiprocess_mode` defines how gauges are added up: `livesum`, or `livemax` where a sum has no meaning.
-Metrics in `ON_REQUEST` are read from the database and from files at each scrape: every process would read the same value.
+A process counts in memory and writes its values to a file every few seconds (`kernel/metrics_sharing.py`). A scrape adds up the
+files of all processes. `multiprocess_mode` defines how gauges are combined: `livesum`, or `livemax` if a sum has no meaning.
+Metrics in `ON_REQUEST` are read from the database and from files at each scrape, because every process would read the same
+value.
 """
 
 from collections.abc import Iterator
@@ -60,7 +61,7 @@ __all__ = [
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 ON_REQUEST = CollectorRegistry(auto_describe=True)
-"""Metrics that the scraped process reads at each scrape; they are not shared among processes."""
+"""Metrics that the scraped process reads at each scrape. They are not shared among processes."""
 
 HTTP_REQUEST_SECONDS = Timings(
     "gridfleet_http_request_seconds",

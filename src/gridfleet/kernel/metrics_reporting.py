@@ -1,4 +1,4 @@
-"""What every process does for the metrics: it looks after its own vital signs and writes its figures down."""
+"""Metrics of each process: measure the process's resources and write its metrics to a file."""
 
 import asyncio
 import contextlib
@@ -25,12 +25,12 @@ log = structlog.get_logger(__name__)
 
 
 def metrics_folder(settings: Settings) -> Path:
-    """Where the processes of a home share their figures."""
+    """Return the folder in which the processes of a home folder share their metrics."""
     return settings.home / "metrics"
 
 
 class MetricsReport:
-    """One process's part in the metrics. `process` is its kind, `databases` its pools by name."""
+    """Metrics of one process. `process` is its kind, `databases` its pools by name."""
 
     def __init__(
         self, settings: Settings, process: str, databases: Mapping[str, Database], shared: SharedMetrics | None = None
@@ -43,7 +43,7 @@ class MetricsReport:
         self._cpu_seconds = 0.0
 
     async def run(self) -> None:
-        """Writes figures every few seconds until cancelled."""
+        """Write the metrics every few seconds until cancelled."""
         metrics.PROCESSES.labels(self._process).set(1)
         self._shared.join(self._process)
         try:
@@ -58,7 +58,7 @@ class MetricsReport:
             self._shared.write()
 
     def look(self) -> None:
-        """Takes the process's vital signs."""
+        """Update the metrics of the process's resources."""
         with self._itself.oneshot():
             metrics.PROCESS_MEMORY_BYTES.labels(self._process).set(self._itself.memory_info().rss)
             times = self._itself.cpu_times()
@@ -74,7 +74,7 @@ class MetricsReport:
             metrics.DATABASE_WAITING.labels(self._process, name).set(counts.get("requests_waiting", 0))
 
     async def serve(self) -> None:
-        """Answers `GET /metrics` on the settings' `metrics_port`, which the processes of a machine share, until cancelled."""
+        """Serve `GET /metrics` on the `metrics_port`, which the processes of a machine share, until cancelled."""
         settings = self._settings
         server = await asyncio.start_server(self._answer, settings.internal_host, settings.metrics_port, reuse_port=True)
         async with server:

@@ -1,10 +1,10 @@
-"""The figures of all processes that share a home, added up.
+"""The combined metrics of all processes that share a home folder.
 
-Each process writes what it has counted into a file of its own below `{home}/metrics`, every few seconds and at its end. Whoever
-is asked for the metrics writes its own, reads everybody's and adds them up: counters and histograms are sums, gauges as their
-`multiprocess_mode` says. What a process that ended has counted is kept, so that no sum ever falls: it is moved into the file
-`ended`, and its own file goes, so that restarts leave nothing behind. A process holds a lock on a file beside its
-figures for as long as it lives, in whatever container.
+Each process writes its metrics to its own file below `{home}/metrics`, every few seconds and when it ends. A process that is
+scraped writes its own file, reads all files and adds them up. Counters and histograms are summed, gauges are combined by their
+`multiprocess_mode`. The metrics of a process that has ended are kept, so that no sum decreases: they are moved to the file
+`ended` and the process's own file is deleted, so that restarts leave no files behind. A process locks a file beside its metrics
+as long as it lives, in any container.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _ENDED: Final = "ended.json"
 
 
 class Family(msgspec.Struct, frozen=True):
-    """One metric's figures: (name of the sample, its labels, value)."""
+    """The samples of one metric: (name of the sample, its labels, value)."""
 
     name: str
     type: str
@@ -41,14 +41,14 @@ class Family(msgspec.Struct, frozen=True):
 
 
 class _Figures(msgspec.Struct, frozen=True):
-    """A file. `holds`: of which processes that ended the figures are in it already."""
+    """Content of a file. `holds`: the ended processes whose metrics are already included."""
 
     families: list[Family]
     holds: list[str] = []
 
 
 def figures_of(registry: CollectorRegistry = REGISTRY) -> list[Family]:
-    """The service's own metrics of a registry."""
+    """Return the service's own metrics in a registry."""
     modes = {name: getattr(collector, "_multiprocess_mode", "") for collector, name in _collectors(registry)}
     return [
         Family(
@@ -64,7 +64,7 @@ def figures_of(registry: CollectorRegistry = REGISTRY) -> list[Family]:
 
 
 def add_up(parts: Iterable[Iterable[Family]], *, ended: bool = False) -> list[Family]:
-    """One family for each that is in any of the parts; without gauges for processes that have `ended`."""
+    """Combine several lists of families into one family for each metric. With `ended`, gauges are omitted."""
     known: dict[str, Family] = {}
     sums: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
     for family in (family for part in parts for family in part if not (ended and family.type == "gauge")):
@@ -85,7 +85,8 @@ def add_up(parts: Iterable[Iterable[Family]], *, ended: bool = False) -> list[Fa
 
 
 class SharedMetrics:
-    """The folder of a home's figures. None of its methods fails when the folder cannot be written: that is logged, once."""
+    """The folder with the metrics of a home folder. Methods do not fail if the folder cannot be written; this is logged
+    once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -93,7 +94,7 @@ class SharedMetrics:
         self._complained = False
 
     def join(self, process: str) -> None:
-        """Begins a file for this process, once; `process` is its kind."""
+        """Create a file for this process, once. `process` is its kind."""
         if self._own is not None:
             return
         with self._complaining(), self._alone():
@@ -101,18 +102,18 @@ class SharedMetrics:
             own = f"{process}.{secrets.token_hex(6)}"
             lock = os.open(self._folder / own, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Left open: the system lets go of it when we end, however we end.
+            # Left open: the operating system releases the lock when the process ends.
             self._own = own
 
     def write(self) -> None:
-        """Writes this process's figures as they are now."""
+        """Write this process's current metrics."""
         if self._own is not None:
             with self._complaining():
                 self._write(f"{self._own}.json", _Figures(figures_of()))
                 self._complained = False
 
     def read(self) -> list[Family]:
-        """Everybody's figures, added up."""
+        """Return the combined metrics of all processes."""
         self.write()
         with self._complaining(), self._alone():
             self._move_ended()
@@ -124,7 +125,7 @@ class SharedMetrics:
         before = self._read(_ENDED) or _Figures([])
         gone = [path.name for path in self._folder.iterdir() if self._has_ended(path.name)]
         if gone:
-            # Those it holds already were moved by somebody who was killed before he could remove them.
+            # Those in `holds` were already moved by a process that was killed before it deleted their files.
             new = [figures.families for name in gone if name not in before.holds and (figures := self._read(f"{name}.json"))]
             self._write(_ENDED, _Figures(add_up([before.families, *new], ended=True), gone))
             for name in gone:
@@ -161,7 +162,7 @@ class SharedMetrics:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Nobody else moves or adds up figures meanwhile."""
+        """Lock the folder so that no other process moves or combines metrics meanwhile."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -181,7 +182,7 @@ class SharedMetrics:
 
 
 def as_text(families: Iterable[Family]) -> bytes:
-    """The families in Prometheus's text format."""
+    """Return the families in Prometheus's text format."""
     return generate_latest(_Shown(families))
 
 
@@ -190,7 +191,7 @@ class _Shown(Collector):
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """The families as the library's metrics."""
+        """Yield the families as the library's metrics."""
         for family in sorted(self._families, key=lambda family: family.name):
             metric = Metric(family.name, family.help, family.type)
             for name, labels, value in family.samples:

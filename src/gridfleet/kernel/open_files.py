@@ -1,4 +1,4 @@
-"""How many files, sockets included, a process may hold open."""
+"""Limit on the open files, including sockets, of a process."""
 
 import resource
 
@@ -10,7 +10,7 @@ log = structlog.get_logger(__name__)
 
 
 def allow_open_files(wanted: int) -> None:
-    """Raises the soft limit to `wanted`, as far as the hard one allows; says so in the log when that is not far enough."""
+    """Raise the soft limit to `wanted`, or to the hard limit if that is lower, which is logged."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:

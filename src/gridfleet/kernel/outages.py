@@ -1,5 +1,5 @@
-"""What goes wrong around the service, in a sentence: no traceback helps against a server that is away, a full disk or a setting
-that is missing."""
+"""One-sentence descriptions of problems outside the service. A traceback does not help with an unavailable server, a full disk
+or a missing setting."""
 
 import contextlib
 import sys
@@ -10,20 +10,20 @@ __all__ = ["MissingSetting", "WrongSetting", "trouble_outside"]
 
 _OUTSIDE: Final = ("psycopg.OperationalError", "httpx.TransportError", "aiormq.exceptions.ChannelInvalidStateError")
 _WRAPPERS: Final = ("procrastinate.exceptions.ConnectorException", "sqlalchemy.exc.DBAPIError")
-"""Errors of libraries that stand for their cause."""
+"""Library errors that wrap their cause."""
 
 
 class MissingSetting(LookupError):
-    """A secret or an address is set nowhere; the text says which and what to do."""
+    """A secret or address is not set; the text names it and a remedy."""
 
 
 class WrongSetting(ValueError):
-    """What is set cannot be read; the text says what it should be, and nothing of what it is."""
+    """A setting cannot be read. The text describes the valid form and does not contain the value."""
 
 
 def trouble_outside(error: BaseException) -> str | None:
-    """What database, broker, network, disk or settings did to end in this error, on one line; None if it may be a fault of
-    ours."""
+    """Return one line on the problem of database, broker, network, disk or settings that caused the error; None if it may be a
+    bug."""
     reasons = [_reason(part) for part in _parts(error)]
     known = [reason for reason in reasons if reason is not None]
     return "; ".join(dict.fromkeys(known)) if known and len(known) == len(reasons) else None
@@ -49,13 +49,14 @@ def _reason(error: BaseException) -> str | None:
 
 
 def _address(error: BaseException) -> str:
-    """Whom an HTTP request was for, without credentials: its error does not say."""
+    """Return the address of an HTTP request without credentials, because its error does not contain it."""
     with contextlib.suppress(AttributeError, RuntimeError):
         return f" ({error.request.url.netloc.decode()})"  # type: ignore[attr-defined]
     return ""
 
 
 def _loaded(names: tuple[str, ...]) -> tuple[type[BaseException], ...]:
-    """Those classes whose library is imported: nobody else can have raised one, and not every process carries all of them."""
+    """Return those classes whose library is imported. Other libraries cannot have raised an error, and not every process loads
+    all of them."""
     found = (getattr(sys.modules.get(module), name, None) for module, _, name in (full.rpartition(".") for full in names))
     return tuple(kind for kind in found if kind is not None)

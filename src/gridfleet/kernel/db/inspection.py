@@ -1,4 +1,4 @@
-"""What a database server says of itself, asked over one connection beside the pool."""
+"""Facts about a database server, queried over one connection outside the pool."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -9,7 +9,7 @@ __all__ = ["ServerFacts", "inspect_server"]
 
 
 class ServerFacts(NamedTuple):
-    """`version` like 170002; `now`: its clock, asked last."""
+    """`version` as in 170002. `now` is the server's clock, queried last."""
 
     version: int
     version_text: str
@@ -21,7 +21,8 @@ class ServerFacts(NamedTuple):
 
 
 def inspect_server(url: str) -> ServerFacts:
-    """The facts about the server of the database at `url`. Raises psycopg errors, within five seconds when it is away."""
+    """Return the facts about the server of the database at `url`. Raises psycopg errors, within five seconds if it is
+    unavailable."""
     with psycopg.connect(url, autocommit=True, connect_timeout=5, application_name="gridfleet-doctor") as connection:
         row = connection.execute(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'),"

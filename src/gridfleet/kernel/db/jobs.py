@@ -1,4 +1,4 @@
-"""Jobs put on the queue within the caller's transaction: rolled back, they were never there. What set them off goes along."""
+"""Jobs that are queued in the caller's transaction together with their cause. A rollback removes them."""
 
 from procrastinate import PsycopgConnector
 from procrastinate.jobs import Job
@@ -11,13 +11,13 @@ from gridfleet.kernel.db.pool import Connection
 
 __all__ = ["cause_of", "defer"]
 
-# Never opened: it only writes the library's own statement onto the connection that it is given.
+# Never opened: it only executes the library's statement on the connection that it receives.
 _manager = JobManager(PsycopgConnector())
 
 
 async def defer(db: Connection, task: str, arguments: JSONDict, *, priority: int = 0) -> None:
-    """Queues `task` for the jobs process, to run once the transaction has been committed; what is due with a higher
-    `priority`, 0 for all that is due by the clock, runs first."""
+    """Queue `task` for the jobs process, to run after the commit. Jobs with a higher `priority` run first; periodic jobs have
+    0."""
     job = Job(id=None, queue="default", lock=None, queueing_lock=None, task_name=task, task_kwargs=arguments, priority=priority)
     queued = await _manager.defer_job_async(job, connection=db)
     cause = current_cause()
@@ -26,7 +26,7 @@ async def defer(db: Connection, task: str, arguments: JSONDict, *, priority: int
 
 
 async def cause_of(db: Connection, job_id: int) -> dict[str, str] | None:
-    """What set off a job; None where nothing is known, as of periodic ones."""
+    """Return the cause of a job; None if it has none, as periodic jobs."""
     cursor = await db.execute("SELECT cause FROM job_cause WHERE job_id = %s", (job_id,))
     row = await cursor.fetchone()
     return row[0] if row else None

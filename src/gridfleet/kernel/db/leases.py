@@ -1,7 +1,7 @@
-"""Leases: numbered pieces of work shared fairly among processes, by advisory locks.
+"""Leases: numbered pieces of work, shared evenly among processes by advisory locks.
 
-A member holds one lock that counts it and one for each piece it works on. A process that dies loses its locks with its
-connection, and the others take its pieces over.
+A member holds one lock that counts it and one for each piece that it works on. A process that dies loses its locks with its
+connection, and the other members take over its pieces.
 """
 
 from collections.abc import AsyncIterator
@@ -11,12 +11,12 @@ from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConn
 
 __all__ = ["Leases", "open_leases"]
 
-# By default a server waits two hours before it gives up a connection, and its locks, to a machine that lost its power.
+# By default a server waits two hours before it closes the connection of a machine that lost power, and releases its locks.
 _LET_THE_SERVER_NOTICE = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 
 
 class Leases:
-    """One member's view of pieces 0 … `pieces` - 1 of a kind of work."""
+    """One member's leases on pieces 0 … `pieces` - 1 of a kind of work."""
 
     def __init__(self, connection: Connection, kind: int, pieces: int) -> None:
         self._connection = connection
@@ -26,14 +26,16 @@ class Leases:
         self.held: set[int] = set()
 
     async def join(self) -> None:
-        """Counts this process as a member."""
-        # The server's process id for us: ours may be that of a member in another container.
+        """Register this process as a member."""
+        # The server's process id for this session: our own process id may equal that of a member in another container.
         await self._connection.execute("SELECT pg_advisory_lock(%s, pg_backend_pid())", (self._members,))
 
     async def fair_share(self) -> int:
-        """How many pieces this member should hold: all members' shares differ by one at most and make up the whole.
+        """Return the number of pieces that this member should hold. The shares of all members differ by at most one and add up
+        to all pieces.
 
-        Raises `psycopg.OperationalError` when the locks are lost.
+        Raises:
+            psycopg.OperationalError: The locks are lost.
         """
         cursor = await self._connection.execute(
             "SELECT count(*), count(*) FILTER (WHERE objid::bigint < pg_backend_pid()) FROM pg_locks"
@@ -47,7 +49,7 @@ class Leases:
         return share + (before_us < rest)
 
     async def take(self, count: int) -> set[int]:
-        """Takes up to `count` free pieces; answers those taken."""
+        """Take up to `count` free pieces. Returns the pieces taken."""
         taken: set[int] = set()
         for piece in range(self._pieces):
             if len(taken) >= count:
@@ -62,14 +64,14 @@ class Leases:
         return taken
 
     async def give_back(self, piece: int) -> None:
-        """Frees a piece for other members."""
+        """Release a piece for other members."""
         await self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", (self._work, piece))
         self.held.discard(piece)
 
 
 @asynccontextmanager
 async def open_leases(url: str, kind: int, pieces: int) -> AsyncIterator[Leases]:
-    """A membership on a connection of its own; `kind` tells kinds of work apart."""
+    """Open a membership on its own connection. `kind` identifies the kind of work."""
     async with await TidyConnection.connect(
         url,
         autocommit=True,

@@ -1,4 +1,4 @@
-"""Schema migrations: Alembic with plain SQL, applied by whoever starts first."""
+"""Schema migrations: Alembic with plain SQL, applied by the process that starts first."""
 
 import logging
 import re
@@ -16,15 +16,15 @@ _REVISION: Final = re.compile(r"""^(down_revision|revision)\b[^=\n]*=\s*["']([^"
 
 
 def migrate(url: str) -> str | None:
-    """Brings the database at `url` to the newest revision and gives it; two callers at once wait for each other.
+    """Migrate the database at `url` to the newest revision and return that revision. Concurrent callers wait for each other.
 
-    A database that a later release has migrated stays as it is: its schema bears this release too.
+    A database that a later release has migrated is not changed, because its schema also supports this release.
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)
     found = revision_at(url)
     if not is_behind(found):
         return found
-    # Imported here: the processes that only ask for the newest revision need not carry Alembic and SQLAlchemy.
+    # Imported here: processes that only need the newest revision must not load Alembic and SQLAlchemy.
     from alembic import command
     from alembic.config import Config
 
@@ -36,7 +36,7 @@ def migrate(url: str) -> str | None:
 
 
 def head_revision() -> str | None:
-    """The newest revision this code knows: the one that no other follows."""
+    """Return the newest revision in this code: the one that no other follows."""
     known, followed = _revisions()
     heads = known - followed
     if len(heads) > 1:
@@ -45,20 +45,20 @@ def head_revision() -> str | None:
 
 
 def is_behind(revision: str | None) -> bool:
-    """Whether a database at this revision lacks something that this code needs.
+    """Return whether a database at this revision lacks something that this code needs.
 
-    One that this code does not know was made by a later release, whose migrations leave the one before at work.
+    A revision that is not in this code belongs to a later release, whose migrations also support the previous release.
     """
     return revision is None or (revision != head_revision() and revision in known_revisions())
 
 
 def known_revisions() -> set[str]:
-    """Every revision this code knows; one that it does not is a later release's."""
+    """Return every revision in this code. Others belong to a later release."""
     return _revisions()[0]
 
 
 def _revisions() -> tuple[set[str], set[str]]:
-    """All revisions that this code knows, and those that another follows."""
+    """Return all revisions in this code, and those that another revision follows."""
     found: dict[str, set[str]] = {"revision": set(), "down_revision": set()}
     for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"):
         for name, revision in _REVISION.findall(path.read_text()):
@@ -67,8 +67,10 @@ def _revisions() -> tuple[set[str], set[str]]:
 
 
 def revision_at(url: str) -> str | None:
-    """The revision the database at `url` has; None before its first migration. Raises psycopg errors, after five seconds when
-    it accepts connections and does not answer."""
+    """Return the revision of the database at `url`; None before its first migration.
+
+    Raises psycopg errors, after five seconds if it accepts connections and does not respond.
+    """
     with psycopg.connect(url, autocommit=True, connect_timeout=5, **NOTICE_A_DEAD_MACHINE) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):
             return None
@@ -77,7 +79,7 @@ def revision_at(url: str) -> str | None:
 
 
 async def applied_revision(connection: Connection) -> str | None:
-    """The same over a connection of the pool, for readiness checks."""
+    """Return the revision like `revision_at`, over a connection of the pool, for readiness checks."""
     cursor = await connection.execute("SELECT to_regclass('alembic_version')")
     if await cursor.fetchone() == (None,):
         return None

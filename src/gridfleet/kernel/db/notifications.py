@@ -1,4 +1,4 @@
-"""What other processes changed, as the database tells it."""
+"""Database notifications: changes that other processes have published."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,7 +11,7 @@ from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConn
 __all__ = ["HEARTBEAT_SECONDS", "count_listeners", "heard_during", "listen", "notify"]
 
 HEARTBEAT_SECONDS: Final = 1.0
-"""How often a quiet connection is asked whether it still lives."""
+"""Interval of the checks whether an idle connection is alive."""
 
 _ANSWER_SECONDS: Final = 5.0
 
@@ -24,11 +24,16 @@ async def listen(
     on_heartbeat: Callable[[], None] = lambda: None,
     name: str = "gridfleet-listen",
 ) -> None:
-    """Calls `on_notice(channel, payload)` for each notification until the connection is lost, which raises.
+    """Call `on_notice(channel, payload)` for each notification until the connection is lost, which raises.
 
-    `on_listening` is called once notices can no longer be missed: what was cached before then may be stale.
-    `on_heartbeat` is called about every HEARTBEAT_SECONDS as long as the database answers: a connection that silently
-    died would look just like one that has nothing to tell. `name` shows in `pg_stat_activity`.
+    Args:
+        url: The database.
+        channels: The channels to listen on.
+        on_listening: Called when no notification can be missed any more. Entries cached before this time may be stale.
+        on_notice: Called for each notification.
+        on_heartbeat: Called about every HEARTBEAT_SECONDS while the database responds. Without it, a dead connection could not
+            be distinguished from an idle one.
+        name: Name of the connection in `pg_stat_activity`.
     """
     async with await TidyConnection.connect(
         url, autocommit=True, connect_timeout=5, application_name=name, **NOTICE_A_DEAD_MACHINE
@@ -45,12 +50,12 @@ async def listen(
 
 
 async def notify(db: Connection, channel: str, payload: str) -> None:
-    """Tells those who listen on the channel, once the transaction is committed."""
+    """Publish a notification on the channel when the transaction is committed."""
     await db.execute("SELECT pg_notify(%s, %s)", (channel, payload))
 
 
 async def count_listeners(db: Connection, name: str) -> int:
-    """How many connections of that name the database has."""
+    """Return the number of the database's connections with that name."""
     cursor = await db.execute(
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()", (name,)
     )
@@ -61,9 +66,9 @@ async def count_listeners(db: Connection, name: str) -> int:
 async def heard_during(
     url: str, channel: str, work: Callable[[], Awaitable[None]], wanted: set[str], seconds: float
 ) -> set[str]:
-    """Return the payloads that came on the channel while the work was done, or within some seconds afterwards.
+    """Return the payloads that arrive on the channel during `work`, or within `seconds` afterwards.
 
-    Returns early once all wanted ones have come.
+    Returns early when all `wanted` ones have arrived.
     """
     heard: set[str] = set()
     async with await TidyConnection.connect(url, autocommit=True, connect_timeout=5) as connection:

@@ -11,11 +11,11 @@ from gridfleet.kernel.db.pool import Connection
 __all__ = ["CHANNEL", "Effect", "claim", "insert", "next_due", "postpone", "strike_off"]
 
 CHANNEL = "outbox"
-"""The database notifies here, with the kind as payload, when effects were queued."""
+"""Notification channel for new effects. The payload is the kind."""
 
 
 class Effect(NamedTuple):
-    """One queued effect; `attempts` were made before."""
+    """A queued effect. `attempts` is the number of previous attempts."""
 
     id: int
     kind: str
@@ -28,7 +28,7 @@ class Effect(NamedTuple):
 async def insert(
     db: Connection, kind: str, key: str | None, payload: dict[str, Any], delay: timedelta, cause: dict[str, str] | None
 ) -> None:
-    """Queues an effect, due `delay` from now."""
+    """Queue an effect, due `delay` from now."""
     await db.execute(
         "INSERT INTO outbox (kind, key, payload, due_at, cause) VALUES (%s, %s, %s, clock_timestamp() + %s, %s)",
         (kind, key, Jsonb(payload), delay, cause and Jsonb(cause)),
@@ -36,8 +36,10 @@ async def insert(
 
 
 async def claim(db: Connection, kind: str) -> Effect | None:
-    """The oldest due effect of the kind that nobody works on and that waits for none before it with the same key; held by
-    this transaction."""
+    """Return the oldest due effect of the kind, locked by this transaction; None if there is none.
+
+    Skips effects that another process has locked, and those behind an earlier effect with the same key.
+    """
     cursor = db.cursor(row_factory=class_row(Effect))
     await cursor.execute(
         "SELECT id, kind, payload, attempts, created_at, cause FROM outbox o WHERE kind = %s AND due_at <= clock_timestamp()"
@@ -49,7 +51,7 @@ async def claim(db: Connection, kind: str) -> Effect | None:
 
 
 async def next_due(db: Connection, kind: str) -> float | None:
-    """Seconds until an effect of the kind is due; None when there is none."""
+    """Return the seconds until an effect of the kind is due; None if there is no effect."""
     cursor = await db.execute(
         "SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM outbox"
         " WHERE kind = %s AND due_at > clock_timestamp()",
@@ -60,12 +62,12 @@ async def next_due(db: Connection, kind: str) -> float | None:
 
 
 async def strike_off(db: Connection, effect_id: int) -> None:
-    """Removes an effect that was carried out, or given up."""
+    """Delete an effect that was executed or given up."""
     await db.execute("DELETE FROM outbox WHERE id = %s", (effect_id,))
 
 
 async def postpone(db: Connection, effect_id: int, wait: timedelta) -> None:
-    """The effect failed; it is due again after `wait`."""
+    """Make a failed effect due again after `wait`."""
     await db.execute(
         "UPDATE outbox SET attempts = attempts + 1, due_at = clock_timestamp() + %s WHERE id = %s", (wait, effect_id)
     )

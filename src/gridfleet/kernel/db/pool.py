@@ -1,7 +1,7 @@
 """The process's connection pool and its unit of work.
 
-A request or batch is one transaction: `async with database.transaction() as db:` commits at its end and rolls back on
-any error. Stores take the connection and run one statement each.
+A request or batch is one transaction: `async with database.transaction() as db:` commits at its end and rolls back on any
+error. Stores take the connection and run one statement each.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ Connection = AsyncConnection[TupleRow]
 
 
 class TidyConnection(AsyncConnection[TupleRow]):
-    """A connection whose attempts that time out leave no socket behind.
+    """A connection whose connection attempts leave no socket open when they time out.
 
-    psycopg's error of such an attempt holds the frame that holds the socket and the error, so that both stay until the garbage
-    collector comes by, which it does rarely here: a server that hangs for some minutes would have all its connections in use
-    by nobody when it goes on.
+    psycopg's error of such an attempt references the frame that holds the socket and the error. Both then exist until the next
+    garbage collection, which is rare in these processes. When a server continues after it has hung for some minutes, such
+    unused sockets would occupy all of its connections.
     """
 
     @classmethod
     async def connect(cls, conninfo: str = "", **arguments: Any) -> Self:
-        """As its parent's. Raises psycopg errors."""
+        """Connect like the parent class. Raises psycopg errors."""
         try:
             return await super().connect(conninfo, **arguments)
         except OperationalError as error:
@@ -46,10 +46,10 @@ NOTICE_A_DEAD_MACHINE: Final[dict[str, Any]] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,  # ms; Linux alone knows it
+    "tcp_user_timeout": 20_000,  # ms; only Linux supports it
 }
-"""Parameters of a connection by TCP: left to themselves, machines wait a quarter of an hour for the answer of one that has
-vanished, and for two hours when they sent nothing."""
+"""Parameters of a TCP connection. By default, a machine waits a quarter of an hour for the response of a peer that has
+vanished, and two hours if it has sent nothing."""
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,8 @@ _after_commit: dict[Connection, list[Callable[[], object]]] = {}
 
 
 def after_commit(db: Connection, tell: Callable[[], object]) -> None:
-    """Calls `tell` once the transaction of `db`, opened by `Database.transaction`, has been committed; else never."""
+    """Call `tell` after the commit of the transaction of `db`, which `Database.transaction` has opened. Not called after a
+    rollback."""
     _after_commit.setdefault(db, []).append(tell)
 
 
@@ -71,7 +72,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection in a transaction that commits when the block ends well."""
+        """Yield a connection in a transaction that commits when the block ends without an error."""
         with span("transaction", "client"):
             async with self._pool.connection() as connection:
                 try:
@@ -83,7 +84,7 @@ class Database:
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[Connection]:
-        """A connection whose statements commit one by one."""
+        """Yield a connection whose statements commit one by one."""
         async with self._pool.connection() as connection:
             await connection.set_autocommit(True)
             try:
@@ -92,28 +93,28 @@ class Database:
                 await connection.set_autocommit(False)
 
     async def ping(self) -> None:
-        """Raises when the database does not answer."""
+        """Check that the database responds; raises otherwise."""
         async with self._pool.connection(timeout=2) as connection:
             await connection.execute("SELECT 1")
 
     async def keep_reading(self) -> None:
-        """Reads the notices that wait on idle connections, every half minute, for ever: nobody else would."""
+        """Read pending notifications from idle connections every half minute, without end. No other code reads them."""
         while True:
             await asyncio.sleep(_READ_IDLE_SECONDS)
             await self._pool.check()
 
     async def close(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         await self._pool.close()
 
     def statistics(self) -> dict[str, Any]:
-        """The pool's counters."""
+        """Return the pool's counters."""
         return dict(self._pool.get_stats())
 
 
 def _has_news(connection: Connection) -> bool:
-    """Whether the server has sent anything, its farewell included. An idle connection of a living server is silent, and
-    asking it costs as much as a small query."""
+    """Return whether the server has sent data, including the end of the connection. A live idle connection is silent, and a
+    query to check it costs as much as any small query."""
     readable = select.poll()
     readable.register(connection.fileno(), select.POLLIN)
     return bool(readable.poll(0))
@@ -123,15 +124,20 @@ def _has_news(connection: Connection) -> bool:
 async def open_database(
     url: str, *, name: str, size: int = 10, channel: str | None = None, on_notice: Callable[[str], None] = lambda _: None
 ) -> AsyncIterator[Database]:
-    """The database at `url`, connected lazily so that a process starts while the server is still away.
+    """Open a pool for the database at `url`. It connects lazily, so a process can start while the server is unavailable.
 
-    `name` shows in `pg_stat_activity`. `on_notice` gets the payloads of the notices on `channel` that the pool's own
-    transactions send, each before its commit returns: PostgreSQL sends a session its own notices ahead of its readiness
-    for the next query. Those of other processes are `notifications.listen`'s business.
+    Args:
+        url: The database.
+        name: Name of the connections in `pg_stat_activity`.
+        size: Maximum number of connections.
+        channel: Channel of the pool's own notifications; None for none.
+        on_notice: Called with the payload of each notification that the pool's own transactions publish on `channel`, before
+            the commit returns. PostgreSQL sends a session its own notifications before it is ready for the next query.
+            `notifications.listen` receives those of other processes.
     """
 
     async def configure(connection: Connection) -> None:
-        # Server-side preparation from the first run on: every statement here is run many times.
+        # Prepare statements on the server from the first execution, because every statement here runs many times.
         connection.prepare_threshold = 0
         if channel is not None:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
@@ -148,8 +154,8 @@ async def open_database(
         try:
             await AsyncConnectionPool.check_connection(connection)
         except OperationalError:
-            # When one is broken all are. Left to itself psycopg_pool finds them one by one and pauses ever longer between
-            # two: with eight of them its caller gives up before it gets a good one.
+            # When one connection is broken, all are. psycopg_pool would find them one by one, with growing pauses. With eight
+            # of them, its caller times out before it gets a working connection.
             await pool.check()
             raise
 

@@ -1,4 +1,4 @@
-"""What waits in the database's queues, for the metrics."""
+"""Lengths and ages of the database's queues, for the metrics."""
 
 from typing import Final, NamedTuple
 
@@ -7,11 +7,11 @@ from gridfleet.kernel.db.pool import Connection
 __all__ = ["Waiting", "waiting"]
 
 _MOST: Final = 10_000
-"""Rows of one queue that are counted: who asks how long a queue is must not read through a backlog of millions."""
+"""Maximum number of rows to count in a queue: a metric must not read through a backlog of millions."""
 
 _DUE: Final = {
     "outbox": "SELECT due_at AS since FROM outbox WHERE due_at <= now() ORDER BY id",
-    # A job that runs at once has no time of its own; that of its queueing stands with its events.
+    # A job that is due immediately has no scheduled time; the time of its queueing is in its events.
     "jobs": "SELECT coalesce(scheduled_at, (SELECT min(at) FROM procrastinate_events e WHERE e.job_id = j.id)) AS since"
     " FROM procrastinate_jobs j WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now()) ORDER BY id",
     "notifications": "SELECT due_at AS since FROM notification_log WHERE due_at <= now() ORDER BY due_at",
@@ -26,7 +26,7 @@ _QUERY: Final = " UNION ALL ".join(
 
 
 class Waiting(NamedTuple):
-    """What is due in a queue, at most 10,000, and for how many seconds the first of it."""
+    """State of a queue: number of due rows, at most 10,000, and how many seconds the oldest has been due."""
 
     queue: str
     length: int
@@ -34,6 +34,6 @@ class Waiting(NamedTuple):
 
 
 async def waiting(db: Connection) -> list[Waiting]:
-    """Every queue's state, in one statement."""
+    """Return the state of every queue, in one statement."""
     cursor = await db.execute(_QUERY.encode())
     return [Waiting(*row) for row in await cursor.fetchall()]

@@ -1,6 +1,6 @@
-"""Spreading telemetry out with an extension of PostgreSQL: what would be done, and doing it.
+"""Distribute telemetry with an extension of PostgreSQL: plan the statements and execute them.
 
-Nothing else in the code knows of the extensions. The plan is carried out in one transaction: it works whole or not at all.
+No other code refers to the extensions. The plan runs in one transaction, so it is applied completely or not at all.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ __all__ = ["CannotScaleOut", "Extension", "Step", "apply", "plan"]
 
 
 class Extension(StrEnum):
-    """What can be scaled out with."""
+    """Extension for scale-out."""
 
     CITUS = "citus"
     TIMESCALEDB = "timescaledb"
 
 
 class CannotScaleOut(RuntimeError):
-    """The database is not ready for it; the text says why and what to do."""
+    """The database does not meet the requirements; the text gives the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement and what it is for."""
+    """One statement and its purpose."""
 
     purpose: str
     statement: str
@@ -50,7 +50,7 @@ _HYPERTABLE: Final = (
 
 
 def plan(url: str, extension: Extension) -> list[Step]:
-    """Return what is to be done at the database; empty when it was done already.
+    """Return the statements to run; empty if they have run already.
 
     Raises:
         CannotScaleOut: The extension is not supported, or not in the database.
@@ -74,7 +74,7 @@ def plan(url: str, extension: Extension) -> list[Step]:
 
 
 def apply(url: str, steps: list[Step]) -> None:
-    """Carries a plan out in one transaction. The service's processes must be stopped; PostgreSQL's errors pass through."""
+    """Execute a plan in one transaction. The service's processes must be stopped. PostgreSQL's errors are raised unchanged."""
     with psycopg.connect(url) as connection:
         for step in steps:
             connection.execute(step.statement.encode())

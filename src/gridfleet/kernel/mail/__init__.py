@@ -1,1 +1,1 @@
-"""Mail: letters shown as text and HTML, queued with the change that causes them, sent by SMTP or kept as files."""
+"""Mail: content as text and HTML, queued with the change that causes it, sent by SMTP or stored as files."""

@@ -1,4 +1,4 @@
-"""Where mails go: to a mail server, or into a folder where a person or a test reads them."""
+"""Delivery of mails: to a mail server, or into a folder for reading."""
 
 import asyncio
 import ipaddress
@@ -22,29 +22,32 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._@+-]")
 
 
 class MailRefused(Exception):
-    """The mail server will never take this mail; trying again is useless."""
+    """The mail server refuses this mail permanently; a retry cannot succeed."""
 
 
 class Delivery(Protocol):
-    """A way for mails to leave."""
+    """A way to deliver mails."""
 
     async def deliver(self, mail: Mail) -> None:
-        """Hands a mail over. Raises MailRefused for good, anything else when it may work later."""
+        """Deliver a mail. Raises MailRefused for a permanent refusal; any other error can be retried."""
 
 
 def open_delivery(settings: Settings) -> Delivery:
-    """SMTP where a server is set, else files below `{home}/mail`."""
+    """Return SMTP delivery if a server is configured, else delivery to files below `{home}/mail`."""
     if settings.smtp_url is not None:
         return SmtpDelivery(settings.smtp_url.get_secret_value(), settings.sender, settings.ca_file)
     return FolderDelivery(settings.home / "mail", settings.sender)
 
 
 class SmtpDelivery:
-    """One connection a mail. `smtps://` is TLS from the start; `smtp://` changes over to TLS where the server offers it,
-    and must where a password would travel to another machine."""
+    """Delivery by SMTP, with one connection for each mail.
+
+    `smtps://` uses TLS from the start. `smtp://` uses STARTTLS if the server offers it, and requires it if a password would be
+    sent to another machine.
+    """
 
     def __init__(self, url: str, sender: str, authority: Path | None = None) -> None:
-        """`authority`: certificates (PEM) that the server's must stand below; the system's without."""
+        """`authority`: PEM file of the authorities that the server's certificate is verified against. Default: the system's."""
         parts = urlsplit(url)
         self._sender = sender
         self._tls = client_tls(authority)
@@ -55,7 +58,7 @@ class SmtpDelivery:
         self._password = unquote(parts.password) if parts.password else None
 
     async def deliver(self, mail: Mail) -> None:
-        """Sends it. Raises MailRefused for a permanent refusal (5xx), aiosmtplib's errors and OSError otherwise."""
+        """Send the mail. Raises MailRefused for a permanent refusal (5xx), else aiosmtplib's errors and OSError."""
         message = compose(mail, self._sender)
         try:
             async with self._client(_SECONDS) as client:
@@ -65,14 +68,14 @@ class SmtpDelivery:
                 raise MailRefused("the server refuses the recipient") from error
             raise
         except aiosmtplib.SMTPAuthenticationError:
-            raise  # the operator's mistake, not the mail's: it goes out once the password is mended
+            raise  # a configuration error, not the mail's fault: the mail is sent when the password is corrected
         except aiosmtplib.SMTPResponseException as error:
             if error.code >= 500:
                 raise MailRefused(f"the server refuses the mail with {error.code}") from error
             raise
 
     async def try_login(self, seconds: float) -> None:
-        """Connects, changes over to TLS and logs in as for a mail, and takes its leave. Raises as `deliver` does."""
+        """Connect, negotiate TLS and log in as for a mail, then disconnect. Raises like `deliver`."""
         async with self._client(seconds) as client:
             await client.noop()
 
@@ -95,21 +98,21 @@ class SmtpDelivery:
 
     @property
     def start_tls(self) -> bool | None:
-        """Whether to change over to TLS: None where the server may decide."""
+        """Whether to use STARTTLS; None if the server decides."""
         if self._implicit_tls:
             return False
         return True if self._password is not None and not _is_loopback(self._host) else None
 
 
 class FolderDelivery:
-    """Files that mail programs open, readable by their owner alone: they hold tokens."""
+    """Delivery to files that mail programs can open. Only the owner can read them because they contain tokens."""
 
     def __init__(self, folder: Path, sender: str) -> None:
         self._folder = folder
         self._sender = sender
 
     async def deliver(self, mail: Mail) -> None:
-        """Writes `{time}-{address}-{start of the id}.eml`; a mail that is delivered twice replaces itself."""
+        """Write `{time}-{address}-{start of the id}.eml`. A mail that is delivered twice replaces its file."""
         await asyncio.to_thread(self._write, mail, compose(mail, self._sender, plainly=True))
 
     def _write(self, mail: Mail, message: EmailMessage) -> None:

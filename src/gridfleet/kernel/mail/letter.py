@@ -1,7 +1,6 @@
-"""Letters: what a mail says, apart from how it looks.
+"""Content of a mail, independent of its layout.
 
-The text and the HTML of a mail are both made from one letter, so they cannot say different things, and every word of it is
-escaped in one place.
+Text and HTML of a mail are generated from the same letter, so they cannot differ, and all text is escaped in one place.
 """
 
 import html
@@ -19,14 +18,15 @@ _WIDTH: Final = 72
 
 
 class Action(msgspec.Struct, frozen=True):
-    """What the reader can do: the words on the button, and the path it leads to below the public URL."""
+    """An action for the reader: the text of the button, and the path of its link below the public URL."""
 
     label: str
     path: str
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A mail's content. `reason` tells, below a line, why the reader got it and what to do if it was not him."""
+    """A mail's content. `reason` follows a separator: why the reader received the mail, and what to do if they did not cause
+    it."""
 
     subject: str
     paragraphs: tuple[str, ...]
@@ -35,7 +35,7 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 def as_text(letter: Letter, base_url: str) -> str:
-    """The plain text. Links stand on lines of their own, never broken."""
+    """Return the plain text. Links are on lines of their own and never broken."""
     parts = [_filled(paragraph) for paragraph in letter.paragraphs]
     if letter.action is not None:
         parts.append(f"{letter.action.label}:\n{base_url}{letter.action.path}")
@@ -43,7 +43,7 @@ def as_text(letter: Letter, base_url: str) -> str:
 
 
 def as_html(letter: Letter, base_url: str) -> str:
-    """The same as a page without scripts, images or anything else from elsewhere."""
+    """Return an HTML page without scripts, images or other external content."""
     return _LAYOUT.substitute(
         subject=html.escape(letter.subject),
         paragraphs="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in letter.paragraphs),

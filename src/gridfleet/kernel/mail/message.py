@@ -1,4 +1,4 @@
-"""A letter on its way to somebody, and the internet message (RFC 5322) that it becomes."""
+"""An addressed letter, and its conversion to an internet message (RFC 5322)."""
 
 from datetime import datetime
 from email.headerregistry import Address
@@ -15,7 +15,7 @@ __all__ = ["Mail", "compose"]
 
 
 class Mail(msgspec.Struct, frozen=True):
-    """A letter with its address and the public URL that its link starts with."""
+    """A letter with its recipient and the public URL for its links."""
 
     id: UUID
     to: str
@@ -25,9 +25,11 @@ class Mail(msgspec.Struct, frozen=True):
 
 
 def compose(mail: Mail, sender: str, *, plainly: bool = False) -> EmailMessage:
-    """The message: text and HTML as alternatives. Sent twice, it has the same Message-ID, by which readers drop the second.
+    """Return the message with text and HTML as alternatives. Repeated messages have the same Message-ID, so mail programs drop
+    duplicates.
 
-    `plainly` leaves both unencoded, with the lines of a text file, for eyes; a mail server needs neither.
+    With `plainly`, both parts are unencoded and have the line ends of a text file, for human readers. A mail server does not
+    need this.
     """
     message = EmailMessage(policy=default if plainly else SMTP)
     name, address = parseaddr(sender)

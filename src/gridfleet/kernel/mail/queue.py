@@ -1,7 +1,6 @@
-"""Mails put on the queue with the change that causes them: a request that is rolled back sends none.
+"""Mails queued with the change that causes them: a rolled-back request sends none.
 
-A waiting mail may carry a token that lets its reader in, while the tables keep only the token's hash; so the queue holds
-mails encrypted.
+A queued mail may contain a login token, of which the tables store only the hash. Therefore queued mails are encrypted.
 """
 
 import base64
@@ -22,22 +21,22 @@ from gridfleet.kernel.security.keyring import Keyring
 __all__ = ["QUEUED_MAILS", "SEND_MAIL", "MailQueue", "open_mail"]
 
 SEND_MAIL: Final = "mail.send"
-"""The task that sends one mail."""
+"""Name of the task that sends one mail."""
 
 QUEUED_MAILS: Final = EncryptedJobs("mail", ("content",), task=SEND_MAIL, id_argument="mail_id")
-"""What is encrypted of waiting mails."""
+"""The encrypted argument of queued mails."""
 
 
 class MailQueue:
-    """Where domains put their letters."""
+    """Queue for the letters of domains."""
 
     def __init__(self, keyring: Keyring, base_url: str) -> None:
-        """`base_url`: where links in mails lead, without a slash at its end."""
+        """`base_url`: prefix of links in mails, without a trailing slash."""
         self._keyring = keyring
         self._base_url = base_url
 
     async def put(self, db: Connection, to: str, letter: Letter) -> None:
-        """Queues a letter to an address, to be sent once the transaction has been committed."""
+        """Queue a letter to an address. It is sent after the commit."""
         mail = Mail(new_id(), to, letter, self._base_url, utc_now())
         sealed = self._keyring.encrypt(msgspec.json.encode(mail), table="mail", column="content", row_id=mail.id)
         arguments: JSONDict = {
@@ -45,11 +44,16 @@ class MailQueue:
             "key_version": self._keyring.current_version,
             "sealed": base64.b64encode(sealed).decode(),
         }
-        # After everything else: a server that hangs would keep all of a worker's hands from what is due by the clock.
+        # Lowest priority: a hung mail server would otherwise occupy all workers and delay periodic jobs.
         await defer(db, SEND_MAIL, arguments, priority=-1)
 
 
 def open_mail(keyring: Keyring, mail_id: str, key_version: int, sealed: str) -> Mail:
-    """The mail of a queued job's arguments. Raises UnknownKeyVersion, DecryptionFailed."""
+    """Decrypt the mail in a queued job's arguments.
+
+    Raises:
+        UnknownKeyVersion: The keyring lacks the key version.
+        DecryptionFailed: The mail cannot be decrypted.
+    """
     content = keyring.decrypt(base64.b64decode(sealed), key_version, table="mail", column="content", row_id=mail_id)
     return msgspec.json.decode(content, type=Mail)

@@ -1,1 +1,1 @@
-"""HTTP requests to addresses that customers name: never to a private one, never further than they were told to go."""
+"""HTTP requests to addresses that customers configure: never to a private address, and no redirects are followed."""

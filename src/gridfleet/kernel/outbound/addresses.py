@@ -1,7 +1,7 @@
-"""Which URLs and addresses a customer may send us to.
+"""Rules for URLs and addresses that customers configure.
 
-A name proves nothing: what it resolves to is checked, every address of it, and connected to without asking again
-(`sending.py`). Spellings of addresses that resolvers and browsers read differently are refused as such.
+A host name alone is not a proof. Every address that it resolves to is checked, and the connection uses these addresses without
+a second lookup (`sending.py`). Spellings of addresses that resolvers and browsers interpret differently are refused.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ __all__ = [
 ]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Gives the addresses of a host name and port; raises NameUnknown."""
+"""Returns the addresses of a host name and port; raises NameUnknown."""
 
 _MOST_CHARACTERS: Final = 2048
 _URL: Final = re.compile(r"(?i:https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?((?:/[A-Za-z0-9._~-]+)*)/?")
-"""Host, port, path: no user name, no percent signs, no backslashes, no zones, no query, no fragment."""
+"""Host, port, path: no user name, percent signs, backslashes, zones, query or fragment."""
 _NAME: Final = re.compile(
     r"(?=.{1,253}$)(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 )
-"""The last label begins with a letter, so this is a name and no address in decimal, octal or hex."""
+"""The last label begins with a letter, so this is a name, not an address in decimal, octal or hexadecimal form."""
 _LOCAL_SUFFIXES: Final = (
     ".localhost",  # RFC 6761
     ".test",  # RFC 6761
@@ -54,7 +54,7 @@ _PRIVATE_V4: Final = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",  # shared by a carrier's customers (RFC 6598); metadata of some clouds
         "127.0.0.0/8",
-        "168.63.129.16/32",  # a cloud's wire server, reachable from its machines alone
+        "168.63.129.16/32",  # a cloud's wire server, reachable from its machines only
         "169.254.0.0/16",  # link-local, metadata of most clouds
         "172.16.0.0/12",
         "192.0.0.0/24",  # protocol assignments; metadata of a cloud
@@ -69,28 +69,28 @@ _PRIVATE_V4: Final = tuple(
     )
 )
 _PUBLIC_V6: Final = IPv6Network("2000::/3")
-"""All that was ever handed out; loopback, ULA, link-local, multicast, IPv4-mapped and NAT64 lie elsewhere."""
+"""All allocated addresses. Loopback, ULA, link-local, multicast, IPv4-mapped and NAT64 are outside."""
 _PRIVATE_V6: Final = tuple(
     IPv6Network(network)
     for network in (
         "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
         "2001:db8::/32",  # documentation
-        "2002::/16",  # 6to4: an IPv4 address in disguise
+        "2002::/16",  # 6to4: contains an IPv4 address
         "3fff::/20",  # documentation (RFC 9637)
     )
 )
 
 
 class AddressRefused(ValueError):
-    """The URL, or what it resolves to, is none that we go to. The text says why, for people."""
+    """Requests to the URL, or to an address of its host, are not allowed. The text gives the reason for users."""
 
 
 class NameUnknown(OSError):
-    """The name has no address, or its server did not say."""
+    """The name has no address, or its name server did not respond."""
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the internet at large."""
+    """Return whether an address is public."""
     found = ip_address(address)
     if isinstance(found, IPv6Address):
         return found.scope_id is None and found in _PUBLIC_V6 and not any(found in network for network in _PRIVATE_V6)
@@ -98,18 +98,20 @@ def is_public(address: str) -> bool:
 
 
 def is_local_name(host: str) -> bool:
-    """Return whether a host name can exist in local networks only. An IP address is no name."""
+    """Return whether a host name can exist in local networks only. False for an IP address."""
     if _is_literal(host) or ":" in host:
         return False
-    # A name without a dot is completed by the search list of the machine that resolves it.
+    # A name without a dot is completed by the search list of the resolving machine.
     return "." not in host or f".{host.lower()}".endswith(_LOCAL_SUFFIXES)
 
 
 def parse_base_url(text: str) -> httpx.URL:
-    """The URL below which a service is reached: http or https, a host, perhaps a port and a path, nothing else; without a
-    slash at its end.
+    """Return a service's base URL: http or https, a host, optionally a port and a path, without a trailing slash.
 
-    Raises AddressRefused. What a name resolves to is not looked at.
+    The host name is not resolved.
+
+    Raises:
+        AddressRefused: The URL contains anything else.
     """
     match = _URL.fullmatch(text)
     if match is None or len(text) > _MOST_CHARACTERS:
@@ -118,7 +120,7 @@ def parse_base_url(text: str) -> httpx.URL:
     if not _is_literal(host) and not _NAME.fullmatch(host):
         raise AddressRefused("must name its host by a name, or by an IP address in its usual spelling")
     if port is not None and not (int(port) in _WEB_PORTS or _FIRST_FREE_PORT <= int(port) <= 65535):
-        # Below 1024 others listen: mail servers and the like, which a request could be made to mean something to.
+        # Other services listen on ports below 1024, such as mail servers. A request could be interpreted as a command there.
         raise AddressRefused("must have port 80, 443, or one from 1024 on")
     if {".", ".."} & set(path.split("/")):
         raise AddressRefused("must have a path without dot segments")
@@ -134,7 +136,7 @@ def _is_literal(host: str) -> bool:
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host, as the system's resolver gives them; an address is its own."""
+    """Return the addresses of a host from the system's resolver. An IP address resolves to itself."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
@@ -144,16 +146,21 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 async def public_addresses(url: httpx.URL, resolve: Resolve, *, is_allowed: Callable[[str], bool]) -> Sequence[str]:
-    """The addresses of a URL's host, asked for once. Raises AddressRefused when one of them is not allowed, and NameUnknown."""
+    """Resolve a URL's host once and return its addresses.
+
+    Raises:
+        AddressRefused: One of them is not allowed.
+        NameUnknown: The name has no address.
+    """
     addresses = await resolve(url.host, port_of(url))
     if not addresses:
         raise NameUnknown(f"{url.host} has no address")
     if not all(is_allowed(address) for address in addresses):
-        # Which one is nobody's business: a name's private address tells about the network that we stand in.
+        # The text does not contain the address: a name's private address would reveal details of our network.
         raise AddressRefused("must lead to public addresses alone")
     return addresses
 
 
 def port_of(url: httpx.URL) -> int:
-    """The port that a URL means."""
+    """Return the URL's port, or the default port of its scheme."""
     return url.port or (443 if url.scheme == "https" else 80)

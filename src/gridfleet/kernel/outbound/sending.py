@@ -1,4 +1,4 @@
-"""Requests to one service: its name resolved once, its addresses checked, and nothing else ever connected to."""
+"""Requests to one service: its name is resolved once, its addresses are checked, and no other address is connected to."""
 
 import asyncio
 import ssl
@@ -18,19 +18,19 @@ _SECONDS: Final = 10.0
 
 
 class Unreachable(Exception):
-    """No connection, or one that broke before the answer was complete."""
+    """No connection, or it broke before the response was complete."""
 
 
 class TimedOut(Exception):
-    """The answer was not complete in time. What the request asked for may have been done."""
+    """The response was not complete in time. The request may have taken effect."""
 
 
 class AnswerTooLarge(Exception):
-    """The answer has more bytes than we read, or is packed."""
+    """The response is larger than the limit, or is compressed."""
 
 
 class Answer(NamedTuple):
-    """What came back, whatever its status; redirects are answers like any other."""
+    """A response with any status, including redirects."""
 
     status: int
     content_type: str
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class Outbound:
-    """Opens wires to services that customers named."""
+    """Opens wires to services that customers configured."""
 
     def __init__(
         self,
@@ -48,8 +48,16 @@ class Outbound:
         is_public: Callable[[str], bool] = is_public,
         allow_private: bool = False,
     ) -> None:
-        """`seconds` is the time for one request, resolving and connecting included. With `allow_private` every address is
-        gone to. Certificates are checked against the usual authorities, or those that `SSL_CERT_FILE` names."""
+        """Configure the limits.
+
+        Args:
+            seconds: Time for one request, including resolving and connecting.
+            resolve: Resolves host names.
+            is_public: Whether an address is allowed.
+            allow_private: Allow every address.
+
+        Certificates are verified against the system's authorities, or those in `SSL_CERT_FILE`.
+        """
         self._seconds = seconds
         self._resolve = resolve
         self._is_public = is_public
@@ -57,17 +65,26 @@ class Outbound:
         self._tls = httpx.create_ssl_context()
 
     async def check(self, url: httpx.URL) -> None:
-        """Raises AddressRefused when the host is local by its name or its addresses, NameUnknown when it has no address."""
+        """Check the host of a URL.
+
+        Raises:
+            AddressRefused: The host is local by its name or its addresses.
+            NameUnknown: It has no address.
+            TimedOut: The name was not resolved in time.
+        """
         await self._addresses(url, private=False)
 
     @asynccontextmanager
     async def open(self, base: httpx.URL, *, private: bool = False) -> AsyncIterator["Wire"]:
-        """A wire to the service at `base`; `private` for one of our own, which may be anywhere.
+        """Open a wire to the service at `base`. With `private`, for a service of our own, every address is allowed.
 
-        Raises AddressRefused, NameUnknown, TimedOut.
+        Raises:
+            AddressRefused: The host has an address that is not allowed.
+            NameUnknown: The host has no address.
+            TimedOut: The name was not resolved in time.
         """
         addresses = await self._addresses(base, private=private)
-        # No connection outlives the wire, so none is ever shared by two services behind one address.
+        # Connections are closed with the wire, so two services at the same address never share one.
         async with httpx.AsyncClient(
             transport=_Pinned(addresses, self._tls),
             timeout=httpx.Timeout(self._seconds),
@@ -105,9 +122,12 @@ class Wire:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One request, tried once; `path` is encoded already and begins with a slash.
+        """Send one request, without retries. `path` is already encoded and begins with a slash.
 
-        Raises Unreachable, TimedOut, AnswerTooLarge.
+        Raises:
+            Unreachable: No connection, or it broke before the response was complete.
+            TimedOut: The response was not complete in time.
+            AnswerTooLarge: The response is larger than the limit, or is compressed.
         """
         told = {**(headers or {}), **outgoing_headers()}
         try:
@@ -136,15 +156,17 @@ async def _read(answer: httpx.Response) -> bytes:
 
 
 class _Pinned(httpx.AsyncBaseTransport):
-    """Connects to the given addresses, in their order until one answers, whatever the URL's host would resolve to; host
-    header and certificate are those of the name."""
+    """Transport that connects to the given addresses, in order until one responds, whatever the URL's host resolves to.
+
+    Host header and certificate check use the name.
+    """
 
     def __init__(self, addresses: Sequence[str], tls: ssl.SSLContext) -> None:
         self._addresses = list(addresses)
         self._inner = httpx.AsyncHTTPTransport(verify=tls, trust_env=False, http2=False)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request. The next address is tried only while nothing of it was sent."""
+        """Send the request. The next address is tried only while no part of the request has been sent."""
         for address in self._addresses[:-1]:
             try:
                 return await self._send_to(address, request)
@@ -164,5 +186,5 @@ class _Pinned(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._inner.aclose()
