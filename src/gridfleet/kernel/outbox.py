@@ -1,22 +1,21 @@
-"""Effects on the outside world (closing a connection, sending a command) that follow a change of the database.
+"""Effects on other systems (close a connection, send a command) that follow a database change.
 
-Where the change is made, in its transaction:
+Queue an effect in the transaction of the change:
 
     await enqueue(db, "plants.close_connections", {"plantId": str(plant.id)})
 
-Rolled back, it was never queued. In the gateway process (`amqp/effects.py`):
+A rollback removes it. Register the handler in the gateway process (`amqp/effects.py`):
 
     outbox.register("plants.close_connections", close_connections)
 
     async def close_connections(db: Connection, payload: dict[str, Any]) -> None: ...
 
-The handler runs after the commit, usually within milliseconds, and may run more than once: a process that is killed
-between the effect and its striking off repeats it. What the handler writes through `db` commits together with the striking
-off. When it raises, or takes longer than half a minute, its writes are undone and it is tried again later: after a quarter
-of a second, then twice that and so on up to half a minute. One that fails five times by itself, and not because something is
-away, is set aside, as is one that has failed for a day. Effects of one kind with the same `key` are carried out one by
-one in the order in which they were queued, and a failing one holds those behind it up; others run side by side. Several
-processes may share the work.
+The handler runs after the commit, usually within milliseconds. It may run more than once: if a process is killed between the
+effect and its deletion, the effect is repeated. What the handler writes through `db` commits together with the deletion. If it
+raises, or takes longer than half a minute, its writes are rolled back and it is retried: after a quarter of a second, then
+after twice the previous delay, up to half a minute. An effect is set aside if it fails five times by itself (not because of an
+outage), or has failed for a day. Effects of one kind with the same `key` are executed one by one in the order of their
+queueing, and a failing one delays those behind it. Other effects run concurrently. Several processes may share the work.
 """
 
 import asyncio
@@ -37,16 +36,16 @@ from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reas
 __all__ = ["CarryOut", "Outbox", "enqueue"]
 
 CarryOut = Callable[[Connection, dict[str, Any]], Awaitable[None]]
-"""Carries one effect out; see the module."""
+"""Handler that executes an effect; see the module."""
 
 _FIRST_WAIT: Final = timedelta(milliseconds=250)
 _LONGEST_WAIT: Final = timedelta(seconds=30)
 _CARRY_OUT_SECONDS: Final = 30.0
 _GIVE_UP_AFTER: Final = timedelta(hours=24)
 _MOST_TRIES: Final = 5
-"""Of an effect that fails although nothing is away."""
+"""For an effect that fails without an outage."""
 _LOOK_SECONDS: Final = 5.0
-"""How long to wait for a notice before looking anyway."""
+"""Maximum time to wait for a notification before the queue is checked anyway."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,15 +53,15 @@ log = structlog.get_logger(__name__)
 async def enqueue(
     db: Connection, kind: str, payload: dict[str, Any], *, key: str | None = None, delay: timedelta = timedelta(0)
 ) -> None:
-    """Queues an effect with the transaction of `db`, to be carried out `delay` after its commit or soon thereafter.
+    """Queue an effect in the transaction of `db`. It is executed at the earliest `delay` after the commit.
 
-    `payload` is JSON, kept until the effect is done: no secrets.
+    `payload` is JSON and stored until the effect is done. It must not contain secrets.
     """
     await queue.insert(db, kind, key, payload, delay, current_cause())
 
 
 class Outbox:
-    """Carries out the queued effects of the kinds that were registered; others stay queued."""
+    """Executes queued effects of the registered kinds. Effects of other kinds stay queued."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,14 +69,15 @@ class Outbox:
         self._wake: dict[str, list[asyncio.Event]] = {}
 
     def register(self, kind: str, carry_out: CarryOut, *, workers: int = 2) -> None:
-        """Effects of `kind` go to `carry_out`, up to `workers` at a time, each on a connection of the pool while it runs."""
+        """Register the handler of a kind, with up to `workers` concurrent executions. Each uses a connection of the pool while
+        it runs."""
         if kind in self._kinds:
             raise ValueError(f"effects of kind {kind} are carried out already")
         self._kinds[kind] = carry_out
         self._wake[kind] = [asyncio.Event() for _ in range(workers)]
 
     async def run(self) -> None:
-        """Works until cancelled; raises when the database is lost."""
+        """Execute effects until cancelled. Raises when the database connection is lost."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listen(self._database.url, [queue.CHANNEL], self._wake_all, self._told))
             for kind, wakes in self._wake.items():
@@ -93,7 +93,7 @@ class Outbox:
             self._told(queue.CHANNEL, kind)
 
     async def _keep_at(self, kind: str, wake: asyncio.Event) -> None:
-        """One worker: what holds it up leaves the others free."""
+        """Run one worker. A slow effect does not block the other workers."""
         while True:
             wake.clear()
             while await self._carry_out_one(kind):

@@ -12,19 +12,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Which page a caller wants."""
+    """The requested page."""
 
     page: int = 1
     limit: int = 20
 
     @property
     def offset(self) -> int:
-        """Rows before the page."""
+        """Number of rows before the page."""
         return (self.page - 1) * self.limit
 
 
 class PageMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a page stands in its list; `total_pages` of an empty list is 0."""
+    """Position of a page in its list. `total_pages` of an empty list is 0."""
 
     page: int
     limit: int
@@ -40,5 +40,5 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
     @classmethod
     def of(cls, data: list[T], total: int, paging: Paging) -> "Page[T]":
-        """The page with its arithmetic done."""
+        """Return the page with its computed metadata."""
         return cls(data, PageMeta(paging.page, paging.limit, total, -(-total // paging.limit)))

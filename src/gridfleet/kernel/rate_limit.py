@@ -1,7 +1,8 @@
-"""Rate limits: so many calls of a key within any minute, whenever it begins: no burst at the turn of a minute gets through.
+"""Rate limits: a maximum number of calls per key within any minute (sliding window), so that a burst at the turn of a minute is
+limited too.
 
-Counted in this process's memory or, for all processes together, in Redis. While Redis is away each process counts by
-itself.
+Calls are counted in this process's memory or, for all processes together, in Redis. While Redis is unavailable, each process
+counts its own calls.
 """
 
 import contextlib
@@ -23,16 +24,21 @@ _PREFIX: Final = "gridfleet:limits"
 
 
 class RateLimiter:
-    """Remembers the calls of the last minute. A refused call is not counted: who waits as told gets through."""
+    """Counts the calls of the last minute. Refused calls are not counted, so a caller that waits for the given time is
+    accepted."""
 
     def __init__(self, *, enabled: bool, redis: RedisLink | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds that only grow, for what is counted here."""
+        """`clock` returns monotonic seconds for the calls that are counted in this process."""
         self._enabled = enabled
         self._here = _Calls(clock)
         self._shared = _SharedCalls(redis) if redis is not None else None
 
     async def hit(self, name: str, key: str, per_minute: int) -> None:
-        """Counts a call of `key` under the limit `name`. Raises TooManyRequests for one too many."""
+        """Count a call of `key` under the limit `name`.
+
+        Raises:
+            TooManyRequests: The limit is reached.
+        """
         if not self._enabled:
             return
         wait = await self._wait_of(name, key, per_minute)
@@ -47,8 +53,10 @@ class RateLimiter:
 
 
 class _Calls:
-    """Calls counted in this process. The library's own memory storage walks all keys in threads after every call, and goes by
-    a clock that may be set."""
+    """Calls counted in this process.
+
+    The library's own memory storage scans all keys in threads after every call and uses a clock that can be changed.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -56,7 +64,7 @@ class _Calls:
         self._until_sweep = _SWEEP_EVERY_CALLS
 
     def wait_of(self, name: str, key: str, per_minute: int) -> int | None:
-        """Counts a call: None, or for one too many the seconds until the next is let through."""
+        """Count a call. Returns None, or the seconds until the next accepted call if the limit is reached."""
         now = self._clock()
         self._sweep(now)
         calls = self._calls.setdefault((name, key), deque())
@@ -68,7 +76,7 @@ class _Calls:
         return None
 
     def _sweep(self, now: float) -> None:
-        # Without it, everybody who ever called would be kept.
+        # Otherwise entries of inactive callers would be kept for ever.
         self._until_sweep -= 1
         if self._until_sweep <= 0:
             self._until_sweep = _SWEEP_EVERY_CALLS + len(self._calls)
@@ -92,14 +100,14 @@ class _SharedCalls:
         self._window = MovingWindowRateLimiter(storage)
 
     async def wait_of(self, name: str, key: str, per_minute: int) -> int | None:
-        """As `_Calls.wait_of`. Raises RedisAway."""
+        """Count a call like `_Calls.wait_of`. Raises RedisAway."""
         from limits import RateLimitItemPerMinute
 
         item = RateLimitItemPerMinute(per_minute)
-        # Keys hold addresses of people: what stands for them is enough to count by.
+        # Keys contain addresses of users. A hash is sufficient for counting.
         place = name, hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
         if await self._link.ask(lambda: self._window.hit(item, *place)):
             return None
         stats = await self._link.ask(lambda: self._window.get_window_stats(item, *place))
-        # The library still refuses a call that comes exactly a minute after the oldest.
+        # The library refuses a call exactly one minute after the oldest.
         return max(1, math.floor(stats.reset_time - time.time()) + 1)

@@ -1,7 +1,7 @@
-"""The way to Redis or Valkey, which may be away at any time: nobody waits long for it, and nobody waits twice.
+"""Connection to Redis or Valkey, which may be unavailable at any time. Callers wait for it briefly, and only once.
 
-A question that fails, or takes longer than half a second, marks the server as away. From then on questions are refused
-without asking, until a probe beside them finds that it answers again.
+A request that fails, or takes longer than half a second, marks the server as away. Further requests are then refused
+immediately, until a background probe succeeds.
 """
 
 import asyncio
@@ -23,23 +23,24 @@ log = structlog.get_logger(__name__)
 
 
 class RedisAway(Exception):
-    """Redis does not answer, or not as it should."""
+    """Redis does not respond, or responds with an error."""
 
     def __init__(self) -> None:
         super().__init__("redis is away")
 
 
 def redis_address(url: str) -> str:
-    """The address as the client wants it: Valkey speaks the same protocol, and is known to it by one name alone."""
+    """Return the URL with a scheme that the client supports. Valkey uses the same protocol, but the client only accepts the
+    name redis."""
     scheme = urlsplit(url).scheme
     return url.replace(scheme, scheme.replace("valkey", "redis"), 1)
 
 
 class RedisLink:
-    """One process's connections to the Redis or Valkey at `url`, made as they are needed."""
+    """One process's connections to the Redis or Valkey at `url`, opened when needed."""
 
     def __init__(self, url: str) -> None:
-        # Imported here: 24 MB that a process without Redis need not have.
+        # Imported here: a process without Redis saves 24 MB.
         from redis.asyncio import Redis
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
@@ -51,18 +52,18 @@ class RedisLink:
             redis_address(url),
             socket_timeout=_ANSWER_SECONDS,
             socket_connect_timeout=_ANSWER_SECONDS,
-            # A server that was started again has closed its connections: the first to find out asks anew.
+            # A restarted server has closed its connections. The first request that detects this is retried.
             retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         )
         self._probe: asyncio.Task[None] | None = None
 
     @property
     def away(self) -> bool:
-        """Whether the last question failed and no probe has succeeded since."""
+        """Whether the last request failed and no probe has succeeded since."""
         return self._probe is not None
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """What `question` answers, within half a second. Raises RedisAway."""
+        """Return the result of `question`, within half a second. Raises RedisAway."""
         if self.away:
             raise RedisAway
         try:
@@ -70,17 +71,17 @@ class RedisLink:
                 return await question()
         except self._failures as error:
             if not self.away:
-                # The client's words may hold the address with its password.
+                # The client's error text may contain the URL with its password.
                 log.warning("redis is away; nothing is shared until it is back", error=type(error).__name__)
                 self._probe = asyncio.create_task(self._wait_for_return(), name="redis probe")
             raise RedisAway from error
 
     async def ping(self) -> None:
-        """Raises RedisAway when it is."""
+        """Check that Redis accepts writes. Raises RedisAway."""
         await self.ask(self._write_probe)
 
     async def close(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         if self._probe is not None:
             self._probe.cancel()
             await asyncio.wait([self._probe])
@@ -99,5 +100,5 @@ class RedisLink:
             return
 
     async def _write_probe(self) -> None:
-        # A replica, or a server without memory left, answers a ping and takes nothing.
+        # A replica, or a server without free memory, answers a ping but accepts no writes.
         await cast("Awaitable[Any]", self.client.set(_PROBE_KEY, "1", ex=10))

@@ -199,7 +199,7 @@ class Settings(BaseSettings):
     def _check_url(cls, value: SecretStr | str | None, info: ValidationInfo) -> SecretStr | str | None:
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         schemes, form = _URLS[str(info.field_name)]
-        # libpq also takes `host=… dbname=…`.
+        # libpq also accepts `host=… dbname=…`.
         keywords = info.field_name == "database_url" and "=" in str(text)
         if text and not keywords and (urlsplit(text).scheme not in schemes or "//" not in text):
             raise ValueError(f"must be {form}")

@@ -1,7 +1,7 @@
-"""Keeps things running: child processes, and named tasks inside a process.
+"""Supervision of child processes, and of named tasks inside a process.
 
-Both are restarted with exponential backoff and jitter, and the backoff starts anew after a healthy run. Children live in
-process groups of their own, so that a Ctrl-C on the terminal reaches the supervisor alone, which then stops them in order.
+Both are restarted with exponential backoff and jitter. A healthy run resets the backoff. Child processes have their own process
+groups, so a Ctrl-C on the terminal reaches only the supervisor, which then stops them in order.
 """
 
 import asyncio
@@ -41,22 +41,22 @@ log = structlog.get_logger(__name__)
 
 _TELL_AGAIN_SECONDS: Final = 60.0
 _PR_SET_PDEATHSIG = 1
-# Loaded before any fork: the child may only call what is there already.
+# Loaded before any fork, because the child may only call what is already loaded.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Seconds to wait before each restart: `first`, doubling up to `longest`, a quarter of jitter either way."""
+    """Delay in seconds before each restart: `first`, doubled up to `longest`, with a jitter of plus or minus a quarter."""
 
     first: float = 0.5
     longest: float = 30.0
     healthy_seconds: float = 30.0
-    """A run of at least this long makes the next wait the first one again."""
+    """A run of at least this duration resets the delay to `first`."""
     _failures: int = 0
 
     def after_run(self, ran_seconds: float) -> float:
-        """The wait after a run that lasted `ran_seconds`."""
+        """Return the delay after a run that lasted `ran_seconds`."""
         if ran_seconds >= self.healthy_seconds:
             self._failures = 0
         wait = min(self.longest, self.first * 2.0 ** min(self._failures, 16))
@@ -66,23 +66,23 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A child process to run and how to end it."""
+    """A child process and how to stop it."""
 
     name: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     folder: Path | None = None
     user: int | None = None
-    """Numeric user and group to run as instead of our own."""
+    """Numeric user and group of the process; None for those of the supervisor."""
     group: int | None = None
     stop_signal: signal.Signals = signal.SIGTERM
-    """Asks it to end in good order; also sent by the kernel (Linux) when its supervisor dies without a word."""
+    """Signal for an orderly stop. Also sent by the kernel (Linux) if the supervisor dies."""
     stop_seconds: float = 15.0
-    """How long it may take to end before it is killed."""
+    """Maximum duration of an orderly stop before the process is killed."""
     own_output: bool = False
-    """Whether a supervisor leaves its output alone: it goes where the supervisor's own goes."""
+    """Whether the process writes to the supervisor's own output instead of a pipe."""
     before_start: Callable[[], None] | None = None
-    """Called before every start, restarts included: clears what a killed predecessor left."""
+    """Called before every start, including restarts: removes what a killed predecessor left."""
 
 
 def _end_with_parent(parent: int, wanted: int) -> None:
@@ -108,14 +108,14 @@ def _popen_arguments(program: Program) -> dict[str, Any]:
 
 
 def spawn(program: Program, output: int | IO[bytes]) -> "subprocess.Popen[bytes]":
-    """Starts `program` once, unsupervised, with its output going to `output`. Call it from the main thread."""
+    """Start `program` once, without supervision, with its output to `output`. Call it from the main thread."""
     if program.before_start is not None:
         program.before_start()
     return subprocess.Popen(program.argv, stdout=output, **_popen_arguments(program))
 
 
 def stop_process(program: Program, process: "subprocess.Popen[bytes]") -> None:
-    """Ends what `spawn` started, and every process left in its group."""
+    """Stop what `spawn` started, and kill every process left in its group."""
     _signal(process.pid, program.stop_signal)
     try:
         process.wait(program.stop_seconds)
@@ -138,9 +138,12 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 def end_leftovers(
     ours: Callable[[psutil.Process], bool], ask: signal.Signals = signal.SIGTERM, seconds: float = 20
 ) -> list[int]:
-    """Ends processes that a killed supervisor left behind, asked with `ask` first and killed after `seconds`.
+    """Stop processes that a killed supervisor left behind. They are sent the signal `ask`, and killed after `seconds`.
 
-    Gives their ids. Our own process and its ancestors are never among them.
+    This process and its ancestors are never included.
+
+    Returns:
+        The ids of the processes.
     """
     spared = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
     leftovers = []
@@ -158,10 +161,10 @@ def end_leftovers(
 
 
 class Supervisor:
-    """Runs programs until `stop`; a program that ends is started again.
+    """Runs programs until `stop`. A program that ends is restarted.
 
-    `write(name, line)` gets every line that a program prints, and the supervisor's own lines under its own name.
-    `changed()` is called whenever a program got a new process id; its OSErrors are told of and change nothing.
+    `write(name, line)` is called for every line that a program prints, and for the supervisor's own lines with the name
+    `supervisor`. `changed()` is called when a program has a new process id. Its OSErrors are reported and otherwise ignored.
     """
 
     def __init__(self, write: Callable[[str, str], None], changed: Callable[[], None] = lambda: None) -> None:
@@ -176,28 +179,28 @@ class Supervisor:
 
     @property
     def pids(self) -> dict[str, int]:
-        """The running programs' process ids by name."""
+        """Process ids of the running programs, by name."""
         return {name: process.pid for name, process in self._processes.items()}
 
     async def start(self, program: Program) -> None:
-        """Starts `program` and keeps it running. Raises OSError when it cannot be started at all."""
+        """Start `program` and keep it running. Raises OSError if it cannot be started at all."""
         process = await self._launch(program)
         self._programs[program.name] = program
         self._tasks[program.name] = asyncio.create_task(self._keep(program, process), name=program.name)
 
     def ended(self, name: str) -> int:
-        """How often `name` has ended by itself since its start."""
+        """Return how often `name` has ended by itself since its start."""
         return self._ended.get(name, 0)
 
     async def stop(self) -> None:
-        """Stops every program in the reverse order of its start, those of one family (`ingest-1`, `ingest-2`) together."""
+        """Stop every program in reverse start order. Those of one family (`ingest-1`, `ingest-2`) stop together."""
         while self._programs:
             family = next(reversed(self._programs)).partition("-")[0]
             names = [name for name in self._programs if name.partition("-")[0] == family]
             await asyncio.gather(*(self._stop_one(name) for name in names))
 
     def kill(self) -> None:
-        """Kills every program and its group at once."""
+        """Kill every program and its group immediately."""
         self._stopping.update(self._programs)
         for pid in self.pids.values():
             _signal_group(pid, signal.SIGKILL)
@@ -209,7 +212,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(*program.argv, **_popen_arguments(program) | {"stderr": None})
             self._note(program.name, process)
             return process
-        # A pipe of our own: asyncio's would keep `wait` waiting for grandchildren that hold its other end.
+        # A separate pipe: with asyncio's own, `wait` would wait for grandchildren that hold its other end.
         readable, writable = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(*program.argv, stdout=writable, **_popen_arguments(program))
@@ -226,7 +229,7 @@ class Supervisor:
         self._processes[name] = process
         try:
             self._changed()
-        except OSError as error:  # a full disk: it runs all the same, and would be started a second time beside itself
+        except OSError as error:  # such as a full disk; the program runs anyway, and raising would start a second instance
             self._write("supervisor", f"the process id of {name} cannot be noted: {error}")
 
     async def _keep(self, program: Program, process: asyncio.subprocess.Process) -> None:
@@ -236,7 +239,7 @@ class Supervisor:
             code = await process.wait()
             self._processes.pop(program.name, None)
             pump = self._pumps.pop(program.name, None)
-            # What is left of its group would hold ports and files that the next run needs.
+            # Remaining processes of its group would keep ports and files that the next run needs.
             _signal_group(process.pid, signal.SIGKILL)
             if pump is not None:
                 await asyncio.wait([pump], timeout=1)
@@ -254,7 +257,7 @@ class Supervisor:
                 try:
                     process = await self._launch(program)
                     break
-                except Exception as error:  # whatever it is, the next try may go well, and nobody else would try
+                except Exception as error:  # any error: the next attempt may succeed, and no other code would make it
                     self._write("supervisor", f"{program.name} cannot be started: {error}")
 
     async def _pump(self, name: str, readable: int) -> None:
@@ -294,14 +297,16 @@ def _describe(code: int) -> str:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether somebody wants the task that runs to end."""
+    """Return whether the current task is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def end_if_cancelled() -> None:
-    """Raises the CancelledError that got lost: a database that ends in the same moment, or a connection of the pool that
-    comes in it, takes its place."""
+    """Raise a CancelledError that was replaced by another error.
+
+    This happens if the database ends, or the pool provides a connection, at the time of the cancellation.
+    """
     if _is_being_cancelled():
         raise asyncio.CancelledError
 
@@ -311,12 +316,13 @@ async def _running(run: Callable[[], Awaitable[None]]) -> None:
 
 
 async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Backoff | None = None) -> None:
-    """Runs an eternal task by name, again whenever it fails or returns, until it is cancelled.
+    """Run a task without end until it is cancelled. Restart it whenever it fails or returns.
 
-    What stands behind " of " in its name is not counted by. Tasks end when the database or the broker does; the longest wait is
-    how late they may notice its return. Such an end is a line without a traceback, the same one at most once a minute.
+    Failures are counted by the task's name up to " of ". Tasks end when the database or the broker does, so the longest delay
+    limits how late they detect its return. Such an end is logged as one line without a traceback, at most once a minute for the
+    same reason.
     """
-    from gridfleet.kernel import metrics  # `gridfleet up` supervises programs alone: it pays for no metrics
+    from gridfleet.kernel import metrics  # `gridfleet up` only supervises programs and does not load metrics
 
     backoff = backoff or Backoff(longest=5.0)
     failures = metrics.TASK_FAILURES.labels(name.partition(" of ")[0])
@@ -324,12 +330,12 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
     while True:
         started = time.monotonic()
         try:
-            # A task of its own, or a group of tasks in it that fails would leave this one marked as cancelled (Python 3.11).
+            # A separate task: otherwise a failed task group inside it would leave this task marked as cancelled (Python 3.11).
             await asyncio.create_task(_running(run), name=name)
             log.warning("task ended", task=name)
         except (Exception, asyncio.CancelledError) as error:
-            # Also with another error: a database that is lost just then has the last word. And a CancelledError that nobody
-            # asked for is of what it waited for, as of a connection's end.
+            # Another error can replace the cancellation if the database is lost at that time. A CancelledError without a
+            # cancellation of this task comes from an awaited task, such as the end of a connection.
             if _is_being_cancelled():
                 raise asyncio.CancelledError from error
             reason = trouble_outside(error)
@@ -348,7 +354,7 @@ def _end_process_after(seconds: float) -> None:
         log.warning("something hangs; ending without it", seconds=seconds)
         os._exit(0)
 
-    # A thread: what hangs may be a connection that is closed after the event loop, or the loop itself.
+    # A thread, because a connection that closes after the event loop, or the loop itself, may hang.
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
@@ -359,7 +365,7 @@ async def run_until_stopped(
 ) -> None:
     """Supervise every task of a process until SIGTERM or SIGINT, then cancel them and wait up to `stop_seconds`.
 
-    With `end_seconds` the process ends that long after the signal, even if something still hangs then.
+    With `end_seconds` the process ends that long after the signal, even if something still hangs.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""A histogram for what happens thousands of times a second.
+"""A histogram for events that occur thousands of times a second.
 
-It shows like any other Prometheus histogram, and counts in a quarter of a microsecond where the library's takes ten times
-that. It belongs to one thread, the event loop's; reading it from another is allowed.
+It looks like any other Prometheus histogram. Counting takes a quarter of a microsecond, a tenth of the library's time. Only one
+thread, the event loop's, may count; other threads may read.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ BOUNDS: Final = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
 class Timings:
-    """Seconds, in buckets, by labels."""
+    """Durations in seconds, in buckets, by labels."""
 
     _type = "histogram"
 
@@ -31,7 +31,7 @@ class Timings:
         bounds: tuple[float, ...] = BOUNDS,
         registry: CollectorRegistry = REGISTRY,
     ) -> None:
-        """`bounds` are the buckets' upper ends in seconds, rising."""
+        """`bounds` are the upper bounds of the buckets in seconds, ascending."""
         self._name = name
         self._documentation = documentation
         self._labelnames = labels
@@ -41,7 +41,7 @@ class Timings:
         registry.register(self)
 
     def observe(self, seconds: float, *labels: str | int) -> None:
-        """Counts one; `labels` are the values in the order of their names."""
+        """Count one duration. `labels` are the label values in the order of their names."""
         try:
             child = self._children[labels]
         except KeyError:
@@ -50,11 +50,11 @@ class Timings:
         child[-1] += seconds
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
-        """The metric without its figures."""
+        """Yield the metric without samples."""
         yield HistogramMetricFamily(self._name, self._documentation, labels=self._labelnames)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """The metric as the library shows it."""
+        """Yield the metric with its samples."""
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labelnames)
         for labels, child in list(self._children.items()):
             buckets = list(zip(self._ends, accumulate(child[:-1]), strict=True))

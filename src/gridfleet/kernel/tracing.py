@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry, where `otlp_endpoint` names a collector; else every function here does next to nothing.
+"""Traces by OpenTelemetry if `otlp_endpoint` is set; otherwise every function here does almost nothing.
 
-Spans carry routes, kinds, outcomes and ids: no addresses, no query, no words of people. The library is the extra `otel`, and
-is imported only when traces are wanted. Its own `OTEL_*` variables work too, such as `OTEL_TRACES_SAMPLER`.
+Spans contain routes, kinds, outcomes and ids, but no addresses, queries or texts of users. The library is the extra `otel`. It
+is imported only if traces are enabled. Its `OTEL_*` variables, such as `OTEL_TRACES_SAMPLER`, also apply.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ _NOTHING: Final[AbstractContextManager[None]] = contextlib.nullcontext()
 
 
 class TracingNotInstalled(RuntimeError):
-    """Traces are wanted, and what makes them is not there; the text says what to install."""
+    """Traces are enabled and the library is not installed; the text names the package to install."""
 
 
 class _Tracing:
-    """The library, imported and set up."""
+    """The imported and configured library."""
 
     def __init__(self, provider: "TracerProvider") -> None:
         from opentelemetry import trace
@@ -39,7 +39,7 @@ class _Tracing:
 
     @contextlib.contextmanager
     def span(self, name: str, kind: Kind, parent: str | None, attributes: dict[str, str | int]) -> "Iterator[Span]":
-        """A span that is the current one within the block; what fails leaves the name of its error."""
+        """Open a span that is current within the block. An error sets its status with the name of the error's type."""
         trace = self._trace
         context: Context | None = self._propagator.extract({"traceparent": parent}) if parent else None
         span_kind: SpanKind = trace.SpanKind[kind.upper()]
@@ -53,13 +53,13 @@ class _Tracing:
                 raise
 
     def traceparent(self) -> str | None:
-        """The current span as others are told of it (W3C Trace Context)."""
+        """Return the current span's context for other services (W3C Trace Context); None without one."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
         return carrier.get("traceparent")
 
     def trace_id(self) -> str | None:
-        """The current trace in hexadecimal digits."""
+        """Return the current trace's id in hexadecimal digits; None without one."""
         context = self._trace.get_current_span().get_span_context()
         return self._trace.format_trace_id(context.trace_id) if context.is_valid else None
 
@@ -68,7 +68,7 @@ _tracing: _Tracing | None = None
 
 
 def configure_tracing(endpoint: str, process: str) -> None:
-    """Sends this process's spans to the collector at `endpoint`, if there is one. Raises `TracingNotInstalled`."""
+    """Send this process's spans to the collector at `endpoint`, if it is set. Raises `TracingNotInstalled`."""
     global _tracing
     if not endpoint:
         return
@@ -87,7 +87,7 @@ def configure_tracing(endpoint: str, process: str) -> None:
 
 
 def end_tracing() -> None:
-    """Sends what waits, and stops tracing."""
+    """Send pending spans and stop tracing."""
     global _tracing
     if _tracing is not None:
         _tracing.provider.shutdown()
@@ -95,24 +95,25 @@ def end_tracing() -> None:
 
 
 def is_tracing() -> bool:
-    """Whether spans are made."""
+    """Return whether spans are created."""
     return _tracing is not None
 
 
 def span(
     name: str, kind: Kind = "internal", *, parent: str | None = None, **attributes: str | int
 ) -> AbstractContextManager[Any]:
-    """A span around the block, below the current one or `parent` (a traceparent); gives it, or None without tracing."""
+    """Open a span around the block, below the current one or `parent` (a traceparent). Yields the span; None without
+    tracing."""
     if _tracing is None:
         return _NOTHING
     return _tracing.span(name, kind, parent, {f"gridfleet.{key}": value for key, value in attributes.items()})
 
 
 def traceparent() -> str | None:
-    """What to tell others of the current span; None without one."""
+    """Return the traceparent of the current span for other services; None without one."""
     return None if _tracing is None else _tracing.traceparent()
 
 
 def trace_id() -> str | None:
-    """The current trace's id, for log lines; None without one."""
+    """Return the current trace's id for log lines; None without one."""
     return None if _tracing is None else _tracing.trace_id()

@@ -1,1 +1,2 @@
-"""Keys, certificates, passwords and tokens: thin layers over well-kept libraries, no primitives of our own."""
+"""Keys, certificates, passwords and tokens: thin layers over maintained libraries, without cryptographic primitives of our
+own."""

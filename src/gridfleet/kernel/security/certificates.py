@@ -1,4 +1,4 @@
-"""X.509: a small certificate authority (RFC 5280), as pure functions over PEM. Keys of ours are EC P-256."""
+"""X.509: a small certificate authority (RFC 5280), as pure functions over PEM. Generated keys are EC P-256."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ __all__ = ["AUTHORITY_LIFETIME", "LEAF_LIFETIME", "Authority", "IssuedCertificat
 AUTHORITY_LIFETIME = timedelta(days=3650)
 LEAF_LIFETIME = timedelta(days=365)
 _BACKDATE = timedelta(minutes=5)
-"""Tolerates clocks of field equipment that run a little behind."""
+"""Tolerates clocks of field equipment that are slightly behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedCertificate:
-    """A leaf with its key. `serial_number` and `fingerprint` (SHA-256) are lowercase hex."""
+    """A leaf certificate with its key. `serial_number` and `fingerprint` (SHA-256) are lowercase hex."""
 
     certificate_pem: str
     key_pem: str = field(repr=False)
@@ -44,7 +44,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str = "Gridfleet authority") -> "Authority":
-        """A fresh self-signed authority that may sign leaves only."""
+        """Create a self-signed authority that can sign leaf certificates only."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = utc_now()
@@ -65,9 +65,11 @@ class Authority:
 
     @classmethod
     def load(cls, certificates: bytes, key: bytes, password: bytes | None = None) -> "Authority":
-        """An authority made elsewhere: its certificate, followed by those above it if it is no root, and its key (PEM).
+        """Load an existing authority: its certificate, followed by those above it unless it is a root, and its key (PEM).
 
-        Raises ValueError that says what is wrong, TypeError when the key is encrypted and there is no password.
+        Raises:
+            ValueError: The certificates or the key are unsuitable; the text gives the reason.
+            TypeError: The key is encrypted and there is no password.
         """
         try:
             return cls._load(certificates, key, password)
@@ -102,19 +104,19 @@ class Authority:
 
     @property
     def intermediates_pem(self) -> str:
-        """The certificates that a server shows beside its own: all but the root."""
+        """The certificates that a server presents in addition to its own: all but the root."""
         chain = x509.load_pem_x509_certificates(self.certificate_pem.encode())
         return "".join(_pem(certificate) for certificate in chain if certificate.subject != certificate.issuer)
 
     @property
     def expires_at(self) -> datetime:
-        """The end of its own certificate."""
+        """Expiry of the authority's own certificate."""
         return x509.load_pem_x509_certificate(self.certificate_pem.encode()).not_valid_after_utc
 
     def issue_client(self, common_name: str, lifetime: timedelta = LEAF_LIFETIME) -> IssuedCertificate:
-        """A client certificate whose subject carries the name and the certificate's own serial number.
+        """Issue a client certificate whose subject contains the name and the certificate's own serial number.
 
-        The broker forwards nothing of a certificate but its subject; the serial in it tells a superseded certificate
+        The broker forwards only the subject of a certificate. The serial number in it distinguishes a superseded certificate
         from its replacement.
         """
         serial = x509.random_serial_number()
@@ -127,7 +129,7 @@ class Authority:
         return self._issue(subject, serial, lifetime, ExtendedKeyUsageOID.CLIENT_AUTH, ())
 
     def issue_server(self, hosts: Iterable[str], lifetime: timedelta = LEAF_LIFETIME) -> IssuedCertificate:
-        """A server certificate for host names and IP addresses; the first is its common name."""
+        """Issue a server certificate for host names and IP addresses. The first is its common name."""
         names = list(dict.fromkeys(hosts))
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         return self._issue(
@@ -186,7 +188,8 @@ def _may_sign(certificate: x509.Certificate) -> bool:
 
 
 def _require_extensions(certificate: x509.Certificate, *, is_root: bool) -> None:
-    """Raise ValueError unless the certificate has what RFC 5280 requires of an authority's, beside its right to sign."""
+    """Raise ValueError unless the certificate has the extensions that RFC 5280 requires of an authority, except basic
+    constraints."""
     subject = certificate.subject.rfc4514_string()
     required: dict[str, type[x509.ExtensionType]] = {
         "key usage": x509.KeyUsage,
@@ -209,7 +212,7 @@ def _require_extensions(certificate: x509.Certificate, *, is_root: bool) -> None
 
 
 def _identifier_of(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    """Return the issuer's own identifier: it need not be the usual digest of its key."""
+    """Return the issuer's own identifier, which is not necessarily the usual digest of its key."""
     try:
         own = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:  # imported by an earlier release

@@ -1,8 +1,8 @@
-"""The keyring: the deployment's root secrets, by version.
+"""The keyring: the deployment's root keys, by version.
 
-One version encrypts and signs: the highest, or the one that is marked as current. Every version in the ring decrypts and
-verifies, so that a key is replaced by adding one, and dropped once nothing refers to it. A root key is used for derivation
-only (HKDF-SHA256, RFC 5869).
+One version encrypts and signs: the highest, or the one that is marked as current. Every version in the keyring decrypts and
+verifies. To replace a key, add a new one, and remove the old one when nothing refers to it any more. A root key is used for
+derivation only (HKDF-SHA256, RFC 5869).
 """
 
 import os
@@ -25,18 +25,18 @@ _TAG_BYTES: Final = 16
 
 
 class UnknownKeyVersion(LookupError):
-    """A record or token names a key version that is not in the ring."""
+    """A record or token refers to a key version that is not in the keyring."""
 
 
 class DecryptionFailed(ValueError):
-    """The bytes were altered, or belong to another table, column or row."""
+    """The bytes were modified, or belong to another table, column or row."""
 
 
 class Keyring:
     """Root keys by version."""
 
     def __init__(self, keys: dict[int, bytes], current_version: int | None = None) -> None:
-        """`keys`: 32 bytes by version from 1; at least one. `current_version`: which one encrypts, if not the highest."""
+        """`keys`: 32 bytes by version from 1; at least one. `current_version`: the one that encrypts; default: the highest."""
         if not keys or any(version < 1 or len(key) != 32 for version, key in keys.items()):
             raise ValueError("a keyring needs at least one key, of 32 bytes, with a version from 1")
         self._keys = dict(sorted(keys.items()))
@@ -46,8 +46,12 @@ class Keyring:
 
     @classmethod
     def parse(cls, text: str) -> "Keyring":
-        """The ring written as `1:<64 hex>,2:<64 hex>`, where `1:<64 hex>:current` lets that version encrypt although another
-        one is higher. Raises WrongSetting, which does not repeat the text."""
+        """Parse a keyring of the form `1:<64 hex>,2:<64 hex>`. `1:<64 hex>:current` makes that version encrypt although it is
+        not the highest.
+
+        Raises:
+            WrongSetting: The text is invalid. The error does not contain it.
+        """
         keys: dict[int, bytes] = {}
         current = None
         for entry in text.split(","):
@@ -64,7 +68,7 @@ class Keyring:
 
     @staticmethod
     def generate() -> str:
-        """A new ring with one random key, as text."""
+        """Return a new keyring with one random key, as text."""
         return f"1:{os.urandom(32).hex()}"
 
     def __repr__(self) -> str:
@@ -76,10 +80,12 @@ class Keyring:
         return tuple(self._keys)
 
     def derive(self, purpose: str, version: int | None = None) -> bytes:
-        """32 bytes for one purpose, the same in every process: by HKDF-SHA256 of the root key, without salt, with
-        `gridfleet {purpose}` as info. Of the current version unless another is named.
+        """Derive 32 bytes for one purpose, the same in every process.
 
-        Raises UnknownKeyVersion.
+        HKDF-SHA256 of the root key, without salt, with `gridfleet {purpose}` as info. Default: the current version.
+
+        Raises:
+            UnknownKeyVersion: The version is not in the keyring.
         """
         root = self._key(self.current_version if version is None else version)
         return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"gridfleet {purpose}".encode()).derive(root)
@@ -87,10 +93,19 @@ class Keyring:
     def encrypt(
         self, plaintext: bytes, *, table: str, column: str, row_id: UUID | str | int, key_version: int | None = None
     ) -> bytes:
-        """AES-256-GCM with the current version, or the named one, which the row must keep beside the blob: nonce,
-        ciphertext, tag.
+        """Encrypt with AES-256-GCM and return nonce, ciphertext and tag.
 
-        The place is authenticated along, so a blob moved to another row or column does not decrypt. Raises UnknownKeyVersion.
+        Table, column and row id are authenticated, so a blob that is moved to another row or column does not decrypt.
+
+        Args:
+            plaintext: The bytes to encrypt.
+            table: The table of the blob.
+            column: Its column.
+            row_id: Its row.
+            key_version: Default: the current version. The row must store the version beside the blob.
+
+        Raises:
+            UnknownKeyVersion: The version is not in the keyring.
         """
         version = self.current_version if key_version is None else key_version
         self._key(version)
@@ -98,7 +113,12 @@ class Keyring:
         return nonce + self._ciphers[version].encrypt(nonce, plaintext, _place(table, column, row_id))
 
     def decrypt(self, blob: bytes, key_version: int, *, table: str, column: str, row_id: UUID | str | int) -> bytes:
-        """The plaintext of a blob made for this place. Raises UnknownKeyVersion, DecryptionFailed."""
+        """Decrypt a blob of this table, column and row.
+
+        Raises:
+            UnknownKeyVersion: The version is not in the keyring.
+            DecryptionFailed: The blob was modified or belongs elsewhere.
+        """
         self._key(key_version)
         if len(blob) < _NONCE_BYTES + _TAG_BYTES:
             raise DecryptionFailed(f"{table}.{column}: too short for a ciphertext")

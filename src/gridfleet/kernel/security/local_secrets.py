@@ -1,4 +1,5 @@
-"""The secrets of a one-machine install, made on first start and kept below `home/secrets`, readable by the owner alone."""
+"""Secrets of a one-machine install, generated at the first start and stored below `home/secrets`, readable only by their
+owner."""
 
 import contextlib
 import os
@@ -13,7 +14,7 @@ __all__ = ["ensure_local_secrets", "ensure_private_folder", "local_secret", "wri
 
 
 def ensure_local_secrets(home: Path) -> None:
-    """Makes what is missing: the internal listener's secret path, the keyring, the broker account's password."""
+    """Generate missing secrets: the internal listener's secret path, the keyring, the broker account's password."""
     folder = ensure_private_folder(home / "secrets")
     _ensure(folder / "internal_secret", lambda: secrets.token_urlsafe(32))
     _ensure(folder / "keys", Keyring.generate)
@@ -21,19 +22,23 @@ def ensure_local_secrets(home: Path) -> None:
 
 
 def local_secret(home: Path, name: str) -> str:
-    """A secret made by `ensure_local_secrets`. Raises FileNotFoundError before the first start."""
+    """Return a secret that `ensure_local_secrets` has generated.
+
+    Raises:
+        FileNotFoundError: There was no first start yet.
+    """
     return (home / "secrets" / name).read_text().strip()
 
 
 def ensure_private_folder(folder: Path) -> Path:
-    """The folder, made with its parents when missing, entered by its owner alone."""
+    """Create the folder and its parents if missing, and make it accessible only to its owner. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder
 
 
 def write_private(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replaces `path` whole, never readable by others, never half written even if the machine stops."""
+    """Replace `path` atomically. It is never readable by others, and never incomplete even if the machine stops."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:

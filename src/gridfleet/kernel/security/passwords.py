@@ -1,8 +1,8 @@
-"""People's passwords: argon2id, hashed on a few threads beside the event loop.
+"""Users' passwords: argon2id, hashed in a few threads beside the event loop.
 
-The threads are nice: a burst of logins takes the processor time that other requests leave. What waits for a thread is a
-password of at most 256 characters; beyond MAX_WAITING of them a caller is told to come back, so neither memory nor the
-wait grows with the burst.
+The threads have a lower priority (niceness), so a burst of logins uses only the processor time that other requests leave. A
+queued password has at most 256 characters. When MAX_WAITING are queued, further callers are refused and asked to retry later,
+so neither memory nor waiting time grows with the burst.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_PASSWORD_CHARACTERS: Final = 256
-"""The longest password anybody may have (spec, Limits); longer input is never hashed."""
+"""Maximum length of a password (spec, Limits). Longer input is never hashed."""
 
 MAX_WAITING: Final = 200
-"""Hashes in work and waiting at most: some five seconds of one core."""
+"""Maximum number of running and queued hashes: about five seconds of one core."""
 
 _NICENESS: Final = 10
 _RETRY_SECONDS: Final = 5
 
-# OWASP's second recommendation for argon2id: 19 MiB, two passes, one lane.
+# OWASP's second recommendation for argon2id: 19 MiB, two iterations, one lane.
 _HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
-# Hash of a random password nobody knows: what is compared when there is no account, so that both take the same time.
+# Hash of an unknown random password. It is compared if there is no account, so that both cases take the same time.
 _NOBODY: Final = _HASHER.hash(os.urandom(32))
 
 
 class Passwords:
-    """Hashes and checks passwords, `threads` at a time; each takes 19 MiB and some 20 ms of one core."""
+    """Hashes and verifies passwords, `threads` at a time. Each takes 19 MiB and about 20 ms of one core."""
 
     def __init__(self, threads: int | None = None) -> None:
         count = threads or min(4, os.cpu_count() or 1)
@@ -48,18 +48,27 @@ class Passwords:
         self._places = threading.BoundedSemaphore(MAX_WAITING)
 
     def close(self) -> None:
-        """Lets running checks end and drops those that wait."""
+        """Let running hashes finish and discard queued ones."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def hash(self, password: str) -> str:
-        """The hash to store. Raises ValueError for a password over MAX_PASSWORD_CHARACTERS, TooManyRequests in a burst."""
+        """Return the hash to store.
+
+        Raises:
+            ValueError: The password is longer than MAX_PASSWORD_CHARACTERS.
+            TooManyRequests: Too many hashes are queued.
+        """
         if len(password) > MAX_PASSWORD_CHARACTERS:
             raise ValueError(f"a password has at most {MAX_PASSWORD_CHARACTERS} characters")
         return await self._run(_HASHER.hash, password)
 
     async def matches(self, password: str, stored: str | None) -> bool:
-        """Whether the password is the one behind the stored hash. Without one (no such account) and for input that is too
-        long it takes as long and is False. Raises TooManyRequests in a burst.
+        """Return whether the password matches the stored hash.
+
+        Without a hash (no such account) and for input that is too long, it takes the same time and returns False.
+
+        Raises:
+            TooManyRequests: Too many hashes are queued.
         """
         comparable = stored is not None and len(password) <= MAX_PASSWORD_CHARACTERS
         against = stored if stored is not None and comparable else _NOBODY
@@ -71,18 +80,18 @@ class Passwords:
         if not self._places.acquire(blocking=False):
             raise TooManyRequests(_RETRY_SECONDS)
         future = self._pool.submit(work, *args, **kwargs)
-        # By the thread and not by the caller, who may have gone away while the thread still works.
+        # Released by the thread and not by the caller, which may be cancelled while the thread still works.
         future.add_done_callback(lambda _: self._places.release())
         return await asyncio.wrap_future(future)
 
     @staticmethod
     def is_outdated(stored: str) -> bool:
-        """Whether the hash was made with other parameters than today's, so that it should be made anew."""
+        """Return whether the hash was created with other parameters than the current ones, and should be replaced."""
         return _HASHER.check_needs_rehash(stored)
 
 
 def _be_nice() -> None:
-    # Linux keeps niceness by thread, under the thread's id; elsewhere it would slow the whole process down.
+    # Linux applies niceness to a thread by its id. On other systems it would slow down the whole process.
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 

@@ -1,6 +1,6 @@
-"""Signed tokens: people's access tokens and plants' MQTT tokens.
+"""Signed tokens: users' access tokens and plants' MQTT tokens.
 
-All keys are derived from the keyring, so every process has them; `kid` is the key version, and every version of the ring
+All keys are derived from the keyring, so every process has them. `kid` is the key version; every version in the keyring
 verifies.
 """
 
@@ -26,11 +26,11 @@ _MOST_VERIFIED: Final = 10_000
 
 
 class InvalidToken(Exception):
-    """The token is malformed, forged, expired, or meant for another audience."""
+    """The token is malformed, forged, expired, or intended for another audience."""
 
 
 class AccessClaims(NamedTuple):
-    """Whose access token it is. Only the database knows whether the session still lives."""
+    """Claims of an access token. Whether the session is still valid is in the database only."""
 
     user_id: UUID
     session_id: UUID
@@ -38,14 +38,14 @@ class AccessClaims(NamedTuple):
 
 
 class PlantToken(NamedTuple):
-    """A plant's MQTT password and the moment it stops to be one."""
+    """A plant's MQTT password and its expiry."""
 
     token: str
     expires_at: datetime
 
 
 class _OnlyAlgorithm(JWSRegistry):
-    """Knows a single algorithm, without joserfc's warning that RFC 9864 renamed EdDSA: the wire keeps the old name."""
+    """Registry with a single algorithm. Avoids joserfc's warning that RFC 9864 renamed EdDSA; the tokens keep the old name."""
 
     def get_alg(self, name: str) -> Any:
         if self.allowed is None or name not in self.allowed:
@@ -54,7 +54,7 @@ class _OnlyAlgorithm(JWSRegistry):
 
 
 class _Signer:
-    """JWTs of one audience: one algorithm, one key a key version."""
+    """JWTs for one audience: one algorithm, and one key for each key version."""
 
     def __init__(self, algorithm: str, audience: str, keys: Mapping[int, Key], current_version: int) -> None:
         self._algorithm = algorithm
@@ -101,7 +101,7 @@ class _Signer:
 
 
 class AccessTokens:
-    """People's access tokens: JWT, HS256, 15 minutes, naming user, session and tokenVersion."""
+    """Users' access tokens: JWT, HS256, 15 minutes, with user, session and tokenVersion."""
 
     def __init__(self, keyring: Keyring) -> None:
         self._signer = _Signer(
@@ -110,11 +110,11 @@ class AccessTokens:
             {version: OctKey.import_key(keyring.derive("access tokens", version)) for version in keyring.versions},
             keyring.current_version,
         )
-        # Most calls carry a token that the call before carried: a look-up instead of a tenth of a millisecond.
+        # Most requests carry the same token as the previous one. A lookup replaces a verification of a tenth of a millisecond.
         self._verified: dict[str, tuple[AccessClaims, int]] = {}
 
     def issue(self, claims: AccessClaims) -> str:
-        """A token valid for ACCESS_TOKEN_LIFETIME from now."""
+        """Return a token that is valid for ACCESS_TOKEN_LIFETIME from now."""
         return self._signer.sign(
             claims.user_id,
             utc_now() + ACCESS_TOKEN_LIFETIME,
@@ -123,7 +123,11 @@ class AccessTokens:
         )
 
     def read(self, token: str) -> AccessClaims:
-        """What a token signed by us and not expired says. Raises InvalidToken."""
+        """Verify a token and return its claims.
+
+        Raises:
+            InvalidToken: The token is not valid.
+        """
         known = self._verified.get(token)
         if known is not None and int(utc_now().timestamp()) < known[1]:
             return known[0]
@@ -148,12 +152,16 @@ class PlantTokens:
         self._signer = _Signer("EdDSA", "mqtt", keys, keyring.current_version)
 
     def issue(self, plant_id: UUID) -> PlantToken:
-        """A token for this plant, valid from now for the lifetime."""
+        """Return a token for this plant, valid from now for the configured lifetime."""
         expires_at = (utc_now() + self._lifetime).replace(microsecond=0)
         return PlantToken(self._signer.sign(plant_id, expires_at), expires_at)
 
     def read(self, token: str) -> tuple[UUID, datetime]:
-        """The plant a valid token names and the moment it expires (the broker has no notion of that). Raises InvalidToken."""
+        """Verify a token. Returns its plant and its expiry, which the broker does not enforce.
+
+        Raises:
+            InvalidToken: The token is not valid.
+        """
         claims = self._signer.verify(token)
         try:
             return UUID(claims["sub"]), datetime.fromtimestamp(claims["exp"], UTC)
@@ -162,6 +170,6 @@ class PlantTokens:
 
 
 def _ed25519_key(keyring: Keyring, version: int) -> OKPKey:
-    # Any 32 bytes are an Ed25519 seed (RFC 8032, 5.1.5): nothing to store or share beside the ring.
+    # Any 32 bytes are an Ed25519 seed (RFC 8032, 5.1.5), so nothing needs to be stored beside the keyring.
     private = Ed25519PrivateKey.from_private_bytes(keyring.derive("plant mqtt tokens", version))
     return OKPKey.import_key(private)
