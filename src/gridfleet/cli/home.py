@@ -16,8 +16,9 @@ class HomeInUse(RuntimeError):
 
 @contextlib.contextmanager
 def held(home: Path) -> Iterator[None]:
-    """Lock the home folder for this process; create it if it is missing. The operating system releases the lock when the
-    process ends.
+    """Lock the home folder for this process; create it if it is missing.
+
+    The operating system releases the lock when the process ends, in whatever way.
 
     Raises:
         HomeInUse: Another process holds the lock.

@@ -63,8 +63,7 @@ def _why_not(host: str, port: int) -> str | None:
 
 
 def _by(port: int) -> str:
-    """Return ` by name (process 1)` for the program that listens on the port, or an empty text if the system does not provide
-    it."""
+    """Return ` by name (process 1)` for the program that listens on the port, or an empty text if it is unknown."""
     try:
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:2] == (port,) and connection.pid:

@@ -182,8 +182,10 @@ def _faults(text: str) -> "frozenset[Fault]":
 
 
 def _admin_of(home: Path, email: str | None) -> tuple[str, str]:
-    """Return e-mail and password of the SuperAdmin that `gridfleet up` created on this machine. Ends the command if there is
-    none."""
+    """Return e-mail and password of the SuperAdmin that `gridfleet up` created on this machine.
+
+    Ends the command if there is none.
+    """
     import msgspec
 
     path = home / "secrets" / "admin.json"

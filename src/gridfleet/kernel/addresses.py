@@ -9,8 +9,10 @@ IPNetwork = IPv4Network | IPv6Network
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the address; None for anything else. IPv4-mapped addresses (`::ffff:192.0.2.1`), which a dual-stack listener
-    reports for IPv4 clients, become IPv4."""
+    """Return the address; None for anything else.
+
+    A dual-stack listener reports IPv4 clients as `::ffff:192.0.2.1`. Such addresses become IPv4.
+    """
     try:
         address = ip_address(text)
     except ValueError:

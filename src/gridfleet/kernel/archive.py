@@ -63,11 +63,12 @@ class ArchiveWriter:
 
 @contextmanager
 def new_archive(path: Path) -> Iterator[ArchiveWriter]:
-    """Yield a writer; create the archive at `path`, readable only by its owner, when the block ends without an error. After an
-    error no file remains.
+    """Create the archive at `path`, readable only by its owner, when the block ends without an error.
+
+    After an error no file remains.
 
     Raises:
-        FileExistsError: Another process has created a file at `path` meanwhile.
+        FileExistsError: Another process has created a file at `path` in the meantime.
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -96,8 +96,10 @@ class Cache:
         return body
 
     async def outdate(self, organization_id: UUID) -> None:
-        """Invalidate all entries of the organisation in every process. If Redis does not respond, entries are used until they
-        expire."""
+        """Invalidate all entries of the organisation in every process.
+
+        If Redis does not respond, entries are used until they expire.
+        """
         try:
             await self._answers.outdate(organization_id)
         except RedisAway:

@@ -33,8 +33,10 @@ def current_cause(request_id: str | None = None) -> Cause | None:
 def at_work(
     name: str, cause: Mapping[str, str] | None = None, *, kind: Kind = "consumer", **known: str | int
 ) -> Iterator[None]:
-    """Set the cause of the block and open a span. Log lines of the block contain the cause's `request_id`, or a new one, and
-    `known`."""
+    """Set the cause of the block and open a span.
+
+    Log lines of the block contain `known` and the `request_id` of the cause, or a new one.
+    """
     found = cause or {}
     request_id = found.get("request_id") or str(new_id())
     with (

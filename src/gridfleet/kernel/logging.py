@@ -79,8 +79,10 @@ class _Brief(logging.Filter):
 
 
 class _Seldom(logging.Filter):
-    """Filter that passes a message once a minute, whatever its arguments: for messages about each connection attempt, or each
-    query of a hung database."""
+    """Filter that passes a message once a minute, whatever its arguments.
+
+    It is for messages about each connection attempt, or each query of a hung database.
+    """
 
     def __init__(self) -> None:
         super().__init__()

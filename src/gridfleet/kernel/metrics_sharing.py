@@ -85,8 +85,10 @@ def add_up(parts: Iterable[Iterable[Family]], *, ended: bool = False) -> list[Fa
 
 
 class SharedMetrics:
-    """The folder with the metrics of a home folder. Methods do not fail if the folder cannot be written; this is logged
-    once."""
+    """The folder with the metrics of a home folder.
+
+    Methods do not fail if the folder cannot be written. This is logged once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,5 +1,7 @@
-"""One-sentence descriptions of problems outside the service. A traceback does not help with an unavailable server, a full disk
-or a missing setting."""
+"""One-sentence descriptions of problems outside the service.
+
+A traceback does not help with an unavailable server, a full disk or a missing setting.
+"""
 
 import contextlib
 import sys
@@ -22,8 +24,10 @@ class WrongSetting(ValueError):
 
 
 def trouble_outside(error: BaseException) -> str | None:
-    """Return one line on the problem of database, broker, network, disk or settings that caused the error; None if it may be a
-    bug."""
+    """Return one line on the external problem that caused the error; None if it may be a bug.
+
+    External are database, broker, network, disk and settings.
+    """
     reasons = [_reason(part) for part in _parts(error)]
     known = [reason for reason in reasons if reason is not None]
     return "; ".join(dict.fromkeys(known)) if known and len(known) == len(reasons) else None
@@ -56,7 +60,9 @@ def _address(error: BaseException) -> str:
 
 
 def _loaded(names: tuple[str, ...]) -> tuple[type[BaseException], ...]:
-    """Return those classes whose library is imported. Other libraries cannot have raised an error, and not every process loads
-    all of them."""
+    """Return those classes whose library is imported.
+
+    Other libraries cannot have raised an error, and not every process loads all of them.
+    """
     found = (getattr(sys.modules.get(module), name, None) for module, _, name in (full.rpartition(".") for full in names))
     return tuple(kind for kind in found if kind is not None)

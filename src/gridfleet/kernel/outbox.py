@@ -69,8 +69,10 @@ class Outbox:
         self._wake: dict[str, list[asyncio.Event]] = {}
 
     def register(self, kind: str, carry_out: CarryOut, *, workers: int = 2) -> None:
-        """Register the handler of a kind, with up to `workers` concurrent executions. Each uses a connection of the pool while
-        it runs."""
+        """Register the handler of a kind, with up to `workers` concurrent executions.
+
+        Each execution uses a connection of the pool while it runs.
+        """
         if kind in self._kinds:
             raise ValueError(f"effects of kind {kind} are carried out already")
         self._kinds[kind] = carry_out

@@ -1,8 +1,7 @@
-"""Rate limits: a maximum number of calls per key within any minute (sliding window), so that a burst at the turn of a minute is
-limited too.
+"""Rate limits: a maximum number of calls per key within any minute.
 
-Calls are counted in this process's memory or, for all processes together, in Redis. While Redis is unavailable, each process
-counts its own calls.
+The minute is a sliding window, so a burst at the turn of a minute is limited too. Calls are counted in this process's memory
+or, for all processes together, in Redis. While Redis is unavailable, each process counts its own calls.
 """
 
 import contextlib
@@ -24,8 +23,10 @@ _PREFIX: Final = "gridfleet:limits"
 
 
 class RateLimiter:
-    """Counts the calls of the last minute. Refused calls are not counted, so a caller that waits for the given time is
-    accepted."""
+    """Counts the calls of the last minute.
+
+    Refused calls are not counted, so a caller that waits for the given time is accepted.
+    """
 
     def __init__(self, *, enabled: bool, redis: RedisLink | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` returns monotonic seconds for the calls that are counted in this process."""

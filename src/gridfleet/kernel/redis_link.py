@@ -30,8 +30,10 @@ class RedisAway(Exception):
 
 
 def redis_address(url: str) -> str:
-    """Return the URL with a scheme that the client supports. Valkey uses the same protocol, but the client only accepts the
-    name redis."""
+    """Return the URL with a scheme that the client supports.
+
+    Valkey uses the same protocol, but the client only accepts the name redis.
+    """
     scheme = urlsplit(url).scheme
     return url.replace(scheme, scheme.replace("valkey", "redis"), 1)
 

@@ -102,8 +102,10 @@ def is_tracing() -> bool:
 def span(
     name: str, kind: Kind = "internal", *, parent: str | None = None, **attributes: str | int
 ) -> AbstractContextManager[Any]:
-    """Open a span around the block, below the current one or `parent` (a traceparent). Yields the span; None without
-    tracing."""
+    """Open a span around the block, below the current one or `parent` (a traceparent).
+
+    Yields the span; None without tracing.
+    """
     if _tracing is None:
         return _NOTHING
     return _tracing.span(name, kind, parent, {f"gridfleet.{key}": value for key, value in attributes.items()})

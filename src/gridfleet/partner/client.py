@@ -42,7 +42,7 @@ _MOST_EVENTS: Final = 100_000
 _LOST: Final = (aiormq.exceptions.AMQPConnectionError, aiormq.exceptions.ChannelInvalidStateError, OSError)
 """Errors that indicate a lost connection."""
 _REFUSED: Final = (aiormq.exceptions.ProbableAuthenticationError, aiormq.exceptions.InvalidFrameError)
-"""Errors that indicate a refused key or vhost. If the vhost is refused, the broker closes the connection while it is opened."""
+"""Errors that indicate a refused key or vhost. The broker refuses a vhost by closing the connection instead of opening it."""
 
 T = TypeVar("T")
 

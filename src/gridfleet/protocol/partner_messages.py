@@ -152,8 +152,10 @@ class ScheduleCancel(Heading, frozen=True, rename="camel", kw_only=True):
 
 
 class ConstraintChanges(msgspec.Struct, frozen=True, rename="camel"):
-    """Changes of constraints. Absent members stay unchanged; null removes a limit. Powers are magnitudes in kW, states of
-    charge in percent."""
+    """Changes of constraints. Absent members stay unchanged; null removes a limit.
+
+    Powers are magnitudes in kW, states of charge in percent.
+    """
 
     import_limit_kw: float | UnsetType | None = UNSET
     export_limit_kw: float | UnsetType | None = UNSET

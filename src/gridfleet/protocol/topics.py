@@ -41,8 +41,10 @@ def parse_topic(text: str) -> PlantTopic | None:
 
 
 def parse_routing_key(routing_key: str) -> PlantTopic | None:
-    """Parse the AMQP routing key that RabbitMQ derives from an MQTT topic (`/` becomes `.`). Returns None like
-    `parse_topic`."""
+    """Parse the AMQP routing key that RabbitMQ derives from an MQTT topic (`/` becomes `.`).
+
+    Returns None if it is not a plant's topic.
+    """
     return parse_topic(routing_key.replace(".", "/"))
 
 

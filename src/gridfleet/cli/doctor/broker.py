@@ -106,8 +106,10 @@ async def _check_error_log(broker_url: str) -> Finding:
 
 
 async def check_auth_listener(examined: Examination) -> Finding:
-    """Send the broker's four kinds of authorisation request for a user that does not exist. Each must be answered with a
-    denial."""
+    """Send the broker's four kinds of authorisation request for a user that does not exist.
+
+    Each must be answered with a denial.
+    """
     settings = examined.settings
     remedy = "start `gridfleet serve`; GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET must be the same for both"
     try:

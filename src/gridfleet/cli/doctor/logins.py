@@ -1,7 +1,7 @@
-"""Logins at the broker as a user that does not exist. The broker must send a request to this service first and refuse the
-login.
+"""Logins at the broker as a user that does not exist.
 
-The process that receives such a request publishes it through the database, so the check works with any number of processes.
+The broker must first send a request to this service, and then refuse the login. The process that receives such a request
+publishes it through the database, so the check works with any number of processes.
 """
 
 import asyncio
@@ -73,8 +73,10 @@ async def check_logins(examined: Examination) -> list[Finding]:
 
 
 async def _authority(examined: Examination, database_url: str) -> Authority | None:
-    """Return the plants' authority; None if there is none or it cannot be decrypted, which is a finding of the database
-    checks."""
+    """Return the plants' authority; None if there is none or it cannot be decrypted.
+
+    The database checks report an authority that cannot be decrypted.
+    """
     try:
         keyring = Keyring.parse(examined.settings.secret("keys").get_secret_value())
         async with open_database(database_url, name="gridfleet-doctor", size=1) as database, database.transaction() as db:

@@ -55,6 +55,8 @@ def _table(value: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def _flags(value: bytes) -> tuple[int, int]:
-    """Return the length of the flags, and the flags. Only one word is read: the broker ignores the bit that announces a
-    second."""
+    """Return the length of the flags, and the flags.
+
+    Only one word is read, because the broker ignores the bit that announces a second.
+    """
     return _FLAG_BYTES, int.from_bytes(value[:_FLAG_BYTES], "big")

@@ -45,7 +45,7 @@ def find_installation() -> Installation:
     """Return the installation whose server RABBITMQ_SERVER names, else one in the usual places.
 
     Raises:
-        PrivateBrokerError: There is none; the text says what to install.
+        PrivateBrokerError: There is none; the text names the package to install.
     """
     if named := os.environ.get("RABBITMQ_SERVER"):
         if not Path(named).is_file():

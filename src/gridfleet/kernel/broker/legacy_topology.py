@@ -56,8 +56,7 @@ async def settle_legacy_vhost(
     *,
     queue_type: str = "auto",
 ) -> None:
-    """Create or change the vhost so that it has the exchanges, the intake and `queues` if any, and none of the queues
-    `unwanted`.
+    """Create or change the vhost so that it has the exchanges, the intake and `queues`, but none of the queues `unwanted`.
 
     Everything else in the vhost stays because it may belong to other programs. Classic queues of the organisation are replaced
     if `queue_type` requires quorum. For that, the organisation's and the service's connections to the vhost are closed. Only

@@ -50,8 +50,11 @@ __all__ = [
 ]
 
 MAX_OWN_QUEUES: Final = 3
-"""Queues that a key may declare in addition to the service's. A message that n dead-letter queues pass on to each other becomes
-up to e × n! messages: 16 with three queues, a million with nine."""
+"""Queues that a key may declare in addition to the service's.
+
+A message that n dead-letter queues pass on to each other becomes up to e × n! messages: 16 with three queues, a million with
+nine.
+"""
 
 MAX_CONNECTIONS: Final = 32
 """Connections to a key's vhost, including those of the service. Each can have 128 channels, which use the broker's memory."""

@@ -44,8 +44,10 @@ TLS_CIPHERS: Final = (
     "ECDHE-ECDSA-AES128-GCM-SHA256",
     "ECDHE-RSA-AES128-GCM-SHA256",
 )
-"""Ciphers of TLS 1.3, then of TLS 1.2, with forward secrecy and authenticated encryption only. `deploy/rabbitmq` has the same
-list."""
+"""Ciphers of TLS 1.3, then of TLS 1.2, with forward secrecy and authenticated encryption only.
+
+`deploy/rabbitmq` has the same list.
+"""
 
 _PLANTS_VHOST: Final = "plants"
 _NODE: Final = "gridfleet@localhost"

@@ -12,8 +12,10 @@ from aiormq.exceptions import AMQPError
 __all__ = ["ASKED_CHANNEL", "NOBODY", "Probe", "asked", "probe", "probe_user"]
 
 NOBODY: Final = "_gridfleet_nobody_"
-"""Prefix of the user names of test logins. They check that the broker sends its login requests to the service. No
-organisation's slug can begin so."""
+"""Prefix of the user names of test logins. No organisation's slug can begin so.
+
+Test logins check that the broker sends its login requests to the service.
+"""
 
 ASKED_CHANNEL: Final = "broker_asked_for_nobody"
 """Notification channel on which the service publishes such a login request, with the text of `asked`."""

@@ -38,8 +38,10 @@ class ServiceQueue(NamedTuple):
 
     @property
     def spare(self) -> "ServiceQueue":
-        """The queue that replaces it during the migration. It has no single active consumer, because then it could not be read
-        with `get`."""
+        """The queue that replaces it during the replacement.
+
+        It has no single active consumer, because then it could not be read with `get`.
+        """
         return self._replace(name=f"{self.name}.replacing", arguments={})
 
 

@@ -11,8 +11,11 @@ from gridfleet.kernel.db.pool import Connection, Database, after_commit, open_da
 __all__ = ["UNSTORABLE", "Connection", "Database", "DatabaseError", "after_commit", "open_database", "storable"]
 
 UNSTORABLE: Final = (DataError, IntegrityError, ProgramLimitExceeded, StatementTooComplex)
-"""Errors about content that the database refuses on every attempt. `ProgramLimitExceeded` is a value too long for an index,
-`StatementTooComplex` is JSON nested too deeply. Any other error concerns the database itself."""
+"""Errors about content that the database refuses on every attempt.
+
+`ProgramLimitExceeded` is a value too long for an index, `StatementTooComplex` is JSON nested too deeply. Any other error
+concerns the database itself.
+"""
 
 
 def storable(text: str) -> str:

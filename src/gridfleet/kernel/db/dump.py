@@ -1,5 +1,7 @@
-"""Dump and restore a database as a stream of bytes with the embedded server's tools. A dump is consistent while others
-write."""
+"""Dump and restore a database as a stream of bytes with the embedded server's tools.
+
+A dump is consistent while others write.
+"""
 
 import os
 import subprocess
@@ -27,8 +29,9 @@ def server_version(url: str) -> str:
 
 
 def dump(url: str) -> Iterator[bytes]:
-    """Yield the database at one point in time, in pg_dump's compressed custom format. Only schema changes have to wait
-    meanwhile.
+    """Yield the database at one point in time, in pg_dump's compressed custom format.
+
+    Only schema changes have to wait until the dump is complete.
 
     Raises:
         DumpFailed: pg_dump failed.

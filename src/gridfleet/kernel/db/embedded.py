@@ -163,8 +163,10 @@ class EmbeddedPostgres:
         return f"postgresql://{_DATABASE}@/{database}?host={quote(str(self._socket_folder()), safe='')}"
 
     def _user(self) -> tuple[int, int] | None:
-        """Return the server's numeric user and group if this process is root: the data's owner, else the system user, created
-        if missing. None without root."""
+        """Return the server's numeric user and group if this process is root, else None.
+
+        They are the data's owner, or else the system user, which is created if missing.
+        """
         if os.geteuid() != 0:
             return None
         if self.data.exists() and (owner := self.data.stat()).st_uid != 0:

@@ -21,8 +21,10 @@ class ServerFacts(NamedTuple):
 
 
 def inspect_server(url: str) -> ServerFacts:
-    """Return the facts about the server of the database at `url`. Raises psycopg errors, within five seconds if it is
-    unavailable."""
+    """Return the facts about the server of the database at `url`.
+
+    Raises psycopg errors, within five seconds if the server is unavailable.
+    """
     with psycopg.connect(url, autocommit=True, connect_timeout=5, application_name="gridfleet-doctor") as connection:
         row = connection.execute(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'),"

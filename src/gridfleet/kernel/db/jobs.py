@@ -16,8 +16,10 @@ _manager = JobManager(PsycopgConnector())
 
 
 async def defer(db: Connection, task: str, arguments: JSONDict, *, priority: int = 0) -> None:
-    """Queue `task` for the jobs process, to run after the commit. Jobs with a higher `priority` run first; periodic jobs have
-    0."""
+    """Queue `task` for the jobs process, to run after the commit.
+
+    Jobs with a higher `priority` run first. Periodic jobs have priority 0.
+    """
     job = Job(id=None, queue="default", lock=None, queueing_lock=None, task_name=task, task_kwargs=arguments, priority=priority)
     queued = await _manager.defer_job_async(job, connection=db)
     cause = current_cause()

@@ -31,8 +31,9 @@ class Leases:
         await self._connection.execute("SELECT pg_advisory_lock(%s, pg_backend_pid())", (self._members,))
 
     async def fair_share(self) -> int:
-        """Return the number of pieces that this member should hold. The shares of all members differ by at most one and add up
-        to all pieces.
+        """Return the number of pieces that this member should hold.
+
+        The shares of all members differ by at most one and add up to all pieces.
 
         Raises:
             psycopg.OperationalError: The locks are lost.

@@ -48,8 +48,10 @@ NOTICE_A_DEAD_MACHINE: Final[dict[str, Any]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,  # ms; only Linux supports it
 }
-"""Parameters of a TCP connection. By default, a machine waits a quarter of an hour for the response of a peer that has
-vanished, and two hours if it has sent nothing."""
+"""Parameters of a TCP connection, to detect a machine that has vanished.
+
+By default, a machine waits a quarter of an hour for the response of such a peer, and two hours if it has sent nothing.
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -57,8 +59,10 @@ _after_commit: dict[Connection, list[Callable[[], object]]] = {}
 
 
 def after_commit(db: Connection, tell: Callable[[], object]) -> None:
-    """Call `tell` after the commit of the transaction of `db`, which `Database.transaction` has opened. Not called after a
-    rollback."""
+    """Call `tell` after the commit of the transaction of `db`, which `Database.transaction` has opened.
+
+    It is not called after a rollback.
+    """
     _after_commit.setdefault(db, []).append(tell)
 
 
@@ -113,8 +117,10 @@ class Database:
 
 
 def _has_news(connection: Connection) -> bool:
-    """Return whether the server has sent data, including the end of the connection. A live idle connection is silent, and a
-    query to check it costs as much as any small query."""
+    """Return whether the server has sent data, including the end of the connection.
+
+    A live idle connection is silent. A query to check it would cost as much as any small query.
+    """
     readable = select.poll()
     readable.register(connection.fileno(), select.POLLIN)
     return bool(readable.poll(0))

@@ -25,8 +25,10 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A mail's content. `reason` follows a separator: why the reader received the mail, and what to do if they did not cause
-    it."""
+    """A mail's content.
+
+    `reason` follows a separator: why the reader received the mail, and what to do if they did not cause it.
+    """
 
     subject: str
     paragraphs: tuple[str, ...]

@@ -25,11 +25,10 @@ class Mail(msgspec.Struct, frozen=True):
 
 
 def compose(mail: Mail, sender: str, *, plainly: bool = False) -> EmailMessage:
-    """Return the message with text and HTML as alternatives. Repeated messages have the same Message-ID, so mail programs drop
-    duplicates.
+    """Return the message with text and HTML as alternatives.
 
-    With `plainly`, both parts are unencoded and have the line ends of a text file, for human readers. A mail server does not
-    need this.
+    Repeated messages have the same Message-ID, so mail programs drop duplicates. With `plainly`, both parts are unencoded and
+    have the line ends of a text file, for human readers. A mail server does not need this.
     """
     message = EmailMessage(policy=default if plainly else SMTP)
     name, address = parseaddr(sender)

@@ -1,2 +1,4 @@
-"""Keys, certificates, passwords and tokens: thin layers over maintained libraries, without cryptographic primitives of our
-own."""
+"""Keys, certificates, passwords and tokens.
+
+These are thin layers over maintained libraries, without cryptographic primitives of our own.
+"""

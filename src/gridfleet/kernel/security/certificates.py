@@ -188,8 +188,10 @@ def _may_sign(certificate: x509.Certificate) -> bool:
 
 
 def _require_extensions(certificate: x509.Certificate, *, is_root: bool) -> None:
-    """Raise ValueError unless the certificate has the extensions that RFC 5280 requires of an authority, except basic
-    constraints."""
+    """Raise ValueError unless the certificate has the extensions that RFC 5280 requires of an authority.
+
+    The caller checks its right to sign.
+    """
     subject = certificate.subject.rfc4514_string()
     required: dict[str, type[x509.ExtensionType]] = {
         "key usage": x509.KeyUsage,

@@ -46,8 +46,9 @@ class Keyring:
 
     @classmethod
     def parse(cls, text: str) -> "Keyring":
-        """Parse a keyring of the form `1:<64 hex>,2:<64 hex>`. `1:<64 hex>:current` makes that version encrypt although it is
-        not the highest.
+        """Parse a keyring of the form `1:<64 hex>,2:<64 hex>`.
+
+        `1:<64 hex>:current` makes that version encrypt although it is not the highest.
 
         Raises:
             WrongSetting: The text is invalid. The error does not contain it.

@@ -1,5 +1,7 @@
-"""Secrets of a one-machine install, generated at the first start and stored below `home/secrets`, readable only by their
-owner."""
+"""Secrets of a one-machine install, stored below `home/secrets`.
+
+They are generated at the first start and readable only by their owner.
+"""
 
 import contextlib
 import os

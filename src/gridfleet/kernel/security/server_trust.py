@@ -31,8 +31,10 @@ def with_authority(url: str, authority: Path) -> str:
 
 
 def client_tls(authority: str | Path | None) -> ssl.SSLContext:
-    """Return a TLS context (1.2 or newer) that verifies certificate and name, against `authority` (PEM) or the system's
-    authorities."""
+    """Return a TLS context (1.2 or newer) that verifies certificate and name.
+
+    `authority` is a PEM file. Default: the system's authorities.
+    """
     context = ssl.create_default_context(cafile=authority)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context

@@ -56,7 +56,7 @@ def build_plugin(name: str, plugins: Path) -> None:
     """Compile a plugin into a folder of plugins.
 
     Raises:
-        PrivateBrokerError: The Erlang compiler is missing or fails; the text says what to do.
+        PrivateBrokerError: The Erlang compiler is missing or fails; the text contains a remedy.
     """
     compiler = shutil.which("erlc")
     if compiler is None:
