@@ -44,7 +44,7 @@ class MailQueue:
             "key_version": self._keyring.current_version,
             "sealed": base64.b64encode(sealed).decode(),
         }
-        # Lowest priority: a hung mail server would otherwise occupy all workers and delay periodic jobs.
+        # After all other jobs: a hung mail server would otherwise occupy all workers and delay periodic jobs.
         await defer(db, SEND_MAIL, arguments, priority=-1)
 
 

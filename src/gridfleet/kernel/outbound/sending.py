@@ -48,15 +48,15 @@ class Outbound:
         is_public: Callable[[str], bool] = is_public,
         allow_private: bool = False,
     ) -> None:
-        """Configure the limits.
+        """Prepare requests.
+
+        Certificates are verified against the usual authorities, or those that `SSL_CERT_FILE` names.
 
         Args:
             seconds: Time for one request, including resolving and connecting.
-            resolve: Resolves host names.
-            is_public: Whether an address is allowed.
+            resolve: Returns the addresses of a host.
+            is_public: Returns whether an address is public.
             allow_private: Allow every address.
-
-        Certificates are verified against the system's authorities, or those in `SSL_CERT_FILE`.
         """
         self._seconds = seconds
         self._resolve = resolve
