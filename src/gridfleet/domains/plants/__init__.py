@@ -1,5 +1,4 @@
-"""Plants: the registry, their lifecycle, provisioning, credentials and certificates, their sub-devices, and who may do
-what on the MQTT side of the broker.
+"""Plants: registry, lifecycle, provisioning, credentials, certificates, sub-devices and MQTT permissions.
 
-A plant is one MQTT client. Sub-devices hang below it and never connect themselves.
+A plant is one MQTT client. Sub-devices belong to a plant and do not connect themselves.
 """

@@ -1,4 +1,4 @@
-"""Plants as the ingest sees them: whose they are, whether they may speak, with which keys, about which devices."""
+"""Plants as ingest needs them: organisation, lifecycle status, signing keys and devices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,11 @@ class ConnectedDevice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectedPlant:
-    """One plant; `keys` is None when it was never provisioned, or, with `unreadable`, when they cannot be decrypted."""
+    """One plant.
+
+    `keys` is None if the plant was never provisioned, or if its keys cannot be decrypted; `unreadable` is True in the second
+    case.
+    """
 
     id: UUID
     organization_id: UUID
@@ -40,7 +44,7 @@ class ConnectedPlant:
 async def load_connected_plants(
     db: Connection, system: SystemScope, keyring: Keyring, plant_ids: Sequence[UUID]
 ) -> list[ConnectedPlant]:
-    """Those of the plants that exist."""
+    """Return the plants of `plant_ids` that exist."""
     keys = await load_signing_keys(db, system, keyring, plant_ids)
     devices: dict[UUID, list[ConnectedDevice]] = {}
     for plant_id, device_id, external_id, template_id in await sub_devices.of_plants(db, system, plant_ids):

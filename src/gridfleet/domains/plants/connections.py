@@ -1,7 +1,8 @@
-"""Closing a plant's connections at the broker, queued with the change that ends its right to be there.
+"""Close a plant's connections at the broker, queued in the transaction that ends the plant's right to connect.
 
-The broker asks about every login, so nobody comes back; what is open is closed after the commit. A login that was answered
-a moment before it may still become a connection a moment after it, so the broker is asked again until none can be left.
+The broker asks the service about every login, so a plant without that right cannot connect again; its open connections are
+closed after the commit. A login that was allowed just before the commit can still become a connection just after it, so the
+request to close is repeated until no such connection can be left.
 """
 
 from collections.abc import Iterable
@@ -33,14 +34,15 @@ _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 0.5,
 
 
 def certificate_name(plant_id: UUID, serial_number: str) -> str:
-    """The broker user name of a client with a certificate: its subject, as the broker writes it."""
+    """Return the broker user name of a client with a certificate: the certificate's subject, as the broker writes it."""
     return f"SERIALNUMBER={serial_number},CN={plant_id}"
 
 
 async def queue_closing(db: Connection, plant_id: UUID, serial_numbers: Iterable[str]) -> None:
-    """Closes every connection of the plant, by whatever method, after the commit.
+    """Queue the closing of every connection of the plant, by any method, after the commit.
 
-    `serial_numbers`: those of its certificates that may still be connected.
+    Args:
+        serial_numbers: Serial numbers of its certificates that may still be connected.
     """
     names = [str(plant_id), *(certificate_name(plant_id, serial) for serial in serial_numbers)]
     for delay in _RACING_LOGINS:
@@ -48,10 +50,10 @@ async def queue_closing(db: Connection, plant_id: UUID, serial_numbers: Iterable
 
 
 async def queue_purge(db: Connection, plant_id: UUID) -> None:
-    """Delete the commands that the broker keeps for the plant while it is away, after the commit.
+    """Queue the deletion of the commands that the broker keeps for the plant while it is offline, after the commit.
 
-    They are deleted a second time when no gateway can be publishing a command any more that it had claimed before. A newer
-    command that is deleted with them is sent again, as any that the plant does not acknowledge.
+    They are deleted a second time when no gateway can still publish a command that it claimed earlier. A newer command that is
+    deleted with them is sent again, like any command that the plant does not acknowledge.
     """
     for delay in _RACING_PUBLISHERS:
         await enqueue(db, PURGE_SESSIONS, {"pattern": f"^mqtt-subscription-{plant_id}(-.*)?qos1$"}, delay=delay)
@@ -60,6 +62,6 @@ async def queue_purge(db: Connection, plant_id: UUID) -> None:
 async def queue_closing_of_certificate(
     db: Connection, plant_id: UUID, serial_number: str, delay: timedelta = timedelta(0)
 ) -> None:
-    """Closes what is connected with one certificate of the plant, `delay` after the commit."""
+    """Queue the closing of connections that use one certificate of the plant, `delay` after the commit."""
     for racing in _RACING_LOGINS:
         await enqueue(db, CLOSE_CONNECTIONS, {"names": [certificate_name(plant_id, serial_number)]}, delay=delay + racing)

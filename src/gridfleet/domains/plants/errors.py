@@ -14,14 +14,14 @@ __all__ = [
 
 
 class PlantNotFound(CodedError):
-    """Absent, another organisation's, or hidden from the caller."""
+    """The plant does not exist, belongs to another organisation or is hidden from the caller."""
 
     code = "PLANT_NOT_FOUND"
     message = "There is no such plant."
 
 
 class PlantGroupNotFound(CodedError):
-    """Absent, or another organisation's."""
+    """The group does not exist or belongs to another organisation."""
 
     code = "NOT_FOUND"
     message = "There is no such plant group."
@@ -35,7 +35,7 @@ class PlantSerialTaken(CodedError):
 
 
 class PlantStateForbids(CodedError):
-    """The plant's state, or its link, does not allow it."""
+    """The plant's state or its link does not allow the change."""
 
     code = "BAD_REQUEST"
     message = "The plant's state does not allow this."
@@ -49,7 +49,7 @@ class TemplateWrongLevel(CodedError):
 
 
 class SubDeviceNotFound(CodedError):
-    """Absent, or its plant is."""
+    """The sub-device or its plant does not exist."""
 
     code = "SUB_DEVICE_NOT_FOUND"
     message = "There is no such sub-device."

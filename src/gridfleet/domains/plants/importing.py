@@ -1,4 +1,4 @@
-"""Registering many plants at once: all of them, or those that can be."""
+"""Register many plants at once: all of them, or only the valid ones."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,10 @@ __all__ = ["complaints_about", "import_plants"]
 
 
 async def complaints_about(db: Connection, org: OrgScope, plants: Sequence[PlantToImport]) -> dict[int, list[str]]:
-    """Why some of the plants cannot be registered, by row: numbers that are taken or stand in the file twice, and templates
-    that do not fit."""
+    """Return why some of the plants cannot be registered, by row.
+
+    Reasons are numbers that are taken or that occur twice in the file, and templates that do not fit.
+    """
     if org.plant_ids is not None:
         raise Forbidden("A key that is limited to some plants cannot create others.")
     serials, external_ids = await store.taken(
@@ -55,8 +57,11 @@ def _template_complaints(template: DeviceTemplate | None) -> Iterator[str]:
 
 
 async def import_plants(db: Connection, org: OrgScope, plants: Sequence[PlantToImport]) -> dict[int, UUID]:
-    """Registers plants about which there are no complaints: PENDING, without credentials. The new ids by row; a row is
-    missing when somebody took its numbers in this very moment."""
+    """Register plants that have no complaints: PENDING, without credentials.
+
+    Returns:
+        The new ids by row. A row is missing if another request took its numbers at the same time.
+    """
     ids = [new_id() for _ in plants]
     written = await store.insert_many(db, org, ids, plants)
     return {plant.row: plant_id for plant, plant_id in zip(plants, ids, strict=True) if plant_id in written}

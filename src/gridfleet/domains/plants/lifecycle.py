@@ -1,8 +1,8 @@
-"""A plant's life after provisioning: suspend, reactivate, revoke, delete.
+"""A plant's lifecycle after provisioning: suspend, reactivate, revoke, delete.
 
     PENDING ──provision──▶ ACTIVE ⇄ SUSPENDED        any but DECOMMISSIONED ──revoke──▶ DECOMMISSIONED
 
-The row is locked first, so that two changes at once follow each other.
+The row is locked first, so that concurrent changes run one after the other.
 """
 
 from typing import Final
@@ -24,11 +24,15 @@ __all__ = ["ERASE_TELEMETRY", "delete_plant", "reactivate_plant", "require_plant
 
 
 ERASE_TELEMETRY: Final = "telemetry.erase_deleted"
-"""The job that erases what deleted plants measured."""
+"""The job that deletes the telemetry of deleted plants."""
 
 
 async def require_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
-    """The plant, held against changes until the transaction ends; raises `PlantNotFound`."""
+    """Return the plant, locked until the transaction ends.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
     plant = await store.lock(db, org, plant_id)
     if plant is None:
         raise PlantNotFound
@@ -36,9 +40,11 @@ async def require_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
 
 
 async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """ACTIVE → SUSPENDED: it stays connected, and what it sends is discarded.
+    """ACTIVE → SUSPENDED: the plant stays connected, and what it sends is discarded.
 
-    Raises `PlantNotFound`, `PlantStateForbids`.
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The plant is not ACTIVE.
     """
     plant = await require_plant(db, org, plant_id)
     if plant.lifecycle_status is not Lifecycle.ACTIVE:
@@ -47,7 +53,12 @@ async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
 
 
 async def reactivate_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """SUSPENDED → ACTIVE with the credentials it has. Raises `PlantNotFound`, `PlantStateForbids`."""
+    """SUSPENDED → ACTIVE with the same credentials.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The plant is not SUSPENDED.
+    """
     plant = await require_plant(db, org, plant_id)
     if plant.lifecycle_status is not Lifecycle.SUSPENDED:
         raise PlantStateForbids(f"Only a SUSPENDED plant can be reactivated; this one is {plant.lifecycle_status}.")
@@ -55,9 +66,11 @@ async def reactivate_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Non
 
 
 async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Any state → DECOMMISSIONED, for ever: credentials are gone, connections are closed after the commit.
+    """Any state → DECOMMISSIONED, permanently: credentials are deleted, connections are closed after the commit.
 
-    Raises `PlantNotFound`, `PlantStateForbids`.
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The plant is DECOMMISSIONED already.
     """
     plant = await require_plant(db, org, plant_id)
     if plant.lifecycle_status is Lifecycle.DECOMMISSIONED:
@@ -71,11 +84,17 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
 
 
 async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Removes the plant and all that hangs off it; telemetry follows in the background, connections are closed after the
-    commit. Raises `PlantNotFound`."""
+    """Delete the plant and the rows that belong to it.
+
+    A job deletes its telemetry later. Connections are closed after the commit.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
     plant = await require_plant(db, org, plant_id)
     serials = await store.certificate_serials(db, org, plant_id)
-    # The deletion locks the plant's rows in any order; acknowledgements lock open commands in the order of their ids.
+    # The deletion locks the plant's rows in any order, but acknowledgements lock open commands in the order of their
+    # ids: ending the commands first prevents a deadlock.
     await end_open_commands(db, org, plant_id, utc_now())
     await store.delete(db, org, plant_id)
     await defer(db, ERASE_TELEMETRY, {"timestamp": 0})

@@ -12,7 +12,7 @@ __all__ = ["AuthMethod", "Lifecycle", "Plant", "PlantChanges", "PlantStatus", "P
 
 
 class PlantType(StrEnum):
-    """What a plant's controller is."""
+    """The kind of a plant's controller."""
 
     SENSOR = "SENSOR"
     ACTUATOR = "ACTUATOR"
@@ -21,7 +21,7 @@ class PlantType(StrEnum):
 
 
 class AuthMethod(StrEnum):
-    """How a plant proves who it is to the broker."""
+    """How a plant authenticates to the broker."""
 
     MTLS = "MTLS"
     TOKEN = "TOKEN"  # noqa: S105 - a method, not a secret
@@ -29,7 +29,7 @@ class AuthMethod(StrEnum):
 
 
 class Lifecycle(StrEnum):
-    """PENDING → ACTIVE ⇄ SUSPENDED; DECOMMISSIONED is the end."""
+    """PENDING → ACTIVE ⇄ SUSPENDED; DECOMMISSIONED is final."""
 
     PENDING = "PENDING"
     ACTIVE = "ACTIVE"
@@ -38,7 +38,7 @@ class Lifecycle(StrEnum):
 
 
 class PlantStatus(StrEnum):
-    """Connectivity; UNKNOWN until first seen."""
+    """Presence; UNKNOWN until the plant is first seen."""
 
     ONLINE = "ONLINE"
     OFFLINE = "OFFLINE"
@@ -46,7 +46,7 @@ class PlantStatus(StrEnum):
 
 
 class Plant(msgspec.Struct, frozen=True):
-    """One plant. Powers in kW(p), energies in kWh; the members from `capacity_kwh` on come from the linked ESM."""
+    """One plant. Powers in kW(p), energies in kWh. The members `capacity_kwh` to `tag` come from the linked ESM."""
 
     id: UUID
     organization_id: UUID
@@ -81,7 +81,7 @@ class Plant(msgspec.Struct, frozen=True):
 
 
 class PlantChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a PATCH asks for; members left out stay as they are."""
+    """Changes of a PATCH; UNSET members stay as they are."""
 
     name: str | UnsetType = UNSET
     serial_number: str | UnsetType = UNSET
@@ -94,7 +94,7 @@ class PlantChanges(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlantToImport(msgspec.Struct, frozen=True):
-    """A plant as a row of a file tells it; `row` is the row's number there."""
+    """A plant from one row of an imported file; `row` is the number of the row."""
 
     row: int
     name: str

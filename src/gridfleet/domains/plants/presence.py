@@ -1,4 +1,4 @@
-"""Connectivity of plants and sub-devices: what messages say, and what silence says."""
+"""Presence of plants and sub-devices, from their messages and from missing messages."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -21,11 +21,11 @@ class PlantSeen(NamedTuple):
 
     Attributes:
         at: When it was read.
-        status: What follows from it for the plant.
+        status: The plant's status that follows from it.
         interval_seconds: How often the plant usually sends, if known.
         reason: The plant's own reason of the status.
-        sent_at: When it was sent, by the service's clock. None for status messages, which are read in the order in which
-            they were sent; the others of a plant come by other queues.
+        sent_at: When it was sent, by the service's clock. None for status messages, which are read in the order in which they
+            were sent; other messages of a plant come through other queues.
         request_id: The message's own.
     """
 
@@ -39,7 +39,7 @@ class PlantSeen(NamedTuple):
 
 
 class DeviceSeen(NamedTuple):
-    """A plant spoke of one of its sub-devices."""
+    """A sub-device that occurred in a message of its plant."""
 
     sub_device_id: UUID
     at: datetime
@@ -52,10 +52,11 @@ async def record_presence(
 ) -> set[UUID]:
     """Write when plants and sub-devices were last seen, and their statuses.
 
-    Sub-devices of plants that go OFFLINE become UNKNOWN. What a plant sent before it went OFFLINE does not bring it back.
+    Sub-devices of plants that go OFFLINE become UNKNOWN. A message that a plant sent before it went OFFLINE does not bring it
+    back.
 
     Returns:
-        The plants that stay as they are, because what they sent is older than that or because they do not exist.
+        The plants that stay unchanged, because their message is older than that or because they do not exist.
     """
     written = set(await store.record_presence(db, system, plants)) if plants else set()
     offline = [seen.plant_id for seen in plants if seen.status is PlantStatus.OFFLINE]
@@ -69,12 +70,12 @@ async def record_presence(
 
 
 async def record_bad_signatures(db: Connection, system: SystemScope, plant_id: UUID, count: int) -> None:
-    """Adds to the plant's `authFailureCount`."""
+    """Add `count` to the plant's `authFailureCount`."""
     await mqtt_access.count_failure(db, system, plant_id, count)
 
 
 async def sweep_silent(db: Connection, system: SystemScope) -> tuple[int, int]:
-    """Marks plants and sub-devices that fell silent; answers how many of each."""
+    """Mark plants and sub-devices as OFFLINE if they no longer send. Returns the number of plants and of sub-devices."""
     plants = await store.mark_silent(db, system)
     if plants:
         await sub_devices.invalidate_status(db, system, plants)

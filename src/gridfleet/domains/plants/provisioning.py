@@ -1,4 +1,4 @@
-"""Provisioning: a PENDING plant becomes ACTIVE and gets, once, everything it needs to connect."""
+"""Provisioning: a PENDING plant becomes ACTIVE and gets, once, everything that it needs to connect."""
 
 import secrets
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class Mqtt(msgspec.Struct, frozen=True, rename="camel"):
-    """How to reach the broker. `username` is null for MTLS: the certificate says it."""
+    """The address of the broker and the plant's names there. `username` is null for MTLS, because the certificate holds it."""
 
     broker: str
     port: int
@@ -56,7 +56,7 @@ class Mqtt(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Protocol(msgspec.Struct, frozen=True, rename="camel"):
-    """How to speak once connected."""
+    """The format and limits of messages."""
 
     version: int
     envelope: str
@@ -67,7 +67,7 @@ class Protocol(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Security(msgspec.Struct, frozen=True, rename="camel"):
-    """Secrets, shown once; null for what the method does not use. Certificates and key are PEM."""
+    """Secrets, shown once; null if the method does not use them. Certificates and key are PEM."""
 
     ca_cert: str
     client_cert: str | None
@@ -77,7 +77,7 @@ class Security(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ProvisioningPackage(msgspec.Struct, frozen=True, rename="camel"):
-    """All that a plant needs to connect."""
+    """Everything that a plant needs to connect."""
 
     plant_id: UUID
     auth_method: AuthMethod
@@ -88,7 +88,7 @@ class ProvisioningPackage(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where plants reach the broker over TLS."""
+    """The address at which plants reach the broker over TLS."""
 
     host: str
     tls_port: int
@@ -96,7 +96,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class Provisioner:
-    """What provisioning needs beyond the database."""
+    """What provisioning needs besides the database."""
 
     authority: Authority
     keyring: Keyring
@@ -104,16 +104,21 @@ class Provisioner:
 
 
 def hash_password(password: str) -> str:
-    """The stored form of a plant's password. It has 256 random bits, so one fast hash is as good as a slow one."""
+    """Return the stored form of a plant's password. It has 256 random bits, so one fast hash is as safe as a slow one."""
     return sha256(password.encode()).hexdigest()
 
 
 async def provision(
     db: Connection, org: OrgScope, provisioner: Provisioner, plant_id: UUID, *, keep_package: bool = True
 ) -> ProvisioningPackage:
-    """PENDING → ACTIVE. With `keep_package` the package can be downloaded once more for a short while.
+    """Provision a plant: PENDING → ACTIVE.
 
-    Raises `PlantNotFound`, `PlantStateForbids`.
+    Args:
+        keep_package: Whether the package can be downloaded once more within `PACKAGE_LIFETIME`.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The plant is not PENDING.
     """
     plant = await store.lock(db, org, plant_id)
     if plant is None:
@@ -144,9 +149,11 @@ async def provision(
 async def download_package(
     db: Connection, org: OrgScope, provisioner: Provisioner, plant_id: UUID
 ) -> tuple[Plant, ProvisioningPackage]:
-    """The package as a download: provisions a PENDING plant, or gives the kept package once more.
+    """Return the plant and its package: provisions a PENDING plant, otherwise returns the stored package and deletes it.
 
-    Raises `PlantNotFound`, `PlantStateForbids`.
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The package was downloaded already, or its time has passed.
     """
     plant = await store.find(db, org, plant_id)
     if plant is None:
@@ -162,7 +169,12 @@ async def download_package(
 
 
 async def issue_mqtt_token(db: Connection, org: OrgScope, tokens: PlantTokens, plant_id: UUID) -> PlantToken:
-    """A fresh MQTT token of an ACTIVE plant of method TOKEN. Raises `PlantNotFound`, `PlantStateForbids`."""
+    """Issue an MQTT token to an ACTIVE plant of method TOKEN.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The plant is not ACTIVE, or its method is not TOKEN.
+    """
     plant = await store.find(db, org, plant_id)
     if plant is None:
         raise PlantNotFound

@@ -1,4 +1,4 @@
-"""The registry of plants: create, look up, list, change."""
+"""Create, find, list and change plants."""
 
 from collections.abc import Collection
 from typing import Any
@@ -38,7 +38,12 @@ async def create_plant(
     auth_method: AuthMethod,
     metadata: dict[str, Any],
 ) -> Plant:
-    """A new PENDING plant without credentials; raises `PlantSerialTaken`."""
+    """Create a PENDING plant without credentials.
+
+    Raises:
+        PlantSerialTaken: The organisation has a plant with this serial number.
+        Forbidden: The caller is limited to some plants.
+    """
     if org.plant_ids is not None:
         raise Forbidden("A key that is limited to some plants cannot create others.")
     plant = await store.insert(db, org, new_id(), name, serial_number, type, auth_method, metadata)
@@ -48,7 +53,11 @@ async def create_plant(
 
 
 async def get_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
-    """One plant; raises `PlantNotFound`."""
+    """Return one plant.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
     plant = await store.find(db, org, plant_id)
     if plant is None:
         raise PlantNotFound
@@ -56,21 +65,27 @@ async def get_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
 
 
 async def visible_among(db: Connection, org: OrgScope, plant_ids: Collection[UUID]) -> set[UUID]:
-    """Those of the plants that the caller may see."""
+    """Return the plants of `plant_ids` that the caller may see."""
     return await store.visible_among(db, org, plant_ids)
 
 
 async def list_plants(db: Connection, org: OrgScope, auth_method: AuthMethod | None, paging: Paging) -> Page[Plant]:
-    """One page of the organisation's plants, newest first."""
+    """Return one page of the organisation's plants, newest first."""
     total = await store.count(db, org, auth_method)
     return Page.of(await store.page(db, org, auth_method, paging, total), total, paging)
 
 
 async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: PlantChanges) -> Plant:
-    """The changed plant; an empty change answers it as it is.
+    """Change a plant and return it. An empty change returns it as it is.
 
-    Raises `PlantNotFound`, `PlantSerialTaken`, `TemplateNotFound`, `TemplateWrongLevel`, `PlantStateForbids` (method of a
-    provisioned plant, taken external id, unknown organisation) and `Forbidden` (moving without being SuperAdmin).
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantSerialTaken: The organisation has a plant with this serial number.
+        TemplateNotFound: There is no such template.
+        TemplateWrongLevel: The template is not of level PLANT.
+        PlantStateForbids: The plant is provisioned and its method would change, the external id is taken, or the organisation
+            is unknown.
+        Forbidden: The plant would move to another organisation, and the caller is not a SuperAdmin.
     """
     if changes.organization_id is not UNSET and not org.actor.is_super_admin:
         raise Forbidden("Only a SuperAdmin moves a plant to another organisation.")
@@ -92,9 +107,9 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         return plant
     moves = changes.organization_id not in (UNSET, plant.organization_id)
     if moves:
-        columns.setdefault("external_plant_id", None)  # an id at the ESM of the organisation that the plant leaves
+        columns.setdefault("external_plant_id", None)  # it is an id at the ESM of the old organisation
     if moves or columns.get("external_plant_id", plant.external_plant_id) != plant.external_plant_id:
-        columns |= dict.fromkeys(EsmFacts._fields)  # they are of the plant that it was linked to
+        columns |= dict.fromkeys(EsmFacts._fields)  # they come from the previous link
     try:
         if moves:
             # Commands are locked before the site, which the update deletes: acknowledgements lock them in this order too.

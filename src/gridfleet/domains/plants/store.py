@@ -41,7 +41,7 @@ async def insert(
     auth_method: AuthMethod,
     metadata: dict[str, Any],
 ) -> Plant | None:
-    """The new plant, or None when its serial number is taken."""
+    """Insert a plant and return it; None if its serial number is taken."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
         "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, metadata)"
@@ -55,7 +55,7 @@ async def insert(
 async def taken(
     db: Connection, org: OrgScope, serial_numbers: Sequence[str], external_plant_ids: Sequence[str]
 ) -> tuple[set[str], set[str]]:
-    """Those of the serial numbers and ESM ids that plants of the organisation have."""
+    """Return the serial numbers and the ESM ids that plants of the organisation already have."""
     cursor = await db.execute(
         "SELECT serial_number, NULL FROM plant WHERE organization_id = %(org)s AND serial_number = ANY(%(serials)s)"
         " UNION ALL"
@@ -67,7 +67,7 @@ async def taken(
 
 
 async def insert_many(db: Connection, org: OrgScope, plant_ids: Sequence[UUID], plants: Sequence[PlantToImport]) -> set[UUID]:
-    """New plants; answers the ids of those whose numbers were free."""
+    """Insert plants, and return the ids of those whose numbers were free."""
     columns = ("name", "serial_number", "type", "auth_method", "external_plant_id", "template_id")
     cursor = await db.execute(
         f"INSERT INTO plant (id, organization_id, {', '.join(columns)}, metadata)"
@@ -85,14 +85,14 @@ async def insert_many(db: Connection, org: OrgScope, plant_ids: Sequence[UUID], 
 
 
 async def find(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
-    """The plant, if the caller may see it."""
+    """Return the plant, or None if the caller may not see it."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(f"SELECT {_COLUMNS} FROM plant WHERE id = %(id)s AND {_VISIBLE}", {"id": plant_id, **_visible(org)})
     return await cursor.fetchone()
 
 
 async def visible_among(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) -> set[UUID]:
-    """Those of the plants that the caller may see."""
+    """Return the plants of `plant_ids` that the caller may see."""
     cursor = await db.execute(
         f"SELECT id FROM plant WHERE id = ANY(%(wanted)s) AND {_VISIBLE}", {"wanted": list(plant_ids), **_visible(org)}
     )
@@ -100,7 +100,7 @@ async def visible_among(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]
 
 
 async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
-    """The same, held against changes until the transaction ends."""
+    """Return the plant, locked until the transaction ends, or None if the caller may not see it."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM plant WHERE id = %(id)s AND {_VISIBLE} FOR UPDATE", {"id": plant_id, **_visible(org)}
@@ -109,8 +109,10 @@ async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
 
 
 def _listed(org: OrgScope, auth_method: AuthMethod | None) -> tuple[str, dict[str, Any]]:
-    """What narrows a list down further than the organisation does. Only conditions that hold: the plan of a prepared
-    statement could not use an index for one that may be switched off."""
+    """Return the conditions that narrow a list further than the organisation does, and their parameters.
+
+    Only conditions that apply: the plan of a prepared statement cannot use an index for an optional condition.
+    """
     conditions, parameters = "", dict[str, Any](org=org.organization_id)
     if org.plant_ids is not None:
         conditions, parameters["plants"] = " AND id = ANY(%(plants)s)", list(org.plant_ids)
@@ -120,8 +122,10 @@ def _listed(org: OrgScope, auth_method: AuthMethod | None) -> tuple[str, dict[st
 
 
 async def page(db: Connection, org: OrgScope, auth_method: AuthMethod | None, paging: Paging, total: int) -> list[Plant]:
-    """One page of the list that has `total` plants, newest first. Read from its nearer end: what lies before a page has to be
-    walked over."""
+    """Return one page of a list with `total` plants, newest first.
+
+    The list is read from its nearer end, because the rows before a page have to be scanned.
+    """
     conditions, parameters = _listed(org, auth_method)
     limit = max(0, min(paging.limit, total - paging.offset))
     after = total - paging.offset - limit
@@ -137,7 +141,7 @@ async def page(db: Connection, org: OrgScope, auth_method: AuthMethod | None, pa
 
 
 async def count(db: Connection, org: OrgScope, auth_method: AuthMethod | None) -> int:
-    """How many plants the list has."""
+    """Return the number of plants in the list."""
     conditions, parameters = _listed(org, auth_method)
     cursor = await db.execute(f"SELECT count(*) FROM plant WHERE organization_id = %(org)s{conditions}", parameters)
     row = await cursor.fetchone()
@@ -145,7 +149,7 @@ async def count(db: Connection, org: OrgScope, auth_method: AuthMethod | None) -
 
 
 async def update(db: Connection, org: OrgScope, plant_id: UUID, changes: dict[str, Any]) -> Plant:
-    """The plant with `changes` (column → value, at least one) written."""
+    """Write `changes` (column → value, at least one) and return the plant."""
     values = {name: Jsonb(value) if name == "metadata" else value for name, value in changes.items()}
     assignments = sql.SQL(", ").join(
         sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in values
@@ -164,7 +168,7 @@ async def update(db: Connection, org: OrgScope, plant_id: UUID, changes: dict[st
 
 
 async def move_belongings(db: Connection, org: OrgScope, plant_id: UUID, organization_id: UUID) -> None:
-    """Sub-devices and telemetry sources follow their plant, which is still in `org`, to another organisation."""
+    """Move sub-devices and telemetry sources of a plant from `org` to another organisation."""
     await db.execute(
         "WITH devices AS (UPDATE sub_device SET organization_id = %(to)s, updated_at = now()"
         " WHERE plant_id = %(id)s AND organization_id = %(org)s)"
@@ -174,7 +178,7 @@ async def move_belongings(db: Connection, org: OrgScope, plant_id: UUID, organiz
 
 
 async def activate(db: Connection, org: OrgScope, plant_id: UUID, certificate: IssuedCertificate | None) -> bool:
-    """PENDING → ACTIVE; False when the plant was not PENDING (any more)."""
+    """PENDING → ACTIVE. Returns False if the plant is not PENDING."""
     cursor = await db.execute(
         "UPDATE plant SET lifecycle_status = 'ACTIVE', activated_at = now(), updated_at = now(),"
         " certificate_serial_number = %(serial)s, certificate_fingerprint = %(fingerprint)s,"
@@ -192,7 +196,7 @@ async def activate(db: Connection, org: OrgScope, plant_id: UUID, certificate: I
 
 
 async def set_lifecycle(db: Connection, org: OrgScope, plant_id: UUID, lifecycle: Lifecycle) -> None:
-    """Writes the state; whether it may be taken is decided before."""
+    """Write the lifecycle status. The caller checks whether the change is allowed."""
     await db.execute(
         "UPDATE plant SET lifecycle_status = %s, updated_at = now() WHERE id = %s AND organization_id = %s",
         (lifecycle, plant_id, org.organization_id),
@@ -200,7 +204,7 @@ async def set_lifecycle(db: Connection, org: OrgScope, plant_id: UUID, lifecycle
 
 
 async def decommission(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """DECOMMISSIONED, without certificates, and not ONLINE."""
+    """Set the plant to DECOMMISSIONED and remove its certificates. An ONLINE plant becomes OFFLINE."""
     await db.execute(
         "UPDATE plant SET lifecycle_status = 'DECOMMISSIONED', updated_at = now(),"
         " status = CASE status WHEN 'ONLINE' THEN 'OFFLINE' ELSE status END, status_reason = 'decommissioned',"
@@ -213,12 +217,12 @@ async def decommission(db: Connection, org: OrgScope, plant_id: UUID) -> None:
 
 
 async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Removes the plant; foreign keys take along what hangs off it, but for telemetry."""
+    """Delete the plant. Foreign keys delete the rows that belong to it, except telemetry."""
     await db.execute("DELETE FROM plant WHERE id = %s AND organization_id = %s", (plant_id, org.organization_id))
 
 
 async def certificate_serials(db: Connection, org: OrgScope, plant_id: UUID) -> list[str]:
-    """Serial numbers of the current certificate and of the one before it, those there are."""
+    """Return the serial numbers of the current certificate and the previous one, as far as they exist."""
     cursor = await db.execute(
         "SELECT certificate_serial_number, previous_certificate_serial_number FROM plant"
         " WHERE id = %s AND organization_id = %s",
@@ -230,7 +234,7 @@ async def certificate_serials(db: Connection, org: OrgScope, plant_id: UUID) -> 
 async def replace_certificate(
     db: Connection, org: OrgScope, plant_id: UUID, certificate: IssuedCertificate, previous_valid_until: datetime
 ) -> None:
-    """The certificate becomes the current one, the current one the previous one."""
+    """Make the certificate the current one, and the current one the previous one."""
     await db.execute(
         "UPDATE plant SET previous_certificate_serial_number = certificate_serial_number,"
         " previous_certificate_valid_until = least(%(until)s, certificate_expires_at),"
@@ -248,7 +252,7 @@ async def replace_certificate(
 
 
 async def record_rotation(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """The plant's HMAC secret was replaced now."""
+    """Record that the plant's HMAC secret was replaced now."""
     await db.execute(
         "UPDATE plant SET secret_rotated_at = now(), updated_at = now() WHERE id = %s AND organization_id = %s",
         (plant_id, org.organization_id),
@@ -260,10 +264,11 @@ async def record_presence(
     system: SystemScope,
     seen: Iterable[tuple[UUID, datetime, str, float | None, str | None, datetime | None, str | None]],
 ) -> list[UUID]:
-    """Update plants, and return those that were; `last_seen_at` never moves back.
+    """Update plants, and return those that were updated. `last_seen_at` never moves back.
 
-    `seen` has plant, time, status, usual interval in seconds if known, reason of the status, when the message was sent if it
-    must not bring back a plant that went OFFLINE later, and the message's request id if known.
+    Args:
+        seen: Plant, time, status, usual interval in seconds if known, reason of the status, when the message was sent if it
+            must not bring back a plant that went OFFLINE later, and the message's request id if known.
     """
     rows = list(seen)
     cursor = await db.execute(
@@ -287,9 +292,9 @@ async def record_presence(
 
 
 async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:
-    """Plants that were ONLINE and have been silent for three usual intervals (at least 90 s) become OFFLINE.
+    """Mark ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s). Returns their ids.
 
-    Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep looks at it again.
+    Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep checks it again.
     """
     cursor = await db.execute(
         "WITH silent AS (SELECT id FROM plant WHERE status = 'ONLINE' AND last_seen_at"
@@ -303,7 +308,7 @@ async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:
 async def identities(
     db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
 ) -> list[tuple[UUID, UUID, str, UUID | None]]:
-    """(plant, organisation, lifecycle status, template) of those plants that exist."""
+    """Return (plant, organisation, lifecycle status, template) of those plants that exist."""
     cursor = await db.execute(
         "SELECT id, organization_id, lifecycle_status, template_id FROM plant WHERE id = ANY(%s)", (list(plant_ids),)
     )

@@ -1,1 +1,4 @@
-"""The deployment's certificate authority: made on first start, kept encrypted in the database, shared by every process."""
+"""The certificate authority of the deployment.
+
+It is created on first start, stored encrypted in the database and used by every process.
+"""

@@ -1,4 +1,4 @@
-"""The deployment's certificate authority: load, make, replace."""
+"""Load, create and replace the certificate authority of the deployment."""
 
 from typing import Any, Final
 
@@ -16,11 +16,11 @@ _PLACE: Final[dict[str, Any]] = {"table": "certificate_authority", "column": "pr
 AUTHORITY_KEY: Final = EncryptedTable(
     "certificate_authority", ("id",), ("private_key",), row_id=lambda _: str(_PLACE["row_id"])
 )
-"""What is encrypted of it."""
+"""The encrypted columns of the authority."""
 
 
 class AuthorityInUse(Exception):
-    """Plants hold packages that name the present authority; `plants` is how many."""
+    """Plants hold packages that name the current authority; `plants` is their number."""
 
     def __init__(self, plants: int) -> None:
         super().__init__(f"{plants} plants trust the present authority")
@@ -41,7 +41,7 @@ async def find_authority(db: Connection, keyring: Keyring) -> Authority | None:
 
 
 async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
-    """The authority; made when there is none. Safe against several processes that start at once."""
+    """Return the authority, and create it if there is none. Several processes may call this at the same time."""
     authority = await find_authority(db, keyring)
     if authority is None:
         fresh = Authority.create()
@@ -57,7 +57,11 @@ async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
 async def replace_authority(
     db: Connection, system: SystemScope, keyring: Keyring, authority: Authority, *, force: bool = False
 ) -> None:
-    """Issues by this authority from now on. Raises `AuthorityInUse` unless no plant trusts the present one, or `force`."""
+    """Replace the current authority; certificates are issued by the new one from now on.
+
+    Raises:
+        AuthorityInUse: Plants trust the current authority and `force` is not set.
+    """
     await store.hold(db)
     plants = await store.count_trusting(db, system)
     if plants and not force:

@@ -1,4 +1,4 @@
-"""What is known of an organisation's client certificates."""
+"""Records of an organisation's client certificates."""
 
 from datetime import datetime
 from uuid import UUID
@@ -11,8 +11,11 @@ __all__ = ["AtRiskPlant", "CertificateCounts", "CertificateStatistics"]
 
 
 class CertificateCounts(msgspec.Struct, frozen=True, rename="camel"):
-    """`active` ones are valid, `expiring_soon` among them end within 30 days; `revoked` are those of DECOMMISSIONED plants.
-    `next_renewal_at` is the earliest end among the active ones."""
+    """Certificates by state.
+
+    `active` certificates are valid, and `expiring_soon` is the part of them that expires within 30 days. `revoked` are those of
+    DECOMMISSIONED plants. `next_renewal_at` is the earliest expiry of the active ones.
+    """
 
     active: int
     expired: int
@@ -22,7 +25,7 @@ class CertificateCounts(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AtRiskPlant(msgspec.Struct, frozen=True, rename="camel"):
-    """A plant whose certificate has expired or soon will."""
+    """A plant whose certificate has expired or expires soon."""
 
     id: UUID
     name: str
@@ -33,6 +36,6 @@ class AtRiskPlant(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CertificateStatistics(CertificateCounts, frozen=True, rename="camel"):
-    """The counts, and the plants to look after first: at most 100, the earliest end first."""
+    """The counts, and at most 100 plants at risk, the earliest expiry first."""
 
     at_risk_plants: list[AtRiskPlant]

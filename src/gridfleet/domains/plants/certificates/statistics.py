@@ -1,4 +1,4 @@
-"""How an organisation's client certificates are doing."""
+"""Statistics about an organisation's client certificates."""
 
 from datetime import timedelta
 from typing import Final
@@ -17,7 +17,7 @@ MOST_AT_RISK: Final = 100
 
 
 async def certificate_statistics(db: Connection, org: OrgScope) -> CertificateStatistics:
-    """Counts of the organisation's certificates, and the plants whose certificate ends first."""
+    """Return counts of the organisation's certificates, and the plants whose certificates expire first."""
     counts = await store.count_certificates(db, org, EXPIRING_SOON)
     at_risk = await store.at_risk(db, org, EXPIRING_SOON, MOST_AT_RISK)
     return CertificateStatistics(**msgspec.structs.asdict(counts), at_risk_plants=at_risk)

@@ -1,4 +1,4 @@
-"""SQL of the certificate authority, which is one row, and of what it issued."""
+"""SQL of the certificate authority, which is one row, and of the certificates that it issued."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,15 +15,15 @@ _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR id = AN
 
 
 async def find(db: Connection) -> tuple[str, bytes, int] | None:
-    """Certificate (PEM), encrypted key and its key version."""
-    # Shared with others who issue; whoever replaces it waits until they are done.
+    """Return the certificate (PEM), the encrypted key and its key version; None if there is no authority."""
+    # Transactions that issue certificates share this lock; a replacement waits for them.
     cursor = await db.execute("SELECT certificate, private_key, key_version FROM certificate_authority FOR SHARE")
     row = await cursor.fetchone()
     return None if row is None else (row[0], row[1], row[2])
 
 
 async def insert(db: Connection, certificate: str, private_key: bytes, key_version: int) -> None:
-    """Keeps the authority unless there is one."""
+    """Insert the authority unless there is one."""
     await db.execute(
         "INSERT INTO certificate_authority (certificate, private_key, key_version) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
         (certificate, private_key, key_version),
@@ -31,12 +31,12 @@ async def insert(db: Connection, certificate: str, private_key: bytes, key_versi
 
 
 async def hold(db: Connection) -> None:
-    """Waits for those who issue, and keeps others from it until the transaction ends."""
+    """Lock the authority until the transaction ends. Waits for transactions that issue certificates."""
     await db.execute("SELECT FROM certificate_authority FOR UPDATE")
 
 
 async def replace(db: Connection, certificate: str, private_key: bytes, key_version: int) -> None:
-    """Keeps this authority instead of the one there is, if any."""
+    """Insert this authority, or replace the current one."""
     await db.execute(
         "INSERT INTO certificate_authority (certificate, private_key, key_version) VALUES (%s, %s, %s)"
         " ON CONFLICT (id) DO UPDATE SET certificate = excluded.certificate, private_key = excluded.private_key,"
@@ -46,7 +46,7 @@ async def replace(db: Connection, certificate: str, private_key: bytes, key_vers
 
 
 async def count_trusting(db: Connection, system: SystemScope) -> int:
-    """How many plants hold a package, which names the authority to trust."""
+    """Return the number of plants that hold a package, which names the authority to trust."""
     cursor = await db.execute("SELECT count(*) FROM plant WHERE lifecycle_status IN ('ACTIVE', 'SUSPENDED')")
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
@@ -58,7 +58,11 @@ def _visible(org: OrgScope, soon: timedelta) -> dict[str, Any]:
 
 
 async def count_certificates(db: Connection, org: OrgScope, soon: timedelta) -> CertificateCounts:
-    """The organisation's certificates by state; `soon` is how long before its end one is about to expire."""
+    """Return the number of the organisation's certificates by state.
+
+    Args:
+        soon: How long before its expiry a certificate counts as expiring soon.
+    """
     cursor = db.cursor(row_factory=kwargs_row(CertificateCounts))
     await cursor.execute(
         "SELECT count(*) FILTER (WHERE certificate_expires_at > now()) AS active,"
@@ -78,7 +82,7 @@ async def count_certificates(db: Connection, org: OrgScope, soon: timedelta) -> 
 
 
 async def at_risk(db: Connection, org: OrgScope, soon: timedelta, limit: int) -> list[AtRiskPlant]:
-    """Plants whose certificate has expired or is about to, the earliest first."""
+    """Return up to `limit` plants whose certificate has expired or expires within `soon`, the earliest expiry first."""
 
     def plant(id: UUID, name: str, serial_number: str, method: str, lifecycle: str, expires_at: datetime) -> AtRiskPlant:
         return AtRiskPlant(id, name, serial_number, AuthMethod(method), Lifecycle(lifecycle), expires_at)

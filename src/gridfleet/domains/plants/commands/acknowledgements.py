@@ -1,4 +1,4 @@
-"""What plants say about commands. A word said twice changes nothing; one that comes too late is recorded only."""
+"""Acknowledgements of commands. Duplicates are ignored; an acknowledgement that comes too late is only recorded."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -23,14 +23,16 @@ from gridfleet.kernel.db import Connection
 __all__ = ["hear", "hear_plants"]
 
 _WAY: Final = (CommandStatus.PENDING, CommandStatus.SENT, CommandStatus.RECEIVED)
-"""Every command passes these, whatever word comes first: who answers has received, and what was received was sent."""
+"""States that every command passes, whichever acknowledgement comes first: a plant that answers has received the command, and a
+command that was received was sent.
+"""
 
 _PATIENCE: Final = timedelta(seconds=1)
-"""How long a plant that has just connected may take to acknowledge what its session held for it."""
+"""How long a plant that has just connected may take to acknowledge the commands that its session held."""
 
 
 def hear(life: CommandLife, ack: Acknowledgement, now: datetime) -> tuple[CommandLife, list[Transition]]:
-    """The command after a plant's word, with the steps to it. Steps that were recorded before may be among them."""
+    """Return the command after an acknowledgement, and the steps to it. Some of the steps may have been recorded before."""
     steps: list[Transition] = []
     if life.status in OPEN and life.expires_at <= now:
         life, step = expire(life)
@@ -59,7 +61,7 @@ def _after(life: CommandLife, status: CommandStatus, at: datetime, reason: Comma
 
 
 def _late(life: CommandLife, said: CommandStatus) -> CommandLife:
-    """An expired command stays so, but whoever reads it must learn that the plant did, or did not, obey."""
+    """Return an EXPIRED command with a reason that names a late result; any other command is returned unchanged."""
     if life.status is not CommandStatus.EXPIRED or said in OPEN:
         return life
     return replace(life, reason=CommandReason(f"{said}_LATE", f"The plant answered {said} after the command had expired."))
@@ -72,12 +74,14 @@ async def hear_plants(
     connected: Collection[UUID],
     now: datetime,
 ) -> list[Transition]:
-    """Takes plants' words in their order, and makes due again what the plants that have just `connected` did not answer.
+    """Apply acknowledgements in their order, and make commands due again that plants in `connected` have not acknowledged.
 
-    Answers the steps that were new; nothing changes when the same words are taken again. Words about a command that is
-    not the plant's own, or is gone, are passed over.
+    Acknowledgements of a command that belongs to another plant, or does not exist, are ignored.
+
+    Returns:
+        The steps that are new. A second call with the same acknowledgements changes nothing.
     """
-    # Locked by one statement: batches that lock each other's commands in several would wait for each other.
+    # One statement takes all locks: batches that lock the same commands in several statements could deadlock.
     held = await store.lock_many(db, system, {ack.command_id for ack in acknowledgements}, connected)
     lives = {life.id: life for life in held}
     changed: dict[UUID, CommandLife] = {}

@@ -1,8 +1,8 @@
-"""The queue of commands to send: claimed for a moment, signed, and settled by what the broker said.
+"""The queue of commands to send: claim commands for a short time, sign them, and record the results of publishing.
 
-A command is due at once, again while nobody at the broker takes it, again when its plant comes back, and every two
-minutes until the plant has acknowledged: a copy in the broker must not grow older than a plant accepts. Copies carry the
-same commandId, and plants obey an id once. Commands to one plant leave in the order in which they were issued.
+A command is due at once, again while no queue at the broker takes it, again when its plant reconnects, and every two minutes
+until the plant acknowledges it: a copy at the broker must not grow older than a plant accepts. Copies carry the same commandId,
+and plants execute an id once. Commands to one plant are sent in the order in which they were issued.
 """
 
 import time
@@ -26,13 +26,13 @@ from gridfleet.protocol.topics import Channel, topic
 __all__ = ["CLAIM_SECONDS", "CLOCK_SECONDS", "START_SECONDS", "SignedCommand", "claim_due", "retry_wait", "settle"]
 
 CLAIM_SECONDS: Final = 5
-"""How long a claimed command is nobody else's. A sender that dies holds it up for as long."""
+"""How long a claimed command is reserved for one sender. If the sender fails, the command waits for this time."""
 
 START_SECONDS: Final = 1
-"""How long after its claim a command may be published. Later it may have been withdrawn, and is claimed anew."""
+"""How long after its claim a command may be published. After that it may have been withdrawn, and must be claimed again."""
 
 CLOCK_SECONDS: Final = 2
-"""How far the clocks of two gateways may differ: what `gridfleet doctor` accepts without a warning."""
+"""The largest difference between the clocks of two gateways that `gridfleet doctor` accepts without a warning."""
 
 _REPEAT: Final = timedelta(minutes=2)
 _COPY_LIFE: Final = timedelta(minutes=5)
@@ -41,8 +41,14 @@ _LONGEST_WAIT: Final = timedelta(seconds=15)
 
 
 class SignedCommand(NamedTuple):
-    """A command ready to publish on its plant's `topic`, worthless after `life`; not to be published after `deadline`, a
-    moment of the process's monotonic clock."""
+    """A command that is ready to be published.
+
+    Attributes:
+        topic: The command topic of the plant.
+        message: The signed message.
+        life: How long the message is valid.
+        deadline: The time of the process's monotonic clock after which it must not be published.
+    """
 
     command: DueCommand
     topic: str
@@ -52,15 +58,15 @@ class SignedCommand(NamedTuple):
 
     @property
     def is_late(self) -> bool:
-        """Whether the command was claimed too long ago to be published."""
+        """Whether the deadline for publishing has passed."""
         return time.monotonic() > self.deadline
 
 
 async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: datetime, limit: int) -> list[SignedCommand]:
-    """Up to `limit` commands to send now, signed with their plants' newest keys. Commit before sending."""
+    """Claim up to `limit` commands that are due, signed with the newest keys of their plants. Commit before sending."""
     deadline = time.monotonic() + START_SECONDS
     due = await store.claim(db, system, now, timedelta(seconds=CLAIM_SECONDS), limit)
-    # A plant whose secret cannot be decrypted must not hold up the others.
+    # A plant whose secret cannot be decrypted must not delay the others.
     keys = await load_signing_keys(db, system, keyring, {command.plant_id for command in due}) if due else {}
     return [
         signed
@@ -73,7 +79,14 @@ async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: 
 async def settle(
     db: Connection, system: SystemScope, now: datetime, published: Sequence[tuple[DueCommand, bool]]
 ) -> list[Transition]:
-    """Writes down what became of claimed commands: (command, whether a queue of the plant took it). Answers the steps."""
+    """Record the results of publishing claimed commands.
+
+    Args:
+        published: (command, whether a queue of the plant took it).
+
+    Returns:
+        The new steps of the commands.
+    """
     taken = [command for command, delivered in published if delivered]
     waiting = [command for command, delivered in published if not delivered]
     if waiting:
@@ -82,12 +95,12 @@ async def settle(
 
 
 def retry_wait(attempts: int) -> timedelta:
-    """How long a command that nobody took waits after so many attempts, this one included."""
+    """Return how long a command that no queue took waits after `attempts` attempts, including this one."""
     return min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(attempts - 1, 10)))
 
 
 def _sign_or_leave(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SignedCommand | None:
-    """Return None for a command that cannot be written; it stays in the queue until it expires."""
+    """Return None for a command that cannot be encoded; it stays in the queue until it expires."""
     try:
         return _sign(key, command, now, deadline)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Issuing commands: what may be asked of whom, and the list of what was asked."""
+"""Issue commands to sub-devices, and list them."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -29,19 +29,25 @@ from gridfleet.kernel.pagination import Page, Paging
 __all__ = ["MAX_PARAMS_BYTES", "MAX_WAITING", "issue_device_command", "list_commands"]
 
 MAX_PARAMS_BYTES: Final = 64 * 1024
-"""Of a command's parameters as JSON."""
+"""The largest size of a command's parameters as JSON."""
 
 MAX_WAITING: Final = 1_000
-"""Commands of one plant that it has not acknowledged: it takes them one by one, and all senders look at all that wait."""
+"""The most unacknowledged commands of one plant: the plant executes them one by one, and every sender scans all that wait."""
 
 
 async def issue_device_command(
     db: Connection, org: OrgScope, plant_id: UUID, external_id: str, action_name: str, params: Mapping[str, Any]
 ) -> UUID:
-    """The id of a new command to a sub-device; it is sent once the transaction has committed.
+    """Issue a command to a sub-device; it is sent after the commit.
 
-    Raises `SubDeviceNotFound`, `ActionNotInTemplate` with every complaint, `Forbidden` unless the plant is ACTIVE, and
-    `TooManyRequests` while too many others wait for it.
+    Returns:
+        The id of the command.
+
+    Raises:
+        SubDeviceNotFound: There is no such sub-device.
+        ActionNotInTemplate: The template does not declare the action with these parameters. The details name every mistake.
+        Forbidden: The plant is not ACTIVE.
+        TooManyRequests: Too many other commands wait for the plant.
     """
     device = await get_sub_device(db, org, plant_id, external_id)
     action = await _declared(db, device, action_name, params)
@@ -69,7 +75,11 @@ async def issue_device_command(
 
 
 async def list_commands(db: Connection, org: OrgScope, plant_id: UUID, external_id: str, paging: Paging) -> Page[PlantCommand]:
-    """One page of the commands to a sub-device, newest first; raises `SubDeviceNotFound`."""
+    """Return one page of the commands to a sub-device, newest first.
+
+    Raises:
+        SubDeviceNotFound: There is no such sub-device.
+    """
     device = await get_sub_device(db, org, plant_id, external_id)
     now = utc_now()
     commands = await store.page(db, org, device.id, paging)
@@ -93,5 +103,5 @@ async def _declared(db: Connection, device: SubDevice, action_name: str, params:
 
 
 def _whole_milliseconds(moment: datetime) -> datetime:
-    """As times travel, so that the plant, the list and the queue agree on them."""
+    """Round down to milliseconds, the precision of messages, so that plant, list and queue have the same times."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)

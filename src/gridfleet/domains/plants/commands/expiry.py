@@ -1,4 +1,4 @@
-"""Commands whose time has passed: EXPIRED at exactly `expiresAt`, whoever notices first."""
+"""Commands whose time has passed: EXPIRED at exactly `expiresAt`, whichever process notices it first."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -29,18 +29,18 @@ EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
     CommandStatus.SENT: CommandReason("NOT_RECEIVED", "The plant did not acknowledge the command."),
     CommandStatus.RECEIVED: CommandReason("NOT_FINISHED", "The plant received the command and did not say how it ended."),
 }
-"""Why a command expired that was not withdrawn, by the state it had."""
+"""Why a command expired that was not withdrawn, by the state that it had."""
 
 
 def expire(life: CommandLife) -> tuple[CommandLife, Transition]:
-    """An open command's end by time, with its step."""
+    """Return an open command as expired, and the step."""
     reason = life.reason or EXPIRY_REASONS[life.status]
     ended = replace(life, status=CommandStatus.EXPIRED, finished_at=life.expires_at, reason=reason)
     return ended, Transition(life.id, life.plant_id, CommandStatus.EXPIRED, life.expires_at, reason=reason)
 
 
 def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
-    """A command as it stands at `now`, though the sweep may not have come by yet."""
+    """Return a command in its state at `now`, even if the sweep has not expired it yet."""
     if command.status not in OPEN or now < command.expires_at:
         return command
     return replace(
@@ -54,7 +54,10 @@ def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
 async def expire_due(
     db: Connection, system: SystemScope, now: datetime, only: Sequence[UUID] | None = None
 ) -> list[Transition]:
-    """End up to a thousand commands that were withdrawn or whose time has passed, of all or `only` of these.
+    """End up to 1,000 commands that were withdrawn or whose expiry has passed.
+
+    Args:
+        only: The commands to consider; all if None.
 
     Returns:
         Their steps.
@@ -70,10 +73,10 @@ async def list_due(db: Connection, system: SystemScope, now: datetime) -> list[U
 
 
 async def end_open_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
-    """Let every open command of a locked plant expire now. No further copy is sent; the gateway records the end."""
+    """Expire every open command of a locked plant now. No further copy is sent; the gateway records the end."""
     await ending.withdraw_open(db, org, plant_id, now)
 
 
 async def forget_ended(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
-    """Deletes at most `limit` commands with ids below `before` that have ended; how many."""
+    """Delete up to `limit` commands that have ended and whose ids are below `before`. Returns their number."""
     return await store.delete_finished(db, system, before, limit)

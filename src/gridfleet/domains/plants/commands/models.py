@@ -1,4 +1,4 @@
-"""Commands as they are stored, and the steps of their lives."""
+"""Commands as they are stored, and their steps."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -26,11 +26,11 @@ __all__ = [
 
 
 LONGEST_WAIT: Final = timedelta(hours=24)
-"""How long a command waits for its plant at most."""
+"""The longest time that a command waits for its plant."""
 
 
 class CommandStatus(StrEnum):
-    """How far a command has come."""
+    """The state of a command."""
 
     PENDING = "PENDING"
     SENT = "SENT"
@@ -42,26 +42,30 @@ class CommandStatus(StrEnum):
 
 
 OPEN: Final = frozenset({CommandStatus.PENDING, CommandStatus.SENT, CommandStatus.RECEIVED})
-"""States that another one can follow."""
+"""States that are not final."""
 
 
 class CommandReason(msgspec.Struct, frozen=True):
-    """Why a command ended as it did."""
+    """Why a command ended in its state."""
 
     code: str
     message: str
 
 
 class Requester(msgspec.Struct, frozen=True):
-    """Who asked for a command; `id` is None for nobody in particular."""
+    """The author of a command; `id` is None if the service itself issued it."""
 
     type: str
     id: str | None
 
 
 class NewCommand(NamedTuple):
-    """A command to store. `instruction` holds the members of the plant's Command beyond ids and times, as they travel. It is
-    sent from `due_at` on, at once by default."""
+    """A command to store.
+
+    Attributes:
+        instruction: The members of the plant's Command apart from ids and times, as they are sent.
+        due_at: When the command is sent first; at once if None.
+    """
 
     id: UUID
     plant_id: UUID
@@ -76,7 +80,7 @@ class NewCommand(NamedTuple):
 
 
 class PlantCommand(msgspec.Struct, frozen=True, rename="camel"):
-    """A command to a sub-device as it is answered."""
+    """A command to a sub-device, as the API returns it."""
 
     id: UUID
     plant_id: UUID
@@ -94,7 +98,7 @@ class PlantCommand(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CommandLife(msgspec.Struct, frozen=True):
-    """What the rules of a command's life look at, and what they change."""
+    """The part of a command that its state depends on."""
 
     id: UUID
     plant_id: UUID
@@ -108,9 +112,13 @@ class CommandLife(msgspec.Struct, frozen=True):
 
 
 class Transition(NamedTuple):
-    """A step in a command's life, at the service's time; a `late` one came after the end and changed nothing.
+    """A step of a command.
 
-    `reported_at` is the time that the plant gave with its word, `request_id` that of the plant's message.
+    Attributes:
+        at: The service's time of the step.
+        late: Whether the step came after the end and changed nothing.
+        reported_at: The time that the plant gave in its acknowledgement.
+        request_id: The request id of the plant's message.
     """
 
     command_id: UUID
@@ -124,7 +132,7 @@ class Transition(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A plant's word on a command, and the request id of its message."""
+    """A plant's acknowledgement of a command, and the request id of its message."""
 
     command_id: UUID
     plant_id: UUID
@@ -135,7 +143,7 @@ class Acknowledgement(NamedTuple):
 
 
 class DueCommand(NamedTuple):
-    """A command whose turn to be sent it is. `claim` is the moment until which nobody else sends it."""
+    """A claimed command. `claim` is the time until which no other process sends it."""
 
     id: UUID
     plant_id: UUID

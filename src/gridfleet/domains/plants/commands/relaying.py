@@ -1,4 +1,4 @@
-"""Commands that are checked already: partners' commands, and those that the service itself issues."""
+"""Issue commands that are already checked: commands of partners and of the service itself."""
 
 from datetime import timedelta
 from typing import Final
@@ -19,23 +19,28 @@ _REPEAT: Final = timedelta(seconds=START_SECONDS + CLOCK_SECONDS)
 
 
 async def relay(db: Connection, system: SystemScope, command: NewCommand) -> bool:
-    """Issue a command, to be sent once the transaction has committed.
+    """Issue a command, to be sent after the commit.
 
     Returns:
-        False, and the command is not issued, while too many others wait for the plant. An EMERGENCY has twice the room.
+        False if too many other commands wait for the plant; the command is not issued then. The limit of an EMERGENCY is twice
+        as high.
     """
     most = MAX_WAITING * (2 if command.type is CommandType.EMERGENCY else 1)
     return await store.insert_relayed(db, system, command, most)
 
 
 async def relay_stop(db: Connection, system: SystemScope, command: NewCommand) -> bool:
-    """Issue a new emergency stop, and withdraw what the plant has not acknowledged. Returns what `relay` does."""
+    """Issue a new emergency stop, and withdraw the commands that the plant has not acknowledged.
+
+    Returns:
+        False if too many commands wait for the plant, as `relay` does.
+    """
     overlaps = await withdraw_waiting(db, system, command.plant_id, command.issued_at, _HOLD)
     issued = await relay(db, system, command)
     if issued and overlaps:
-        # Another gateway may be about to publish one of the withdrawn commands, after this emergency. It does so within
-        # START_SECONDS or not at all, so a second emergency is sent after that, even by a gateway whose clock is ahead. It has
-        # an id of its own: plants obey an id once.
+        # Another gateway may be about to publish one of the withdrawn commands after this emergency. It does so within
+        # START_SECONDS or not at all. So a second emergency is sent after that time, even by a gateway whose clock is
+        # ahead. It has its own id, because plants execute an id only once.
         again = command._replace(id=new_id(), requester=Requester("SYSTEM", None), due_at=command.issued_at + _REPEAT)
         await relay(db, system, again)
     return issued

@@ -1,4 +1,4 @@
-"""Commands in the metrics."""
+"""Metrics of commands."""
 
 from collections.abc import Iterable
 
@@ -9,6 +9,6 @@ __all__ = ["count_committed"]
 
 
 def count_committed(transitions: Iterable[Transition]) -> None:
-    """Counts steps, once their transaction has committed."""
+    """Count steps whose transaction has committed."""
     for step in transitions:
         metrics.COMMANDS.labels("LATE" if step.late else step.status).inc()

@@ -1,4 +1,4 @@
-"""SQL of commands and their transitions. Rows are locked in the order of their ids, or skipped when somebody holds them."""
+"""SQL of commands and their transitions. Rows are locked in the order of their ids, or skipped if they are locked."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -69,8 +69,8 @@ def step_of(**row: Any) -> Transition:
     return Transition(**row)
 
 
-# The plant is locked before its organisation is compared: a plant that moves at this moment is waited for, and its new
-# organisation counts.
+# The plant is locked before its organisation is compared: the statement waits for a concurrent move of the plant and
+# then uses its new organisation.
 _INSERT = (
     "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
     " requester_type, requester_id, issued_at, expires_at, due_at, cause)"
@@ -107,7 +107,11 @@ async def insert(db: Connection, org: OrgScope, command: NewCommand) -> bool:
 
 
 async def insert_relayed(db: Connection, system: SystemScope, command: NewCommand, most_waiting: int) -> bool:
-    """A PENDING command, unless so many of the plant's are not acknowledged; whether it was taken."""
+    """Insert a PENDING command.
+
+    Returns:
+        False if `most_waiting` commands of the plant are not acknowledged; nothing is inserted then.
+    """
     condition = (
         "(SELECT count(*) FROM (SELECT FROM plant_command w WHERE w.plant_id = plant.id AND w.due_at IS NOT NULL"
         " LIMIT %(most)s) AS waiting) < %(most)s"
@@ -117,7 +121,7 @@ async def insert_relayed(db: Connection, system: SystemScope, command: NewComman
 
 
 async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Paging) -> list[PlantCommand]:
-    """One page of the commands to a sub-device, newest first."""
+    """Return one page of the commands to a sub-device, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_command))
     await cursor.execute(
         "SELECT id, plant_id, target AS external_id, instruction, status, issued_at, expires_at, sent_at, received_at,"
@@ -129,7 +133,7 @@ async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Pagin
 
 
 async def count(db: Connection, org: OrgScope, sub_device_id: UUID) -> int:
-    """How many commands were issued to the sub-device."""
+    """Return the number of commands that were issued to the sub-device."""
     cursor = await db.execute(
         f"SELECT count(*) FROM plant_command WHERE {_OF_DEVICE}", {"device": sub_device_id, "org": org.organization_id}
     )
@@ -138,7 +142,7 @@ async def count(db: Connection, org: OrgScope, sub_device_id: UUID) -> int:
 
 
 async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
-    """How many commands the plant has not acknowledged, `limit` at most."""
+    """Return the number of commands that the plant has not acknowledged, at most `limit`."""
     cursor = await db.execute(
         "SELECT count(*) FROM (SELECT FROM plant_command c JOIN plant p ON p.id = c.plant_id"
         " WHERE p.id = %s AND p.organization_id = %s AND c.due_at IS NOT NULL LIMIT %s) AS waiting",
@@ -149,9 +153,10 @@ async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: in
 
 
 async def claim(db: Connection, system: SystemScope, now: datetime, hold: timedelta, limit: int) -> list[DueCommand]:
-    """Due commands of ACTIVE plants that nobody works on, due again after `hold`, in the order of their issue.
+    """Claim up to `limit` due commands of ACTIVE plants, and return them in the order in which they were issued.
 
-    One that was never sent waits for the plant's earlier ones, unless it is an EMERGENCY. Withdrawn ones are left out.
+    Claimed commands are due again after `hold`. A command that was never sent waits for the earlier ones of its plant, unless
+    it is an EMERGENCY. Locked and withdrawn commands are left out.
     """
     cursor = db.cursor(row_factory=class_row(DueCommand))
     await cursor.execute(
@@ -174,7 +179,14 @@ async def claim(db: Connection, system: SystemScope, now: datetime, hold: timede
 async def mark_sent(
     db: Connection, system: SystemScope, now: datetime, commands: Sequence[tuple[DueCommand, datetime]]
 ) -> list[Transition]:
-    """(command, when it is to be sent again). PENDING ones become SENT; those that went on meanwhile stay as they are."""
+    """Mark commands as sent. PENDING ones become SENT; the state of those that were acknowledged in the meantime stays.
+
+    Args:
+        commands: (command, when it is to be sent again).
+
+    Returns:
+        The steps of the commands that became SENT.
+    """
     cursor = db.cursor(row_factory=kwargs_row(step_of))
     await cursor.execute(
         "WITH ours AS (SELECT c.id, c.status, u.claim, u.next FROM plant_command c"
@@ -197,7 +209,11 @@ async def mark_sent(
 
 
 async def postpone(db: Connection, system: SystemScope, commands: Sequence[tuple[DueCommand, datetime]]) -> None:
-    """(command, when it is due again), unless somebody has woken it since it was claimed."""
+    """Set when commands are due again, unless they were woken after their claim.
+
+    Args:
+        commands: (command, when it is due again).
+    """
     await db.execute(
         "WITH ours AS (SELECT c.id, u.next FROM plant_command c"
         " JOIN unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[]) AS u (id, claim, next)"
@@ -214,7 +230,12 @@ async def postpone(db: Connection, system: SystemScope, commands: Sequence[tuple
 async def wake(
     db: Connection, system: SystemScope, plant_ids: Collection[UUID], unsent_due: datetime, sent_due: datetime
 ) -> None:
-    """Commands that these plants have not acknowledged are due at these moments at the latest, and the senders are told."""
+    """Set when the unacknowledged commands of these plants are due, and notify the senders.
+
+    Args:
+        unsent_due: The latest due time of commands that were not sent.
+        sent_due: The latest due time of commands that were sent.
+    """
     await db.execute(
         "WITH waiting AS (SELECT id, CASE status WHEN 'SENT' THEN %(sent)s ELSE %(unsent)s END AS due FROM plant_command"
         " WHERE plant_id = ANY(%(plants)s) AND due_at IS NOT NULL ORDER BY id FOR NO KEY UPDATE),"
@@ -228,8 +249,9 @@ async def wake(
 async def lock_many(
     db: Connection, system: SystemScope, command_ids: Collection[UUID], connected: Collection[UUID]
 ) -> list[CommandLife]:
-    """Those of the commands that exist, and those not acknowledged of the plants `connected`, held until the transaction
-    ends."""
+    """Return the commands that exist, and the unacknowledged ones of the plants in `connected`, locked until the transaction
+    ends.
+    """
     cursor = db.cursor(row_factory=kwargs_row(_life))
     await cursor.execute(
         f"SELECT {_LIFE} FROM plant_command WHERE id = ANY(%s) OR (plant_id = ANY(%s) AND due_at IS NOT NULL)"
@@ -240,7 +262,7 @@ async def lock_many(
 
 
 async def save_lives(db: Connection, system: SystemScope, lives: Sequence[CommandLife]) -> None:
-    """Writes locked commands; a plant that answered needs no more copies."""
+    """Write locked commands. No more copies are sent, because their plants have answered."""
     await db.execute(
         "UPDATE plant_command c SET status = n.status, sent_at = n.sent_at, received_at = n.received_at,"
         " finished_at = n.finished_at, reason = n.reason, due_at = NULL"
@@ -258,7 +280,7 @@ async def save_lives(db: Connection, system: SystemScope, lives: Sequence[Comman
 
 
 async def record(db: Connection, system: SystemScope, steps: Sequence[Transition]) -> list[Transition]:
-    """Keeps steps; answers those that were not recorded before."""
+    """Insert steps, and return those that were not recorded before."""
     cursor = await db.execute(
         "INSERT INTO plant_command_transition (command_id, status, at, late, reported_at, reason, cause)"
         " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::boolean[], %s::timestamptz[], %s::jsonb[],"
@@ -282,7 +304,7 @@ async def record(db: Connection, system: SystemScope, steps: Sequence[Transition
 
 
 async def delete_finished(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
-    """Deletes at most `limit` commands with ids below `before` that have ended; how many."""
+    """Delete up to `limit` commands that have ended and whose ids are below `before`. Returns their number."""
     cursor = await db.execute(
         "DELETE FROM plant_command WHERE id IN"
         " (SELECT id FROM plant_command WHERE id < %s AND finished_at IS NOT NULL ORDER BY id LIMIT %s)",

@@ -1,5 +1,6 @@
-"""What is kept of a plant's credentials, encrypted, and what of it for a while only: packages after provisioning, secrets
-after their rotation."""
+"""Encrypted credentials of plants, and the deletion of those with a limited lifetime: packages after provisioning, secrets
+after a rotation.
+"""
 
 from typing import Final
 
@@ -11,14 +12,14 @@ from gridfleet.kernel.db.encrypted import EncryptedTable
 __all__ = ["PLANT_SECRETS", "forget_old_packages", "forget_previous_secrets"]
 
 PLANT_SECRETS: Final = EncryptedTable("plant_secret", ("plant_id",), ("hmac_secret", "previous_hmac_secret", "package"))
-"""What is encrypted of them."""
+"""The encrypted columns of the secrets."""
 
 
 async def forget_old_packages(db: Connection, system: SystemScope) -> int:
-    """Clears packages that may no longer be downloaded; answers how many."""
+    """Delete packages that may no longer be downloaded. Returns their number."""
     return await store.forget_old_packages(db, system)
 
 
 async def forget_previous_secrets(db: Connection, system: SystemScope) -> int:
-    """Clears replaced secrets that verify no more; answers how many."""
+    """Delete replaced secrets that are no longer valid. Returns their number."""
     return await store.forget_previous_secrets(db, system)

@@ -1,4 +1,4 @@
-"""Replacing a plant's credentials while it runs: both the old and the new ones are good for an hour."""
+"""Replace a plant's credentials while it runs: the old and the new ones are both valid for an hour."""
 
 import secrets
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, Unknown
 __all__ = ["OVERLAP", "RenewedCertificate", "RotatedSecret", "renew_certificate", "rotate_secret"]
 
 OVERLAP: Final = timedelta(hours=1)
-"""How long what was replaced stays good."""
+"""How long replaced credentials stay valid."""
 
 
 class RotatedSecret(msgspec.Struct, frozen=True, rename="camel"):
@@ -33,16 +33,22 @@ class RotatedSecret(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RenewedCertificate(msgspec.Struct, frozen=True, rename="camel"):
-    """A fresh client certificate and its key, PEM."""
+    """A new client certificate and its key, PEM."""
 
     client_cert: str
     client_key: str
 
 
 async def rotate_secret(db: Connection, org: OrgScope, keyring: Keyring, plant_id: UUID) -> RotatedSecret:
-    """A new HMAC secret for an ACTIVE or SUSPENDED plant. A package that waits for its download is dropped: it holds the
-    old one. A secret that cannot be decrypted any more is replaced without an overlap: this is how such a plant is rescued.
-    Raises `PlantNotFound`, `PlantStateForbids`."""
+    """Replace the HMAC secret of an ACTIVE or SUSPENDED plant.
+
+    A package that waits for its download is deleted, because it holds the old secret. A secret that cannot be decrypted is
+    replaced without an overlap, so that the plant can be recovered.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The plant is not ACTIVE or SUSPENDED.
+    """
     plant = await require_plant(db, org, plant_id)
     row = await store.lock(db, org, plant_id)
     if plant.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED) or row is None:
@@ -69,8 +75,15 @@ async def rotate_secret(db: Connection, org: OrgScope, keyring: Keyring, plant_i
 
 
 async def renew_certificate(db: Connection, org: OrgScope, authority: Authority, plant_id: UUID) -> RenewedCertificate:
-    """A new client certificate for an ACTIVE plant of method MTLS. What is connected with the old one is closed when its
-    hour is over; a certificate before that one is refused from now on. Raises `PlantNotFound`, `PlantStateForbids`."""
+    """Issue a new client certificate to an ACTIVE plant of method MTLS.
+
+    Connections with the replaced certificate are closed after an hour. A certificate older than that one is refused from now
+    on.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The plant is not ACTIVE, or its method is not MTLS.
+    """
     plant = await require_plant(db, org, plant_id)
     if plant.auth_method is not AuthMethod.MTLS or plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise PlantStateForbids("Only an ACTIVE plant whose authMethod is MTLS has a certificate to renew.")

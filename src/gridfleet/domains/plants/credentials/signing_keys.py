@@ -1,4 +1,4 @@
-"""The keys a plant's messages are verified with."""
+"""The keys that verify a plant's messages."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 class SigningKeys(NamedTuple):
-    """The current key, and during the hour after a rotation the one before it."""
+    """The current key, and the previous one during the hour after a rotation."""
 
     current: bytes
     previous: bytes | None
@@ -28,8 +28,10 @@ class SigningKeys(NamedTuple):
 async def load_signing_keys(
     db: Connection, system: SystemScope, keyring: Keyring, plant_ids: Iterable[UUID]
 ) -> dict[UUID, SigningKeys | None]:
-    """Keys by plant; plants without secrets are left out. None: the plant has secrets and they cannot be decrypted, which is
-    logged and must not hold up the others."""
+    """Return keys by plant; plants without secrets are left out.
+
+    The value is None if the plant's secrets cannot be decrypted. This is logged, and the keys of other plants are still loaded.
+    """
 
     def decrypt(row: store.SecretRow, column: str, blob: bytes) -> bytes:
         return keyring.decrypt(blob, row.key_version, table="plant_secret", column=column, row_id=row.plant_id)

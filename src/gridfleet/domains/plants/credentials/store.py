@@ -31,7 +31,7 @@ async def insert(
     package: bytes | None,
     package_lifetime: timedelta,
 ) -> None:
-    """The secrets of a plant of the organisation that has just become ACTIVE."""
+    """Insert the secrets of a plant of the organisation that has just become ACTIVE."""
     await db.execute(
         "INSERT INTO plant_secret (plant_id, key_version, hmac_secret, password_hash, package, package_valid_until)"
         " SELECT id, %(version)s, %(secret)s, %(password)s, %(package)s,"
@@ -50,7 +50,7 @@ async def insert(
 
 
 async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> SecretRow | None:
-    """The encrypted secrets of a plant of the organisation, held against changes."""
+    """Return the encrypted secrets of a plant of the organisation, locked until the transaction ends."""
     cursor = db.cursor(row_factory=class_row(SecretRow))
     await cursor.execute(
         "SELECT s.plant_id, s.key_version, s.hmac_secret, s.previous_hmac_secret, s.previous_valid_until"
@@ -70,7 +70,7 @@ async def rotate(
     previous_hmac_secret: bytes | None,
     previous_valid_until: datetime,
 ) -> None:
-    """Writes both secrets, encrypted with the same key version, and drops the package."""
+    """Write both secrets, encrypted with the same key version, and delete the package."""
     await db.execute(
         "UPDATE plant_secret s SET key_version = %(version)s, hmac_secret = %(secret)s,"
         " previous_hmac_secret = %(previous)s, previous_valid_until = %(until)s, package = NULL, package_valid_until = NULL"
@@ -87,7 +87,7 @@ async def rotate(
 
 
 async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Removes a plant's secrets."""
+    """Delete a plant's secrets."""
     await db.execute(
         "DELETE FROM plant_secret s USING plant p WHERE p.id = s.plant_id AND p.id = %s AND p.organization_id = %s",
         (plant_id, org.organization_id),
@@ -95,7 +95,7 @@ async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
 
 
 async def take_package(db: Connection, org: OrgScope, plant_id: UUID) -> tuple[bytes, int] | None:
-    """The kept package and its key version, once, while it is still valid."""
+    """Return the stored package and its key version, and delete it; None if there is none or it is no longer valid."""
     cursor = await db.execute(
         "WITH kept AS (SELECT s.plant_id, s.package, s.key_version, s.package_valid_until FROM plant_secret s"
         " JOIN plant p ON p.id = s.plant_id WHERE p.id = %(id)s AND p.organization_id = %(org)s"
@@ -109,7 +109,7 @@ async def take_package(db: Connection, org: OrgScope, plant_id: UUID) -> tuple[b
 
 
 async def forget_old_packages(db: Connection, system: SystemScope) -> int:
-    """Clears packages that may no longer be downloaded; answers how many."""
+    """Delete packages that may no longer be downloaded. Returns their number."""
     cursor = await db.execute(
         "UPDATE plant_secret SET package = NULL, package_valid_until = NULL WHERE package_valid_until < now()"
     )
@@ -117,7 +117,7 @@ async def forget_old_packages(db: Connection, system: SystemScope) -> int:
 
 
 async def forget_previous_secrets(db: Connection, system: SystemScope) -> int:
-    """Clears replaced secrets that verify no more; answers how many."""
+    """Delete replaced secrets that are no longer valid. Returns their number."""
     cursor = await db.execute(
         "UPDATE plant_secret SET previous_hmac_secret = NULL, previous_valid_until = NULL WHERE previous_valid_until < now()"
     )
@@ -125,7 +125,7 @@ async def forget_previous_secrets(db: Connection, system: SystemScope) -> int:
 
 
 async def find_many(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> list[SecretRow]:
-    """The encrypted secrets of those plants that have some."""
+    """Return the encrypted secrets of those plants that have some."""
     cursor = db.cursor(row_factory=class_row(SecretRow))
     await cursor.execute(
         "SELECT plant_id, key_version, hmac_secret, previous_hmac_secret, previous_valid_until"

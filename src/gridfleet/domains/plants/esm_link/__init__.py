@@ -1,1 +1,1 @@
-"""What an ESM knows of the plants that are linked to it: brought up to date from outside, shown with the plant."""
+"""Data of linked plants from an ESM: fetched from outside, shown with the plant."""

@@ -1,4 +1,4 @@
-"""Linked plants, and what their ESM tells of them."""
+"""Linked plants, and the data that their ESM has about them."""
 
 from collections.abc import Collection
 from typing import Final
@@ -15,11 +15,14 @@ _SYSTEM: Final = SystemScope("an organisation's ESM tells of the plants that are
 
 
 async def linked_plants(db: Connection, organization_id: UUID, plant_ids: Collection[UUID] | None) -> dict[str, UUID]:
-    """The organisation's linked plants by their ids at the ESM; only those of `plant_ids`, if given."""
+    """Return the organisation's linked plants by their ids at the ESM; only those in `plant_ids`, if given."""
     return await store.linked(db, _SYSTEM, organization_id, plant_ids)
 
 
 async def write_facts(db: Connection, organization_id: UUID, plant_id: UUID, external_id: str, facts: EsmFacts) -> None:
-    """Brings one plant up to date, if it is still linked so. One plant a transaction: whoever writes several at once in
-    another order must never wait for this."""
+    """Update one plant, if it still has this link.
+
+    Use one transaction per plant: another transaction that writes several plants in a different order must not wait for this
+    one.
+    """
     await store.write(db, _SYSTEM, organization_id, plant_id, external_id, facts)

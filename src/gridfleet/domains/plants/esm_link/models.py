@@ -1,4 +1,4 @@
-"""What the ESM tells of a plant."""
+"""A plant's data from its ESM."""
 
 from typing import NamedTuple
 

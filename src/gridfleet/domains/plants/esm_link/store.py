@@ -1,4 +1,4 @@
-"""SQL of plants' counterparts at an ESM."""
+"""SQL of plants that are linked to an ESM."""
 
 from collections.abc import Collection
 from uuid import UUID
@@ -13,7 +13,7 @@ from gridfleet.kernel.db import Connection
 async def linked(
     db: Connection, system: SystemScope, organization_id: UUID, plant_ids: Collection[UUID] | None
 ) -> dict[str, UUID]:
-    """The organisation's linked plants by external id; only those of `plant_ids`, if given."""
+    """Return the organisation's linked plants by external id; only those in `plant_ids`, if given."""
     cursor = await db.execute(
         "SELECT external_plant_id, id FROM plant WHERE organization_id = %(org)s AND external_plant_id IS NOT NULL"
         " AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))",
@@ -34,5 +34,5 @@ _WRITE = sql.SQL(
 async def write(
     db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID, external_id: str, facts: EsmFacts
 ) -> None:
-    """Writes what has changed, if the plant is still linked so."""
+    """Write the values that changed, if the plant still has this link."""
     await db.execute(_WRITE, {**facts._asdict(), "id": plant_id, "org": organization_id, "external": external_id})

@@ -1,4 +1,4 @@
-"""Groups as they are stored, and plants as they stand in them."""
+"""Groups as they are stored, and plants as members of groups."""
 
 from datetime import datetime
 from uuid import UUID
@@ -23,7 +23,7 @@ class PlantGroup(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlantGroupChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a PATCH asks for; members left out stay as they are."""
+    """Changes of a PATCH; UNSET members stay as they are."""
 
     name: str | UnsetType = UNSET
     description: str | UnsetType = UNSET

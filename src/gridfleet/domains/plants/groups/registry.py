@@ -1,4 +1,4 @@
-"""Groups of plants: create, look up, list, change; who is in them."""
+"""Create, find, list and change groups and their members."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -30,12 +30,16 @@ __all__ = [
 
 
 async def create_group(db: Connection, org: OrgScope, name: str, description: str | None) -> PlantGroup:
-    """A new group without plants."""
+    """Create a group without plants."""
     return await store.insert(db, org, new_id(), name, description)
 
 
 async def get_group(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup:
-    """One group; raises `PlantGroupNotFound`."""
+    """Return one group.
+
+    Raises:
+        PlantGroupNotFound: There is no such group.
+    """
     group = await store.find(db, org, group_id)
     if group is None:
         raise PlantGroupNotFound
@@ -43,17 +47,21 @@ async def get_group(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup
 
 
 async def list_groups(db: Connection, org: OrgScope, paging: Paging) -> Page[PlantGroup]:
-    """One page of the organisation's groups, newest first."""
+    """Return one page of the organisation's groups, newest first."""
     return Page.of(await store.page(db, org, paging), await store.count(db, org), paging)
 
 
 async def groups_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantGroup]:
-    """The groups that a plant is in, newest first."""
+    """Return the groups of a plant, newest first."""
     return await store.of_plant(db, org, plant_id)
 
 
 async def update_group(db: Connection, org: OrgScope, group_id: UUID, changes: PlantGroupChanges) -> PlantGroup:
-    """The changed group; an empty change answers it as it is. Raises `PlantGroupNotFound`."""
+    """Change a group and return it. An empty change returns it as it is.
+
+    Raises:
+        PlantGroupNotFound: There is no such group.
+    """
     columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     group = await (store.update(db, org, group_id, columns) if columns else store.find(db, org, group_id))
     if group is None:
@@ -62,31 +70,53 @@ async def update_group(db: Connection, org: OrgScope, group_id: UUID, changes: P
 
 
 async def delete_group(db: Connection, org: OrgScope, group_id: UUID) -> None:
-    """Removes a group, not its plants; raises `PlantGroupNotFound`."""
+    """Delete a group, but not its plants.
+
+    Raises:
+        PlantGroupNotFound: There is no such group.
+    """
     if not await store.delete(db, org, group_id):
         raise PlantGroupNotFound
 
 
 async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
-    """The plants in the group, newest first; raises `PlantGroupNotFound`."""
+    """Return the plants in the group, newest first.
+
+    Raises:
+        PlantGroupNotFound: There is no such group.
+    """
     await get_group(db, org, group_id)
     return await store.plants_in(db, org, group_id)
 
 
 async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
-    """The plants that could be put into the group, newest first; raises `PlantGroupNotFound`."""
+    """Return the organisation's plants that are not in the group, newest first.
+
+    Raises:
+        PlantGroupNotFound: There is no such group.
+    """
     await get_group(db, org, group_id)
     return await store.plants_outside(db, org, group_id)
 
 
 async def add_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
-    """Puts all of the plants into the group, or none: raises `PlantGroupNotFound`, and `NotFound` for an unknown plant."""
+    """Add all of the plants to the group, or none.
+
+    Raises:
+        PlantGroupNotFound: There is no such group.
+        NotFound: One of the plants does not exist.
+    """
     wanted = await _require_plants(db, org, group_id, plant_ids)
     await store.add(db, org, group_id, wanted)
 
 
 async def remove_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
-    """Takes all of the plants out of the group, or none: raises as `add_plants` does."""
+    """Remove all of the plants from the group, or none.
+
+    Raises:
+        PlantGroupNotFound: There is no such group.
+        NotFound: One of the plants does not exist.
+    """
     wanted = await _require_plants(db, org, group_id, plant_ids)
     await store.remove(db, org, group_id, wanted)
 

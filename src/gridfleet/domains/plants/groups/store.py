@@ -28,7 +28,7 @@ def _ours(org: OrgScope) -> dict[str, Any]:
 
 
 async def insert(db: Connection, org: OrgScope, group_id: UUID, name: str, description: str | None) -> PlantGroup:
-    """A new group without plants."""
+    """Insert a group without plants."""
     cursor = db.cursor(row_factory=class_row(PlantGroup))
     await cursor.execute(
         f"INSERT INTO plant_group (id, organization_id, name, description) VALUES (%s, %s, %s, %s) RETURNING {_COLUMNS}",
@@ -41,7 +41,7 @@ async def insert(db: Connection, org: OrgScope, group_id: UUID, name: str, descr
 
 
 async def find(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup | None:
-    """The group, if the organisation has it."""
+    """Return the group, or None if the organisation does not have it."""
     cursor = db.cursor(row_factory=class_row(PlantGroup))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM plant_group WHERE id = %s AND organization_id = %s", (group_id, org.organization_id)
@@ -50,7 +50,7 @@ async def find(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup | No
 
 
 async def page(db: Connection, org: OrgScope, paging: Paging) -> list[PlantGroup]:
-    """One page, newest first."""
+    """Return one page of groups, newest first."""
     cursor = db.cursor(row_factory=class_row(PlantGroup))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM plant_group WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
@@ -60,14 +60,14 @@ async def page(db: Connection, org: OrgScope, paging: Paging) -> list[PlantGroup
 
 
 async def count(db: Connection, org: OrgScope) -> int:
-    """How many groups the organisation has."""
+    """Return the number of the organisation's groups."""
     cursor = await db.execute("SELECT count(*) FROM plant_group WHERE organization_id = %s", (org.organization_id,))
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantGroup]:
-    """The groups a plant is in, newest first."""
+    """Return the groups of a plant, newest first."""
     cursor = db.cursor(row_factory=class_row(PlantGroup))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM plant_group g WHERE organization_id = %s AND EXISTS ("
@@ -79,7 +79,7 @@ async def of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantG
 
 
 async def update(db: Connection, org: OrgScope, group_id: UUID, changes: dict[str, Any]) -> PlantGroup | None:
-    """The group with `changes` (column → value, at least one) written; None when it is gone."""
+    """Write `changes` (column → value, at least one) and return the group; None if it no longer exists."""
     assignments = sql.SQL(", ").join(
         sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in changes
     )
@@ -94,13 +94,13 @@ async def update(db: Connection, org: OrgScope, group_id: UUID, changes: dict[st
 
 
 async def delete(db: Connection, org: OrgScope, group_id: UUID) -> bool:
-    """Removes the group, not its plants; False when there was none."""
+    """Delete the group, but not its plants. Returns False if there was none."""
     cursor = await db.execute("DELETE FROM plant_group WHERE id = %s AND organization_id = %s", (group_id, org.organization_id))
     return cursor.rowcount == 1
 
 
 async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
-    """The group's plants, newest first."""
+    """Return the group's plants, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_brief))
     await cursor.execute(
         f"{_BRIEF} AND EXISTS ({_MEMBERS}) ORDER BY p.created_at DESC, p.id DESC", {**_ours(org), "group": group_id}
@@ -109,7 +109,7 @@ async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[Brief
 
 
 async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
-    """The organisation's plants that are not in the group, newest first."""
+    """Return the organisation's plants that are not in the group, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_brief))
     await cursor.execute(
         f"{_BRIEF} AND NOT EXISTS ({_MEMBERS}) ORDER BY p.created_at DESC, p.id DESC", {**_ours(org), "group": group_id}
@@ -118,7 +118,7 @@ async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[
 
 
 async def hold_plants(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) -> set[UUID]:
-    """Those of the plants that the organisation has, kept from moving or going away until the transaction ends."""
+    """Return the plants that the organisation has. They cannot be moved or deleted until the transaction ends."""
     cursor = await db.execute(
         f"SELECT p.id FROM plant p WHERE p.{_OURS} AND p.id = ANY(%(wanted)s) ORDER BY p.id FOR KEY SHARE",
         {**_ours(org), "wanted": list(plant_ids)},
@@ -127,7 +127,7 @@ async def hold_plants(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) 
 
 
 async def add(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
-    """Puts plants into a group of the organisation; those that are in it stay."""
+    """Add plants to a group of the organisation; plants that are already in it stay."""
     await db.execute(
         "INSERT INTO plant_group_member (plant_group_id, plant_id)"
         " SELECT g.id, wanted FROM plant_group g, unnest(%s::uuid[]) AS wanted WHERE g.id = %s AND g.organization_id = %s"
@@ -137,7 +137,7 @@ async def add(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable
 
 
 async def remove(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
-    """Takes plants out of a group of the organisation; those that are not in it do not matter."""
+    """Remove plants from a group of the organisation; plants that are not in it are ignored."""
     await db.execute(
         "DELETE FROM plant_group_member m USING plant_group g WHERE g.id = m.plant_group_id AND g.id = %s"
         " AND g.organization_id = %s AND m.plant_id = ANY(%s)",
@@ -146,7 +146,7 @@ async def remove(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Itera
 
 
 async def leave_all(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Takes a plant out of every group of the organisation."""
+    """Remove a plant from every group of the organisation."""
     await db.execute(
         "DELETE FROM plant_group_member m USING plant_group g WHERE g.id = m.plant_group_id"
         " AND g.organization_id = %s AND m.plant_id = %s",

@@ -1,1 +1,1 @@
-"""What an installer needs to see: refused messages with their reason, and devices nobody has registered yet."""
+"""Data for installers: refused messages with their reason, and unregistered devices."""

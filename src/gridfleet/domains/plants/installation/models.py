@@ -1,4 +1,4 @@
-"""Refused messages and sightings."""
+"""Refused messages and unregistered devices."""
 
 from datetime import datetime
 from uuid import UUID
@@ -11,7 +11,7 @@ __all__ = ["RefusedMessage", "Sighting"]
 
 
 class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
-    """A message of a plant that was not stored, and why. `bytes` is the message's length."""
+    """A message of a plant that was not stored, and the reason. `bytes` is the length of the message."""
 
     id: UUID
     received_at: datetime
@@ -23,7 +23,7 @@ class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Sighting(msgspec.Struct, frozen=True, rename="camel"):
-    """A device that a plant speaks of and nobody has registered."""
+    """A device in a plant's snapshots that no sub-device of the plant matches."""
 
     external_id: str
     first_seen_at: datetime

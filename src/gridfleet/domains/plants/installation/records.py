@@ -1,4 +1,4 @@
-"""Keep and show refused messages and sightings."""
+"""Store, list and trim refused messages and unregistered devices."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -27,36 +27,53 @@ MAX_SIGHTING_AGE: Final = timedelta(days=30)
 
 
 async def record_refused_messages(db: Connection, system: SystemScope, messages: Sequence[tuple[UUID, RefusedMessage]]) -> None:
-    """Keeps (plant, message): of a plant that floods a thousand a minute, until `trim_refused_messages` comes."""
+    """Store refused messages: of one plant, at most 1,000 a minute. `trim_refused_messages` deletes the surplus later.
+
+    Args:
+        messages: (plant, message).
+    """
     if messages:
         since = max(message.received_at for _, message in messages) - timedelta(minutes=1)
         await store.insert_refused(db, system, messages, since, MAX_PER_PLANT)
 
 
 async def record_sightings(db: Connection, system: SystemScope, sightings: Sequence[tuple[UUID, str, datetime, int]]) -> None:
-    """Keeps (plant, external id, seen at, how often), of a plant two thousand devices until `trim_sightings` comes: more are
-    invented."""
+    """Store unregistered devices: of one plant, at most 2,000; more than that are invented ids. `trim_sightings` deletes the
+    surplus later.
+
+    Args:
+        sightings: (plant, external id, time seen, how often).
+    """
     await store.record_sightings(db, system, sightings, 2 * MAX_PER_PLANT)
 
 
 async def list_refused_messages(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> Page[RefusedMessage]:
-    """One page of a plant's refused messages, newest first; raises `PlantNotFound`."""
+    """Return one page of a plant's refused messages, newest first.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
     await get_plant(db, org, plant_id)
     return Page.of(await store.page_refused(db, org, plant_id, paging), await store.count_refused(db, org, plant_id), paging)
 
 
 async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUID) -> list[Sighting]:
-    """Devices the plant speaks of that are not registered; raises `PlantNotFound`."""
+    """Return the unregistered devices in the plant's snapshots.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
     await get_plant(db, org, plant_id)
     return await store.list_sightings(db, org, plant_id)
 
 
 async def trim_refused_messages(db: Connection, system: SystemScope) -> int:
-    """Keeps a week and a thousand a plant; answers how many were dropped."""
+    """Delete refused messages older than a week, and those beyond the newest 1,000 of a plant. Returns their number."""
     return await store.trim_refused(db, system, MAX_AGE, MAX_PER_PLANT)
 
 
 async def trim_sightings(db: Connection, system: SystemScope) -> int:
-    """Forgets devices that their plant has not named for a month, and of more than a thousand those that it named longest
-    ago; answers how many."""
+    """Delete unregistered devices that were not seen for 30 days, and those beyond the 1,000 of a plant that were seen last.
+    Returns their number.
+    """
     return await store.trim_sightings(db, system, MAX_SIGHTING_AGE, MAX_PER_PLANT)

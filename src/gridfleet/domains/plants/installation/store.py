@@ -1,4 +1,4 @@
-"""SQL of refused messages and sightings."""
+"""SQL of refused messages and unregistered devices."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -25,7 +25,11 @@ def _refused(**row: Any) -> RefusedMessage:
 async def insert_refused(
     db: Connection, system: SystemScope, messages: Iterable[tuple[UUID, RefusedMessage]], since: datetime, most: int
 ) -> None:
-    """Keeps (plant, refused message) of plants that exist, of each so many that it has at most `most` since a moment."""
+    """Insert refused messages of plants that exist, so many that no plant has more than `most` since `since`.
+
+    Args:
+        messages: (plant, refused message).
+    """
     rows = list(messages)
     await db.execute(
         "WITH refused AS (SELECT r.*, row_number() OVER (PARTITION BY plant_id ORDER BY number) AS place"
@@ -45,7 +49,7 @@ async def insert_refused(
 
 
 async def page_refused(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> list[RefusedMessage]:
-    """One page of a plant's refused messages, newest first."""
+    """Return one page of a plant's refused messages, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_refused))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM refused_message WHERE {_OF_PLANT}"
@@ -56,7 +60,7 @@ async def page_refused(db: Connection, org: OrgScope, plant_id: UUID, paging: Pa
 
 
 async def count_refused(db: Connection, org: OrgScope, plant_id: UUID) -> int:
-    """How many refused messages of the plant are kept."""
+    """Return the number of stored refused messages of the plant."""
     cursor = await db.execute(
         f"SELECT count(*) FROM refused_message WHERE {_OF_PLANT}", {"plant": plant_id, "org": org.organization_id}
     )
@@ -65,8 +69,9 @@ async def count_refused(db: Connection, org: OrgScope, plant_id: UUID) -> int:
 
 
 async def trim_refused(db: Connection, system: SystemScope, max_age: timedelta, max_per_plant: int) -> int:
-    """Drops what is too old or too much; answers how many."""
-    # Plant by plant: numbering all messages takes ever longer, and the longest when one flood needs trimming most.
+    """Delete refused messages that are too old, or too many of their plant. Returns their number."""
+    # Plant by plant: numbering all messages takes longer the more there are, and longest during a flood, when trimming
+    # matters most.
     cursor = await db.execute(
         "WITH oldest AS (SELECT p.id AS plant_id, o.received_at, o.id FROM plant p CROSS JOIN LATERAL (SELECT received_at, id"
         " FROM refused_message WHERE plant_id = p.id ORDER BY received_at DESC, id DESC OFFSET %(most)s LIMIT 1) AS o),"
@@ -83,8 +88,13 @@ async def trim_refused(db: Connection, system: SystemScope, max_age: timedelta, 
 async def record_sightings(
     db: Connection, system: SystemScope, sightings: Iterable[tuple[UUID, str, datetime, int]], most: int
 ) -> None:
-    """(plant, external id, seen at, how often); plants that are gone are left out, and devices that are new to a plant which
-    has `most` already."""
+    """Insert or update unregistered devices.
+
+    Plants that no longer exist are left out, as are new devices of a plant that has `most` already.
+
+    Args:
+        sightings: (plant, external id, time seen, how often).
+    """
     rows = list(sightings)
     await db.execute(
         "WITH seen AS (SELECT s.*, u.plant_id IS NULL AS new,"
@@ -104,7 +114,9 @@ async def record_sightings(
 
 
 async def trim_sightings(db: Connection, system: SystemScope, max_age: timedelta, max_per_plant: int) -> int:
-    """Drops what was seen last so long ago, and of a plant with too many those seen longest ago; answers how many."""
+    """Delete unregistered devices that were not seen for `max_age`, and those beyond the `max_per_plant` of a plant that were
+    seen last. Returns their number.
+    """
     cursor = await db.execute(
         "WITH first AS (SELECT p.id AS plant_id, o.last_seen_at, o.external_id FROM plant p"
         " CROSS JOIN LATERAL (SELECT last_seen_at, external_id FROM unregistered_device WHERE plant_id = p.id"
@@ -118,7 +130,7 @@ async def trim_sightings(db: Connection, system: SystemScope, max_age: timedelta
 
 
 async def list_sightings(db: Connection, org: OrgScope, plant_id: UUID) -> list[Sighting]:
-    """Devices of the plant that are still not registered, last seen first."""
+    """Return devices of the plant that are still not registered, the last seen first, at most 1,000."""
     cursor = db.cursor(row_factory=class_row(Sighting))
     await cursor.execute(
         f"SELECT external_id, first_seen_at, last_seen_at, count FROM unregistered_device u WHERE {_OF_PLANT}"

@@ -1,2 +1,5 @@
-"""What a plant may do at the broker. The broker asks at every login and caches what it was told about resources and
-topics for a minute; so everything that can be revoked is decided at login."""
+"""What a plant may do at the broker.
+
+The broker sends a request at every login, and caches answers about resources and topics for a minute. So every right that can
+be revoked is checked at login.
+"""

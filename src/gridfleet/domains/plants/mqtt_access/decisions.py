@@ -1,7 +1,7 @@
-"""The broker's four questions about a plant: login, vhost, resource, topic.
+"""Answers to the broker's four requests about a plant: login, vhost, resource, topic.
 
-A plant's user name is its id, or with a client certificate the certificate's subject
-`SERIALNUMBER=<serial>,CN=<plant id>`. Answers about resources and topics follow from the name alone.
+A plant's user name is its id, or with a client certificate the certificate's subject `SERIALNUMBER=<serial>,CN=<plant id>`.
+Answers about resources and topics follow from the name alone.
 """
 
 import re
@@ -39,7 +39,7 @@ _SUBJECT: Final = re.compile(r"SERIALNUMBER=([0-9a-f]{1,40}),CN=([0-9a-f-]{36})"
 
 @dataclass(frozen=True, slots=True)
 class PlantName:
-    """A broker user name that can be a plant's; `certificate_serial` is None unless a certificate was shown."""
+    """A broker user name that can belong to a plant; `certificate_serial` is None unless the client sent a certificate."""
 
     plant_id: UUID
     certificate_serial: str | None
@@ -53,20 +53,26 @@ class LoginRefusal:
 
 
 def parse_plant_name(username: str) -> PlantName | None:
-    """The plant a broker user name stands for, or None when it cannot be one."""
+    """Return the plant that a broker user name stands for; None if the name cannot be a plant's."""
     subject = _SUBJECT.fullmatch(username)
     serial, text = (subject[1], subject[2]) if subject else (None, username)
     try:
         plant_id = UUID(text)
     except ValueError:
         return None
-    # UUID() reads several spellings; only the canonical one is a name, or one plant would have many.
+    # UUID() accepts several spellings. Only the canonical one is a name; otherwise one plant would have several names.
     return PlantName(plant_id, serial) if str(plant_id) == text else None
 
 
 async def login(db: Connection, tokens: PlantTokens, name: PlantName, password: str | None) -> LoginRefusal | None:
-    """Whether the plant may log in; None is yes. `password` is None only when the client sent none, that is with a
-    certificate: present and empty is a password, and wrong."""
+    """Check whether the plant may log in.
+
+    Args:
+        password: None only if the client sent none, which happens with a certificate. An empty password is a wrong password.
+
+    Returns:
+        None if it may, otherwise the reason of the refusal.
+    """
     credentials = await store.find(db, _SYSTEM, name.plant_id)
     if credentials is None:
         return LoginRefusal("unknown plant")
@@ -79,8 +85,11 @@ async def login(db: Connection, tokens: PlantTokens, name: PlantName, password: 
 
 
 async def may_enter_vhost(db: Connection, name: PlantName, vhost: str, client_id: str | None) -> bool:
-    """Only the plants' vhost, only while the plant lives, and only with a client id of its own: with another's, two
-    clients would share one broker session and read each other's commands."""
+    """Return whether the plant may enter a vhost.
+
+    It may enter only the plants' vhost, only while it is ACTIVE or SUSPENDED, and only with a client id of its own: two clients
+    with one client id would share a broker session and receive each other's commands.
+    """
     if vhost != PLANT_VHOST or client_id is None:
         return False
     credentials = await store.find(db, _SYSTEM, name.plant_id)
@@ -93,7 +102,9 @@ async def may_enter_vhost(db: Connection, name: PlantName, vhost: str, client_id
 
 
 def may_use_resource(name: PlantName, vhost: str, resource: str, resource_name: str, permission: str) -> bool:
-    """The plant's own subscription queues, and publishing and subscribing at the topic exchange (topics decide further)."""
+    """Return whether the plant may use a resource: its own subscription queues, and the topic exchange to publish and
+    subscribe, which `may_use_topic` limits further.
+    """
     if vhost != PLANT_VHOST:
         return False
     if resource == "exchange":
@@ -103,7 +114,9 @@ def may_use_resource(name: PlantName, vhost: str, resource: str, resource_name: 
 
 
 def may_use_topic(name: PlantName, vhost: str, resource_name: str, permission: str, routing_key: str) -> bool:
-    """Publish to the plant's own telemetry, status and ack; subscribe to its own commands; no wildcards."""
+    """Return whether the plant may use a topic: publish to its own telemetry, status and ack, subscribe to its own commands; no
+    wildcards.
+    """
     if vhost != PLANT_VHOST or resource_name != "amq.topic":
         return False
     topic = parse_routing_key(routing_key)
@@ -119,7 +132,7 @@ def _refusal(
         return LoginRefusal(f"plant is {credentials.lifecycle_status}")
     if name.certificate_serial is not None:
         if password is not None:
-            # A forgery, or a RabbitMQ 4.0 without its plugin: both look the same here, so neither may pass.
+            # A forgery, or RabbitMQ 4.0 without its plugin: the two cannot be distinguished here, so both are refused.
             return LoginRefusal("a certificate's name with a password")
         if credentials.auth_method != AuthMethod.MTLS:
             return LoginRefusal("a certificate is not this plant's method")

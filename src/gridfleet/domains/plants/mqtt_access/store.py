@@ -1,4 +1,4 @@
-"""SQL behind the broker's questions about plants."""
+"""SQL of the broker's requests about plants."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from gridfleet.kernel.db import Connection
 
 
 class Credentials(NamedTuple):
-    """What a login is checked against."""
+    """The values that a login is checked against."""
 
     auth_method: str
     lifecycle_status: str
@@ -24,7 +24,7 @@ class Credentials(NamedTuple):
 
 
 async def find(db: Connection, system: SystemScope, plant_id: UUID) -> Credentials | None:
-    """The plant's credentials, whatever its organisation: the plant is the one who asks."""
+    """Return the plant's credentials, whatever its organisation: the request comes from the plant itself."""
     cursor = db.cursor(row_factory=class_row(Credentials))
     await cursor.execute(
         "SELECT p.auth_method, p.lifecycle_status, p.certificate_serial_number, p.certificate_expires_at,"
@@ -36,7 +36,7 @@ async def find(db: Connection, system: SystemScope, plant_id: UUID) -> Credentia
 
 
 async def count_failure(db: Connection, system: SystemScope, plant_id: UUID, failures: int = 1) -> None:
-    """Refused logins and bad signatures of a plant since its last good login."""
+    """Add refused logins and bad signatures to the plant's count since its last successful login."""
     await db.execute(
         "UPDATE plant SET auth_failure_count = auth_failure_count + %s, last_auth_failure_at = now() WHERE id = %s",
         (failures, plant_id),
@@ -44,5 +44,5 @@ async def count_failure(db: Connection, system: SystemScope, plant_id: UUID, fai
 
 
 async def forget_failures(db: Connection, system: SystemScope, plant_id: UUID) -> None:
-    """A good login starts the count anew."""
+    """Reset the count after a successful login."""
     await db.execute("UPDATE plant SET auth_failure_count = 0 WHERE id = %s", (plant_id,))

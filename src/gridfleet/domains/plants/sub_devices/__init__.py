@@ -1,1 +1,1 @@
-"""Sub-devices: cabinets, meters, inverters, batteries below a plant, addressed by their externalId."""
+"""Sub-devices: cabinets, meters, inverters and batteries of a plant, addressed by their externalId."""

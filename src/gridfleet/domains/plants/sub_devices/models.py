@@ -14,7 +14,7 @@ __all__ = ["SubDevice", "SubDeviceChanges", "SubDeviceStatus"]
 
 
 class SubDeviceStatus(StrEnum):
-    """UNKNOWN until its plant speaks of it, and with its plant."""
+    """Status of a sub-device; UNKNOWN until a message of its plant names it, and while its plant is OFFLINE."""
 
     ONLINE = "ONLINE"
     OFFLINE = "OFFLINE"
@@ -41,7 +41,7 @@ class SubDevice(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubDeviceChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a PATCH asks for; members left out stay as they are."""
+    """Changes of a PATCH; UNSET members stay as they are."""
 
     name: str | UnsetType = UNSET
     serial_number: str | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""The sub-devices of a plant: create, look up, list, change, remove."""
+"""Create, find, list, change and delete the sub-devices of a plant."""
 
 import re
 from typing import Any, Final
@@ -84,7 +84,11 @@ async def _require_fitting_template(db: Connection, template_id: UUID, type: Dev
 
 
 async def get_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice:
-    """One sub-device; raises `SubDeviceNotFound`, also when the plant is absent or hidden from the caller."""
+    """Return one sub-device.
+
+    Raises:
+        SubDeviceNotFound: The sub-device or its plant does not exist or is hidden from the caller.
+    """
     device = await store.find(db, org, plant_id, external_id) if _may_exist(org, plant_id, external_id) else None
     if device is None:
         raise SubDeviceNotFound
@@ -94,9 +98,11 @@ async def get_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external
 async def update_sub_device(
     db: Connection, org: OrgScope, plant_id: UUID, external_id: str, changes: SubDeviceChanges
 ) -> SubDevice:
-    """The changed sub-device; an empty change answers it as it is.
+    """Change a sub-device and return it. An empty change returns it as it is.
 
-    Raises `SubDeviceNotFound`, and `ValidationFailed` for an unfit template.
+    Raises:
+        SubDeviceNotFound: There is no such sub-device.
+        ValidationFailed: The template does not exist or does not fit.
     """
     device = await store.lock(db, org, plant_id, external_id) if _may_exist(org, plant_id, external_id) else None
     if device is None:
@@ -113,14 +119,21 @@ async def update_sub_device(
 
 
 async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> None:
-    """Removes the sub-device; its history stays readable through its plant. Raises `SubDeviceNotFound`."""
+    """Delete the sub-device. Its history stays readable through its plant.
+
+    Raises:
+        SubDeviceNotFound: There is no such sub-device.
+    """
     if not _may_exist(org, plant_id, external_id) or not await store.delete(db, org, plant_id, external_id):
         raise SubDeviceNotFound
 
 
 def _may_exist(org: OrgScope, plant_id: UUID, external_id: str) -> bool:
-    """Whether it is worth looking: the plant is not hidden from the caller, and the path, which may hold what no text of
-    PostgreSQL does, is an external id."""
+    """Return whether a query can find the sub-device.
+
+    The plant must not be hidden from the caller. The path must match the pattern of external ids: it may hold characters that
+    PostgreSQL does not accept in text.
+    """
     hidden = org.plant_ids is not None and plant_id not in org.plant_ids
     return not hidden and re.match(EXTERNAL_ID_PATTERN, external_id) is not None
 
@@ -135,7 +148,11 @@ async def list_sub_devices(
     search: str | None,
     paging: Paging,
 ) -> Page[SubDevice]:
-    """One page of the plant's sub-devices, newest first; raises `PlantNotFound`."""
+    """Return one page of the plant's sub-devices, newest first.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
     await get_plant(db, org, plant_id)
     return Page.of(
         await store.page(db, org, plant_id, type, status, search, paging),

@@ -50,7 +50,7 @@ async def insert(
     template_id: UUID | None,
     metadata: dict[str, Any],
 ) -> SubDevice | None:
-    """The new sub-device, or None when the plant has that external id."""
+    """Insert a sub-device and return it; None if the plant has a sub-device with that external id."""
     cursor = db.cursor(row_factory=kwargs_row(_sub_device))
     await cursor.execute(
         "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type, serial_number, template_id, metadata)"
@@ -72,7 +72,7 @@ async def insert(
 
 
 async def find(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice | None:
-    """The sub-device, if the organisation has it."""
+    """Return the sub-device, or None if the organisation does not have it."""
     cursor = db.cursor(row_factory=kwargs_row(_sub_device))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s",
@@ -82,7 +82,7 @@ async def find(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) 
 
 
 async def lock(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice | None:
-    """The same, held against changes until the transaction ends."""
+    """Return the sub-device, locked until the transaction ends, or None if the organisation does not have it."""
     cursor = db.cursor(row_factory=kwargs_row(_sub_device))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s FOR UPDATE",
@@ -92,7 +92,7 @@ async def lock(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) 
 
 
 async def update(db: Connection, org: OrgScope, sub_device_id: UUID, changes: dict[str, Any]) -> SubDevice:
-    """The locked sub-device with `changes` (column → value, at least one) written."""
+    """Write `changes` (column → value, at least one) to the locked sub-device and return it."""
     assignments = sql.SQL(", ").join(
         sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in changes
     )
@@ -110,7 +110,7 @@ async def update(db: Connection, org: OrgScope, sub_device_id: UUID, changes: di
 
 
 async def delete(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> bool:
-    """Removes the sub-device, not its telemetry; False when there was none."""
+    """Delete the sub-device, but not its telemetry. Returns False if there was none."""
     cursor = await db.execute(
         "DELETE FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s",
         (plant_id, external_id, org.organization_id),
@@ -136,7 +136,7 @@ async def page(
     search: str | None,
     paging: Paging,
 ) -> list[SubDevice]:
-    """One page, newest first."""
+    """Return one page of sub-devices, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_sub_device))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM sub_device WHERE {_FILTER}"
@@ -154,7 +154,7 @@ async def count(
     status: SubDeviceStatus | None,
     search: str | None,
 ) -> int:
-    """How many sub-devices the list has."""
+    """Return the number of sub-devices in the list."""
     cursor = await db.execute(
         f"SELECT count(*) FROM sub_device WHERE {_FILTER}", _parameters(org, plant_id, type, status, search)
     )
@@ -163,8 +163,10 @@ async def count(
 
 
 async def lock_many(db: Connection, system: SystemScope, sub_device_ids: Iterable[UUID], plant_ids: Iterable[UUID]) -> None:
-    """Lock sub-devices, and all those of plants, until the transaction ends: in the order of their ids, so that two
-    transactions that do so never wait for each other."""
+    """Lock sub-devices, and all sub-devices of plants, until the transaction ends.
+
+    Rows are locked in the order of their ids, so that two such transactions cannot deadlock.
+    """
     await db.execute(
         "SELECT FROM sub_device WHERE id = ANY(%s) OR plant_id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
         (list(sub_device_ids), list(plant_ids)),
@@ -190,7 +192,7 @@ async def record_presence(
 
 
 async def invalidate_status(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> None:
-    """Sub-devices of plants that went OFFLINE are UNKNOWN."""
+    """Set the sub-devices of plants that went OFFLINE to UNKNOWN."""
     await db.execute(
         "WITH held AS (SELECT id FROM sub_device WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN'"
         " ORDER BY id FOR NO KEY UPDATE)"
@@ -200,7 +202,7 @@ async def invalidate_status(db: Connection, system: SystemScope, plant_ids: Iter
 
 
 async def forget_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """The sub-devices of one plant of the organisation are UNKNOWN."""
+    """Set the sub-devices of one plant of the organisation to UNKNOWN."""
     await db.execute(
         "UPDATE sub_device SET status = 'UNKNOWN' WHERE plant_id = %s AND organization_id = %s AND status <> 'UNKNOWN'",
         (plant_id, org.organization_id),
@@ -208,7 +210,10 @@ async def forget_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> Non
 
 
 async def mark_silent(db: Connection, system: SystemScope) -> int:
-    """Sub-devices that fell silent while their plant speaks become OFFLINE; answers how many. Waits for no lock."""
+    """Mark sub-devices as OFFLINE if they no longer send while their plant is ONLINE. Returns their number.
+
+    Waits for no lock.
+    """
     cursor = await db.execute(
         "WITH silent AS (SELECT d.id FROM sub_device d JOIN plant p ON p.id = d.plant_id AND p.status = 'ONLINE'"
         " WHERE d.status IN ('ONLINE', 'DEGRADED')"
@@ -222,7 +227,7 @@ async def mark_silent(db: Connection, system: SystemScope) -> int:
 async def of_plants(
     db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
 ) -> list[tuple[UUID, UUID, str, UUID | None]]:
-    """(plant, sub-device, external id, template) of every sub-device of the plants."""
+    """Return (plant, sub-device, external id, template) of every sub-device of the plants."""
     cursor = await db.execute(
         "SELECT plant_id, id, external_id, template_id FROM sub_device WHERE plant_id = ANY(%s)", (list(plant_ids),)
     )

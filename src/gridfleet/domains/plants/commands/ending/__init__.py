@@ -1,1 +1,1 @@
-"""Commands that end before their plant has acknowledged them: withdrawn, or expired."""
+"""Commands that end before their plant acknowledges them: withdrawn or expired."""

@@ -1,8 +1,8 @@
 """SQL of withdrawn and expired commands.
 
-A withdrawn command is recorded in a table of its own, because its row may be locked: a claim leaves it out from then on,
-whatever the clocks of other processes say, and the sweep for expired commands ends it. Its row has the reason while it is still
-open.
+A withdrawal is recorded in a table of its own, because the row of the command may be locked. From then on no claim takes the
+command, whatever the clocks of other processes show, and the sweep for expired commands ends it. The row of the command holds
+the reason while the command is still open.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ _ENDS: Final = (
 
 
 async def withdraw_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: datetime, hold: timedelta) -> bool:
-    """Withdraw what a plant has not acknowledged, but for emergencies. Waits for no lock.
+    """Withdraw the commands that a plant has not acknowledged, except EMERGENCY commands. Waits for no lock.
 
-    A claim that began before does not see the withdrawal, and a claim that commits meanwhile is not in the snapshot here. So
-    what is not locked is made due never, and its claim is read from the locked row.
+    A claim that began earlier does not see the withdrawal, and a claim that commits during this statement is not in its
+    snapshot. So the due time of rows that are not locked is set to infinity, and their claims are read from the locked rows.
 
     Returns:
         Whether another process may be sending one of the commands: its row is locked, or it was claimed within `hold`.
@@ -51,7 +51,7 @@ async def withdraw_waiting(db: Connection, system: SystemScope, plant_id: UUID, 
 
 
 async def withdraw_open(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
-    """Withdraw every open command of the organisation's locked plant, and let it expire now."""
+    """Withdraw every open command of the organisation's locked plant, so that it expires now."""
     await db.execute(
         "WITH open AS (SELECT c.id, c.due_at FROM plant_command c JOIN plant p ON p.id = c.plant_id"
         " WHERE c.plant_id = %(plant)s AND p.organization_id = %(org)s AND c.finished_at IS NULL"
@@ -64,11 +64,13 @@ async def withdraw_open(db: Connection, org: OrgScope, plant_id: UUID, now: date
 
 
 async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
-    """Let commands expire whose rows were locked when they were withdrawn, and forget those that ended or were acknowledged."""
+    """End commands whose rows were locked when they were withdrawn, and delete the withdrawals of commands that ended or were
+    acknowledged.
+    """
     await db.execute(
         "WITH held AS (SELECT c.id, c.due_at, w.at FROM plant_command_withdrawn w JOIN plant_command c ON c.id = w.command_id"
         " FOR NO KEY UPDATE OF c SKIP LOCKED),"
-        # A move waits for locks, so that a stop withdrew these.
+        # A move waits for locks, so the withdrawals that are left here come from an emergency stop.
         " ended AS (UPDATE plant_command c SET expires_at = held.at, reason = %s FROM held"
         " WHERE c.id = held.id AND held.due_at IS NOT NULL AND c.expires_at > held.at)"
         " DELETE FROM plant_command_withdrawn w USING held WHERE w.command_id = held.id AND held.due_at IS NULL",
@@ -77,7 +79,7 @@ async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
 
 
 async def list_passed(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[UUID]:
-    """Return up to `limit` open commands whose time has passed, the one that should have ended first at the beginning."""
+    """Return up to `limit` open commands whose expiry has passed, the earliest expiry first."""
     cursor = await db.execute(
         "SELECT id FROM plant_command WHERE finished_at IS NULL AND expires_at <= %s ORDER BY expires_at LIMIT %s", (now, limit)
     )
@@ -92,9 +94,13 @@ async def expire(
     only: Sequence[UUID] | None,
     limit: int,
 ) -> list[Transition]:
-    """Let up to `limit` open commands whose time has passed expire at that time, of all or `only` of these.
+    """Expire up to `limit` open commands whose expiry has passed, at that time.
 
-    They get the reason of their withdrawal, or that of the state they had.
+    They get the reason of their withdrawal, or the reason for the state that they had.
+
+    Args:
+        reasons: The reason for each open state.
+        only: The commands to consider; all if None.
     """
     cursor = db.cursor(row_factory=kwargs_row(step_of))
     await cursor.execute(
