@@ -1,5 +1,5 @@
-"""Telemetry: frames and the newest values on the writing side, queries and energy on the reading side.
+"""Telemetry: write frames and newest values; answer queries and compute energy.
 
-A frame is everything a source (a plant or one of its sub-devices) reported at one time, as one row whose places are
-named by a layout.
+A frame is one row with all values that a source (a plant or one of its sub-devices) reported at one time. A layout names the
+metric at each position.
 """

@@ -7,11 +7,11 @@ from gridfleet.kernel.errors import ValidationFailed
 __all__ = ["MAX_POINTS", "TooManyPoints"]
 
 MAX_POINTS: Final = 500_000
-"""Points of one JSON answer; exports as CSV or NDJSON have no cap."""
+"""The most points of one JSON answer; exports as CSV or NDJSON are unlimited."""
 
 
 class TooManyPoints(ValidationFailed):
-    """The answer would be larger than a client should hold; names a bucket that fits, where one does."""
+    """The answer has more than `MAX_POINTS` points. The details name a bucket that fits, if there is one."""
 
     def __init__(self, fitting_bucket: str | None) -> None:
         advice = f"bucket: ask for {fitting_bucket}" if fitting_bucket else "from: ask for a shorter range, or name one metric"

@@ -1,7 +1,7 @@
-"""From counter readings and powers to energy: pure functions on lists.
+"""Compute energy from counter readings and powers, with pure functions on lists.
 
-Neither a counter that was reset or misread nor a gap ever makes energy out of nothing, and no energy is negative. Values are
-finite; a result that would be larger than the largest double is the largest double.
+A counter that was reset or misread, or a gap, never creates energy, and no energy is negative. Values are finite; a result
+above the largest double is replaced by the largest double.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 MAX_GAP_SECONDS: Final = 15 * 60
-"""Between powers further apart than this nothing is known."""
+"""Powers that are further apart are not integrated."""
 
 
 def limited(value: float) -> float:
@@ -33,9 +33,9 @@ def limited(value: float) -> float:
 def counter_increase(readings: Sequence[float], since: int = 0) -> float:
     """Return how far a counter rose by its readings from position `since` on, in its unit.
 
-    A reading below half of the last one is a reset: the count goes on from it. A smaller fall adds nothing until the
-    counter is back where it was. A single reading, low or high, that the next one takes back is as if it were not there.
-    The readings before `since` add nothing, but they say from where the counter rises.
+    A reading below half of the previous level is a reset: counting continues from it. A smaller fall adds nothing until the
+    counter is back at its level. A single low or high reading that the next reading reverts is ignored. The readings before
+    `since` add nothing, but they set the level from which the counter rises.
     """
     if len(readings) < 2 or since >= len(readings):
         return 0.0
@@ -45,7 +45,7 @@ def counter_increase(readings: Sequence[float], since: int = 0) -> float:
 
 
 class Step(NamedTuple):
-    """What one reading says: how far the counter rose, and the level from which it rises on."""
+    """The result of one reading: how far the counter rose, and the level from which it rises next."""
 
     rise: float
     level: float
@@ -56,7 +56,7 @@ def steps(readings: Sequence[float], level: float | None = None) -> Iterator[Ste
 
     Args:
         readings: A counter's readings in the order of their times.
-        level: The level after the readings before; without it the first reading says nothing.
+        level: The level after earlier readings; if None, the first reading only sets the level.
     """
     if not readings:
         return
@@ -79,12 +79,20 @@ class Energies(NamedTuple):
 
 
 def integrate_power(times: Sequence[int], powers: Sequence[float], start: int) -> Energies:
-    """Energy in kWh of `powers` in kW at `times` in microseconds, from `start` on, by trapezoids.
+    """Integrate powers from `start` on with the trapezoidal rule.
 
-    A line between two powers that crosses zero, or `start`, is cut there. Gaps over `MAX_GAP_SECONDS` add nothing.
+    A line between two powers that crosses zero or `start` is cut there. Gaps over `MAX_GAP_SECONDS` add nothing.
+
+    Args:
+        times: Times in microseconds, ascending.
+        powers: Powers in kW.
+        start: The start in microseconds.
+
+    Returns:
+        Energies in kWh.
     """
     positive = negative = 0.0
-    # Scaled by a power of two, which changes no digit, so that neither sums nor products overflow.
+    # Scaling by a power of two changes no digit, and prevents overflow of sums and products.
     scaled = [power * _SCALE for power in powers]
     for (t0, p0), (t1, p1) in pairwise(zip(times, scaled, strict=True)):
         if t1 - t0 > _MAX_GAP or t1 <= start:
@@ -111,7 +119,7 @@ _SCALE: Final = 2.0**-64
 
 
 def self_consumption_percent(produced: float, exported: float) -> float:
-    """The share of the production that stayed on site, within 0…100; 0 when nothing was produced."""
+    """Return the share of the production that was not exported, in % within 0…100; 0 without production."""
     if produced <= 0:
         return 0.0
     return min(100.0, max(0.0, (produced - exported) / produced * 100))

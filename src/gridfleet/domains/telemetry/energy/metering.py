@@ -28,11 +28,11 @@ _BEFORE_RANGE: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SLACK: Final = 1.25
-"""Readings may be this much of a bucket's width apart: those of a minute never come exactly every minute."""
+"""The largest gap between readings, in bucket widths: readings once a minute never come exactly every minute."""
 
 
 class MeteredEnergy(NamedTuple):
-    """What one meter counted in the bucket that begins at `start`, in kWh: imported less exported."""
+    """The energy that one meter counted in the bucket that begins at `start`, in kWh: imported minus exported."""
 
     start: datetime
     external_id: str
@@ -42,8 +42,13 @@ class MeteredEnergy(NamedTuple):
 async def metered_energy(
     db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, width: timedelta
 ) -> AsyncIterator[MeteredEnergy]:
-    """Every meter's whole buckets between `start` and `end`, aligned to the epoch, by meter and time. Buckets that are finer
-    than the readings around them are left out. Raises `PlantNotFound`."""
+    """Yield every meter's whole buckets between `start` and `end`, aligned to the epoch, by meter and time.
+
+    Buckets that are narrower than the distance of the readings around them are left out.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
     meters = await list_sub_devices(
         db, org, plant_id, type=DeviceType.METER, status=None, search=None, paging=Paging(1, _MOST_METERS)
     )
@@ -60,7 +65,7 @@ async def metered_energy(
 
 
 def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[datetime, datetime]:
-    """Where the first bucket begins that lies in the range, and where the last one ends."""
+    """Return the start of the first bucket that lies in the range, and the end of the last one."""
     return start + (_EPOCH - start) % width, end - (end - _EPOCH) % width
 
 
@@ -69,8 +74,9 @@ async def _read(
 ) -> Iterator[tuple[datetime, float]]:
     """Return the whole buckets of one part of the range.
 
-    `levels`: from where each counter rises, by the readings of the parts before; updated for the part after. So a dip that
-    lasts from one part to the next adds nothing.
+    Args:
+        levels: The level of each counter after the previous parts; updated for the next part. So a dip that lasts from one part
+            to the next adds nothing.
     """
     margin = 2 * width
     boundaries = [start + number * width for number in range((end - start) // width + 1)]
@@ -79,7 +85,7 @@ async def _read(
         if not any(counter in layout.positions for layout in source.layouts):
             continue
         level = levels.get(counter)
-        # Without a level, the counter may be in a dip where the range begins.
+        # Without a level, the counter may be in a dip at the start of the range.
         before = max(margin, _BEFORE_RANGE) if level is None else margin
         readings = await read_in_kilo(db, source, counter, start - before, end + margin)
         counted = list(steps(readings.values, level))
@@ -93,7 +99,7 @@ async def _read(
 
 
 def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]]) -> Iterator[tuple[datetime, float]]:
-    """The buckets of which every counter tells."""
+    """Yield the buckets for which every counter has a value."""
     for moment, *energies in zip(boundaries, *parts, strict=False):
         known = [energy for energy in energies if energy is not None]
         if known and len(known) == len(energies):
@@ -101,10 +107,15 @@ def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]
 
 
 def energy_between(times: Sequence[int], counted: Iterable[Step], boundaries: Sequence[int], width: int) -> list[float | None]:
-    """How far a counter rose from each boundary to the next, by its steps at `times`, all times in microseconds; None where
-    its readings are too far apart to tell.
+    """Return how far a counter rose between consecutive boundaries; None where its readings are too far apart.
 
-    Between two readings it is taken to rise evenly, so that the buckets of a range add up to what was counted in it.
+    The counter is assumed to rise evenly between two readings, so that the buckets of a range add up to the total.
+
+    Args:
+        times: Times of the steps, in microseconds.
+        counted: The counter's steps.
+        boundaries: Bucket boundaries, in microseconds.
+        width: Width of a bucket, in microseconds.
     """
     totals = list(accumulate((step.rise for step in counted), lambda total, rise: limited(total + rise)))
     counts = [_count_at(times, totals, boundary, width) for boundary in boundaries]

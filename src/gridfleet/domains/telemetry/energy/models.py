@@ -1,4 +1,4 @@
-"""What the energy of a day is told with."""
+"""The record of a day's energy."""
 
 import msgspec
 

@@ -32,10 +32,13 @@ _KILO: Final = SIZES["kW"]
 
 
 async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> EnergyOfDay:
-    """The energy of the UTC day that holds `now`. Raises `PlantNotFound`.
+    """Return the energy of the UTC day that contains `now`.
 
-    Every sub-device whose external id begins with PV produces; GRID imports and exports. Sub-devices deleted since midnight
-    still count with what they reported.
+    Every sub-device whose external id begins with PV produces; GRID imports and exports. Sub-devices that were deleted since
+    midnight are included.
+
+    Raises:
+        PlantNotFound: There is no such plant.
     """
     await get_plant(db, org, plant_id)
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -58,7 +61,7 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
 
 
 class _Device:
-    """One source's day."""
+    """The day of one source."""
 
     def __init__(self, db: Connection, source: LayoutSource, midnight: datetime) -> None:
         self._db = db
@@ -67,7 +70,7 @@ class _Device:
         self._integral: Energies | None = None
 
     async def energy(self, counter: str, direction: int) -> float:
-        """kWh by the counter if the device has one that reported that day, else of its positive (0) or negative (1) power."""
+        """Return kWh from the counter if it reported that day, otherwise from positive (0) or negative (1) power."""
         readings = await self._read(counter)
         first = bisect_left(readings.times, microseconds(self._midnight))
         if first < len(readings.times):
@@ -86,8 +89,8 @@ class _Device:
 async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime) -> Values:
     """Return a source's values of one metric with `start` <= time < `end` in kW or kWh, each by the unit of its layout.
 
-    A metric without a known unit is taken for kW or kWh, which the standard keys have.
-    Where an edited template gave the metric another unit, both may have values of the same time: the newer layout's counts.
+    A metric without a known unit is assumed to be in kW or kWh, like the standard keys. If an edited template gave the metric
+    another unit, both layouts may have values of the same time; the value of the newer layout is used.
     """
     picks: dict[float, list[tuple[int, int]]] = {}
     for layout in sorted(source.layouts, key=lambda layout: layout.id):

@@ -1,1 +1,1 @@
-"""Writing: layouts, daily partitions, and the merge of a batch of frames."""
+"""Write telemetry: layouts, daily partitions, and the merge of a batch of frames."""

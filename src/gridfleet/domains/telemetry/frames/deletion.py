@@ -1,7 +1,7 @@
-"""Erasing the telemetry of deleted plants, in the background and in pieces that hold nobody up.
+"""Delete the telemetry of deleted plants, in the background and in short transactions.
 
-A deleted plant leaves its sources behind; they are the list of what is still to be erased, so nothing is forgotten when the
-work is cut short.
+The sources of a deleted plant stay until their telemetry is deleted. They are the list of remaining work, so nothing is lost if
+the job is interrupted.
 """
 
 from datetime import UTC, datetime, time, timedelta
@@ -19,10 +19,10 @@ _SOURCES_AT_ONCE = 1_000
 
 
 async def erase_deleted(database: Database) -> int:
-    """Erases everything of plants that are gone; answers how many sources.
+    """Delete all telemetry of deleted plants. Returns the number of sources.
 
-    A transaction takes one source's frames of a day, or its buckets of a level. May be cancelled at any moment: the next
-    call goes on.
+    One transaction deletes one source's frames of a day, or its buckets of a level. The job may be cancelled at any time; the
+    next call continues.
     """
     erased = 0
     while True:
@@ -49,10 +49,11 @@ async def _empty(database: Database, source_id: int) -> None:
 
 
 async def _remove(database: Database, source_id: int) -> None:
-    """The source itself, with what came meanwhile.
+    """Delete the source, and frames that were written in the meantime.
 
-    No roll-up is made until this has ended. An ingest may still hold the source: its frames and its newest values go into one
-    transaction, and newest values need the source. So either it ended before us and what it wrote is seen here, or it fails.
+    No roll-up runs until this transaction ends. Ingest may still lock the source: it writes frames and newest values in one
+    transaction, and newest values need the source. So either that transaction has committed before this one and its rows are
+    visible here, or it fails.
     """
     async with database.transaction() as db:
         await rollups.hold_still(db, _SYSTEM)

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MAX_LAYOUT_METRICS: Final = 200
-"""Keeps a row under 2 kB, below which PostgreSQL stores it in line; wider devices take several layouts."""
+"""Keeps a row under 2 kB, below which PostgreSQL stores it inline. Devices with more metrics have several layouts."""
 
 Values = Sequence[float | None]
 
@@ -36,24 +36,28 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def microseconds(moment: datetime) -> int:
-    """Microseconds since 2000-01-01 UTC, PostgreSQL's own representation of a timestamp."""
+    """Return microseconds since 2000-01-01 UTC, PostgreSQL's own representation of a timestamp."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def to_datetime(value: int) -> datetime:
-    """The inverse of `microseconds`."""
+    """Convert microseconds since 2000-01-01 UTC to a time."""
     return _EPOCH + value * _MICROSECOND
 
 
 class Source(NamedTuple):
-    """What reports. `external_id` is None for the plant itself."""
+    """A source of frames. `external_id` is None for the plant itself."""
 
     id: int
     external_id: str | None
 
 
 class SourceLayout(NamedTuple):
-    """A layout of a source. `seen`: when each metric had its newest value, or got its place if that was later."""
+    """A layout of a source.
+
+    Attributes:
+        seen: For each metric, the time of its newest value or, if later, the time at which its position was assigned.
+    """
 
     id: int
     metrics: list[str]
@@ -61,19 +65,19 @@ class SourceLayout(NamedTuple):
 
 
 class FrameLayout(msgspec.Struct, frozen=True):
-    """Which metric stands at which place of a frame."""
+    """The metric at each position of a frame."""
 
     metrics: tuple[Metric, ...]
 
     @property
     def digest(self) -> bytes:
-        """Identifies the content, so that equal devices share a layout."""
+        """A hash of the content, so that equal devices share a layout."""
         content = [(m.key, m.unit, m.counter, m.minimum, m.maximum) for m in self.metrics]
         return sha256(msgspec.json.encode(content)).digest()
 
 
 def frame_layouts(metrics: Sequence[Metric]) -> list[FrameLayout]:
-    """The metrics of a device cut into layouts."""
+    """Split the metrics of a device into layouts."""
     return [
         FrameLayout(tuple(metrics[start : start + MAX_LAYOUT_METRICS])) for start in range(0, len(metrics), MAX_LAYOUT_METRICS)
     ]
@@ -81,7 +85,7 @@ def frame_layouts(metrics: Sequence[Metric]) -> list[FrameLayout]:
 
 @dataclass(slots=True)
 class LatestRow:
-    """The newest values of one source and layout within a batch; `times` is None while all are of `time`."""
+    """The newest values of one source and layout within a batch; `times` is None while all values have the time `time`."""
 
     time: int
     vals: Values
@@ -89,9 +93,9 @@ class LatestRow:
 
 
 class FrameBatch:
-    """Frames of one transaction, one a (source, time, layout): the database may not meet the same row twice in a statement.
+    """Frames of one transaction, one per (source, time, layout): a statement of PostgreSQL cannot update the same row twice.
 
-    A later frame of the same place wins element by element; a missing value never erases one.
+    A later frame with the same key overwrites each value that it has; a missing value never removes one.
     """
 
     def __init__(self) -> None:
@@ -100,7 +104,7 @@ class FrameBatch:
         self.points = 0
 
     def add(self, source_id: int, layout_id: int, time: int, vals: Values) -> None:
-        """Adds one frame; `time` in `microseconds`."""
+        """Add one frame; `time` as `microseconds` returns it."""
         key = (source_id, time, layout_id)
         earlier = self.frames.get(key)
         self.frames[key] = (
@@ -128,7 +132,7 @@ def _advance(row: LatestRow, time: int, vals: Values) -> None:
 
 
 class _RowFormat:
-    """Binary COPY rows of (source_id, layout_id, time, vals) for a number of values, without NULLs."""
+    """Binary COPY rows of (source_id, layout_id, time, vals) for a fixed number of values, without NULLs."""
 
     def __init__(self, count: int) -> None:
         array_bytes = 20 + 12 * count
@@ -149,7 +153,7 @@ _formats: dict[int, _RowFormat] = {}
 
 
 def pack_row(source_id: int, layout_id: int, time: int, vals: Values) -> bytes:
-    """One row for binary COPY."""
+    """Return one row for binary COPY."""
     count = len(vals)
     row_format = _formats.get(count)
     if row_format is None:
@@ -172,7 +176,7 @@ def _pack_sparse(source_id: int, layout_id: int, time: int, vals: Values) -> byt
 
 
 def pack_latest_row(source_id: int, layout_id: int, row: LatestRow) -> bytes:
-    """One row for binary COPY of (source_id, layout_id, time, vals, absent, times)."""
+    """Return one row for binary COPY of (source_id, layout_id, time, vals, absent, times)."""
     absent = ",".join(str(place) for place, value in enumerate(row.vals) if value is None).encode()
     if row.times is None:
         times = _NULL

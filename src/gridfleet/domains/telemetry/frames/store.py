@@ -1,4 +1,4 @@
-"""SQL that writes telemetry. Everything here is the service's own doing: scopes are decided before a frame exists."""
+"""SQL that writes telemetry. The service itself writes it: ingest checks organisations before it creates a frame."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -17,9 +17,9 @@ _ROWS_PER_CHUNK = 2_000
 
 
 async def ensure_sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> None:
-    """Create the sources of plants and their sub-devices that are missing.
+    """Create missing sources of plants and their sub-devices.
 
-    The plants are locked before their organisations are read: a source of a plant that moves belongs to the new organisation.
+    The plants are locked before their organisations are read, so that a source of a plant that moves gets the new organisation.
     """
     await db.execute(
         "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE)"
@@ -35,7 +35,7 @@ async def ensure_sources(db: Connection, system: SystemScope, plant_ids: Sequenc
 
 
 async def sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
-    """The plants' own sources and those of their present sub-devices."""
+    """Return the sources of the plants and of their existing sub-devices."""
     cursor = await db.execute(
         "SELECT plant_id, id, external_id FROM telemetry_source"
         " WHERE plant_id = ANY(%s) AND (external_id IS NULL OR sub_device_id IS NOT NULL)",
@@ -60,7 +60,7 @@ async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> l
 
 
 async def ensure_layout(db: Connection, system: SystemScope, layout: FrameLayout) -> int:
-    """The id of the layout with this content, made when there is none."""
+    """Return the id of the layout with this content; create it if it does not exist."""
     metrics = layout.metrics
     cursor = await db.execute(
         "WITH made AS (INSERT INTO telemetry_layout (digest, metrics, units, counters, minimums, maximums)"
@@ -83,7 +83,7 @@ async def ensure_layout(db: Connection, system: SystemScope, layout: FrameLayout
 
 
 async def partition_days(db: Connection, system: SystemScope) -> set[date]:
-    """The days that have a partition."""
+    """Return the days that have a partition."""
     cursor = await db.execute(
         "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
         " WHERE i.inhparent = 'telemetry_frame'::regclass AND c.relname ~ '^telemetry_frame_\\d{8}$'"
@@ -92,7 +92,11 @@ async def partition_days(db: Connection, system: SystemScope) -> set[date]:
 
 
 async def create_partition(db: Connection, system: SystemScope, day: date) -> None:
-    """The partition of one UTC day. Attaching takes a lighter lock than creating in place: writers of other days go on."""
+    """Create the partition of one UTC day.
+
+    It is created as a separate table and then attached. This takes a lighter lock than creating it in place: writers of other
+    days continue.
+    """
     name = sql.Identifier(f"telemetry_frame_{day:%Y%m%d}")
     start, end = sql.Literal(f"{day}T00:00:00Z"), sql.Literal(f"{day + timedelta(days=1)}T00:00:00Z")
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('telemetry_frame partitions', 0))")
@@ -101,7 +105,7 @@ async def create_partition(db: Connection, system: SystemScope, day: date) -> No
         (f"telemetry_frame_{day:%Y%m%d}",),
     )
     row = await cursor.fetchone()
-    if row is None or row[0]:  # it is there, or the table is cut up by an extension
+    if row is None or row[0]:  # it exists, or an extension partitions the table
         return
     await db.execute(sql.SQL("CREATE TABLE {} (LIKE telemetry_frame INCLUDING ALL)").format(name))
     await db.execute(
@@ -110,9 +114,9 @@ async def create_partition(db: Connection, system: SystemScope, day: date) -> No
 
 
 async def write_frames(db: Connection, system: SystemScope, batch: FrameBatch) -> None:
-    """Merges the batch's frames into the table; what is there already and not in the new frame stays.
+    """Merge the batch's frames into the table; values that the new frame does not have stay.
 
-    Hours whose roll-ups the batch outdates are written down with it.
+    Hours whose roll-ups become outdated are recorded in the same transaction.
     """
     await db.execute(
         "CREATE TEMPORARY TABLE IF NOT EXISTS frame_stage (source_id integer, layout_id integer, time timestamptz,"
@@ -130,7 +134,7 @@ async def write_frames(db: Connection, system: SystemScope, batch: FrameBatch) -
         " ON CONFLICT (source_id, time, layout_id) DO UPDATE SET vals = telemetry_merge(f.vals, excluded.vals)"
         " WHERE f.vals IS DISTINCT FROM excluded.vals"
     )
-    # The open hours, where nearly every frame belongs, are in no roll-up yet and need no entry.
+    # Nearly every frame belongs to an open hour, which is in no roll-up yet and needs no entry.
     await db.execute(
         "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
         " FROM frame_stage WHERE time < (SELECT telemetry_open_from())"
@@ -142,10 +146,9 @@ def _place(item: tuple[tuple[int, int, int], object]) -> tuple[int, int, int]:
 
 
 async def write_latest(db: Connection, system: SystemScope, batch: FrameBatch) -> None:
-    """Moves the newest values forward, never back.
+    """Update the newest values, never to older ones.
 
-    A row that is newer and misses nothing that the old one has simply replaces it; only the others are merged value by
-    value.
+    A newer row that has every value of the old one replaces it; only other rows are merged value by value.
     """
     await db.execute(
         "CREATE TEMPORARY TABLE IF NOT EXISTS latest_stage (source_id integer, layout_id integer, time timestamptz,"
@@ -174,7 +177,7 @@ async def write_latest(db: Connection, system: SystemScope, batch: FrameBatch) -
 
 
 async def abandoned_sources(db: Connection, system: SystemScope, limit: int) -> list[int]:
-    """Sources whose plant was deleted."""
+    """Return up to `limit` sources whose plant was deleted."""
     cursor = await db.execute(
         "SELECT s.id FROM telemetry_source s WHERE NOT EXISTS (SELECT FROM plant p WHERE p.id = s.plant_id) LIMIT %s", (limit,)
     )
@@ -188,11 +191,11 @@ async def delete_frames(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> None:
-    """Removes a source's frames from `start` to before `end`, or all of them."""
+    """Delete a source's frames with `start` <= time < `end`, or all of them without a range."""
     if start is None or end is None:
         await db.execute("DELETE FROM telemetry_frame WHERE source_id = %s", (source_id,), prepare=False)
     else:
-        # Planned for these times: a plan for any would look at every day.
+        # Planned for these times: a generic plan would scan the partition of every day.
         await db.execute(
             "DELETE FROM telemetry_frame WHERE source_id = %s AND time >= %s AND time < %s",
             (source_id, start, end),
@@ -201,15 +204,15 @@ async def delete_frames(
 
 
 async def hold_source(db: Connection, system: SystemScope, source_id: int) -> None:
-    """Waits for whoever needs the source, and keeps others from it until the transaction ends."""
+    """Lock the source until the transaction ends. Waits for transactions that use it."""
     await db.execute("SELECT FROM telemetry_source WHERE id = %s FOR UPDATE", (source_id,))
 
 
 async def delete_latest(db: Connection, system: SystemScope, source_id: int) -> None:
-    """Removes a source's newest values."""
+    """Delete a source's newest values."""
     await db.execute("DELETE FROM telemetry_latest WHERE source_id = %s", (source_id,))
 
 
 async def delete_source(db: Connection, system: SystemScope, source_id: int) -> None:
-    """Removes a source of which nothing is left."""
+    """Delete a source that has no telemetry left."""
     await db.execute("DELETE FROM telemetry_source WHERE id = %s", (source_id,))

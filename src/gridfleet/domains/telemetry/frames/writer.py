@@ -1,4 +1,4 @@
-"""Write a batch of frames in the caller's transaction; make sources, layouts and partitions before it."""
+"""Write a batch of frames in the caller's transaction; create sources, layouts and partitions before it."""
 
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
@@ -16,13 +16,13 @@ _SYSTEM = SystemScope("ingest writes what verified plants reported")
 
 
 class LayoutIdCache:
-    """Ids of layouts, remembered by the process: a layout never changes."""
+    """Cache of layout ids in the process. A layout never changes, so nothing is invalidated."""
 
     def __init__(self) -> None:
         self._ids: dict[FrameLayout, int] = {}
 
     async def id_of(self, db: Connection, layout: FrameLayout) -> int:
-        """The layout's id; made when there is none."""
+        """Return the layout's id; create the layout if it does not exist."""
         layout_id = self._ids.get(layout)
         if layout_id is None:
             layout_id = self._ids[layout] = await store.ensure_layout(db, _SYSTEM, layout)
@@ -30,14 +30,16 @@ class LayoutIdCache:
 
 
 class Partitions:
-    """Daily partitions known to exist. Made in transactions of their own, so that a batch never holds their lock."""
+    """Cache of daily partitions that exist. They are created in transactions of their own, so that a batch never holds their
+    lock.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._days: set[date] | None = None
 
     async def ensure(self, days: Iterable[date]) -> None:
-        """Makes the partitions of these UTC days that are missing."""
+        """Create the missing partitions of these UTC days."""
         if self._days is None:
             async with self._database.transaction() as db:
                 self._days = await store.partition_days(db, _SYSTEM)
@@ -47,17 +49,17 @@ class Partitions:
             self._days.add(day)
 
     async def ensure_ahead(self, count: int) -> None:
-        """Makes today's partition and those of the next `count` days."""
+        """Create today's partition and those of the next `count` days."""
         today = utc_now().date()
         await self.ensure(today + timedelta(days=ahead) for ahead in range(count + 1))
 
     def invalidate(self) -> None:
-        """Looks again next time: retention may have dropped some."""
+        """Clear the cache: retention may have dropped partitions."""
         self._days = None
 
 
 async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
-    """The sources of these plants and their sub-devices, made where missing."""
+    """Return the sources of these plants and their sub-devices; create missing ones."""
     await store.ensure_sources(db, _SYSTEM, plant_ids)
     return await store.sources(db, _SYSTEM, plant_ids)
 
@@ -68,14 +70,14 @@ async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
 
 
 async def write_batch(db: Connection, batch: FrameBatch) -> None:
-    """Frames and newest values of the batch. The partitions of `days_of(batch)` must exist."""
+    """Write frames and newest values of the batch. The partitions of `days_of(batch)` must exist."""
     if batch.frames:
         await store.write_frames(db, _SYSTEM, batch)
         await store.write_latest(db, _SYSTEM, batch)
 
 
 def days_of(batch: FrameBatch) -> set[date]:
-    """The UTC days the batch's frames fall on."""
+    """Return the UTC days of the batch's frames."""
     return {to_datetime(day * _DAY).date() for day in {time // _DAY for _, time, _ in batch.frames}}
 
 

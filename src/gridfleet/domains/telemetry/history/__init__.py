@@ -1,5 +1,5 @@
-"""Reading: what was measured, raw or in buckets, and the newest values.
+"""Read telemetry: raw values, values in buckets, and newest values.
 
-Answers are read page by page, each page in a transaction of its own: a client that reads slowly holds neither a
-connection nor memory, however long its export is.
+Answers are read page by page, each page in a transaction of its own: a slow client holds neither a connection nor memory,
+whatever the size of its export.
 """

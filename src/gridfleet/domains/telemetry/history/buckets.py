@@ -1,4 +1,4 @@
-"""Values in buckets, page by page."""
+"""Read values in buckets, page by page."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,25 +15,25 @@ __all__ = ["BucketReader", "bucket_start", "buckets_between", "read_buckets"]
 PAGE_POINTS: Final = 20_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _METRICS_PER_STATEMENT: Final = 250
-"""Four columns each; a statement may have 1,664."""
+"""Each metric needs four columns; a statement may have 1,664."""
 
 
 def bucket_start(time: datetime, bucket: Bucket) -> datetime:
-    """Start of the bucket that holds `time`."""
+    """Return the start of the bucket that contains `time`."""
     return time - (time - _EPOCH) % bucket.width
 
 
 def buckets_between(start: datetime, end: datetime, bucket: Bucket) -> int:
-    """How many buckets a range touches."""
+    """Return the number of buckets that overlap a range."""
     return -((bucket_start(start, bucket) - end) // bucket.width)
 
 
 async def read_buckets(
     db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime
 ) -> list[BucketPoint]:
-    """The buckets of the series with the values of `start` <= time < `end`, by time, then in the series' order.
+    """Return the buckets of the series from values with `start` <= time < `end`, by time, then in the series' order.
 
-    This is where the source of buckets is chosen: roll-ups where they hold every frame, frames for the rest.
+    This function chooses the tables to read: roll-ups where they include every frame, frames elsewhere.
     """
     sums = _Sums(series, bucket)
     rolled_start, rolled_end = _up(start, _HOUR), _down(end, _HOUR)
@@ -45,7 +45,7 @@ async def read_buckets(
     if rolled_start >= rolled_end:
         await _add_edge(db, sums, start, end, reach)
         return sums.points()
-    # What became dirty after its frames were dropped cannot be computed again: its roll-ups stay as they are.
+    # Hours that became dirty after their frames were dropped cannot be recomputed: their roll-ups are used as they are.
     stale = _spans(sorted(hour for hour in reach.dirty if max(reach.raw_from, rolled_start) <= hour < rolled_end))
     if len(stale) > _MOST_SPANS:
         stale = [(stale[0][0], stale[-1][1])]
@@ -78,13 +78,13 @@ _LEVELS: Final = {
     Bucket.DAY: Level.DAY,
 }
 _SCALE: Final = 2.0**32
-"""Sums come times 2^-32."""
+"""Sums are stored times 2^-32."""
 
 Span = tuple[datetime, datetime]
 
 
 class _Sums:
-    """Figures of buckets put together from parts that share no value."""
+    """Aggregates of buckets, combined from parts that share no value."""
 
     def __init__(self, series: Sequence[Series], bucket: Bucket) -> None:
         self.series = series
@@ -92,11 +92,11 @@ class _Sums:
         self._figures: dict[tuple[datetime, int], tuple[float, float, float, int]] = {}
 
     def add(self, number: int, time: datetime, total: float, low: float, high: float, count: int) -> None:
-        """Adds the figures of values of series `number` that begin at `time` and lie in one bucket."""
+        """Add the aggregates of values of series `number` that begin at `time` and lie in one bucket."""
         self.add_bucket(number, time - (time - _EPOCH) % self.width, total, low, high, count)
 
     def add_bucket(self, number: int, start: datetime, total: float, low: float, high: float, count: int) -> None:
-        """The same for the bucket that begins at `start`."""
+        """Add the aggregates of values of series `number` to the bucket that begins at `start`."""
         key = (start, number)
         earlier = self._figures.get(key)
         if earlier is not None:
@@ -104,7 +104,7 @@ class _Sums:
         self._figures[key] = (total, low, high, count)
 
     def points(self) -> list[BucketPoint]:
-        """The buckets, by time, then in the series' order."""
+        """Return the buckets, by time, then in the series' order."""
         return [
             BucketPoint(time, self.series[number], _average(total, low, high, count), low, high, count)
             for (time, number), (total, low, high, count) in sorted(self._figures.items())
@@ -112,10 +112,12 @@ class _Sums:
 
 
 def _average(total: float, low: float, high: float, count: int) -> float:
-    """Return the average of values between `low` and `high`, to 12 significant digits: the rest is rounding noise."""
+    """Return the average of values between `low` and `high`, rounded to 12 significant digits; further digits are rounding
+    errors.
+    """
     if low == high:
         return low
-    # The order of the operations keeps the digits of small sums, and the limits keep averages of the largest doubles finite.
+    # The order of operations keeps the digits of small sums; the limits keep averages of the largest doubles finite.
     exact = total * _SCALE / count if -1 < total < 1 else total / count * _SCALE
     rounded = float(f"{exact:.12g}")
     return rounded if low <= rounded <= high else min(max(exact, low), high)
@@ -130,7 +132,7 @@ def _down(time: datetime, width: timedelta) -> datetime:
 
 
 def _spans(hours: Sequence[datetime]) -> list[Span]:
-    """The hours put together where they follow on each other."""
+    """Join consecutive hours into spans."""
     found: list[Span] = []
     for hour in hours:
         if found and found[-1][1] == hour:
@@ -141,7 +143,7 @@ def _spans(hours: Sequence[datetime]) -> list[Span]:
 
 
 def _between(start: datetime, end: datetime, gaps: Sequence[Span]) -> Iterator[Span]:
-    """What is left of a range without the gaps."""
+    """Yield the parts of a range that are not in the gaps."""
     for gap_start, gap_end in gaps:
         if start < gap_start:
             yield start, gap_start
@@ -151,8 +153,11 @@ def _between(start: datetime, end: datetime, gaps: Sequence[Span]) -> Iterator[S
 
 
 async def _add_edge(db: Connection, sums: _Sums, start: datetime, end: datetime, reach: Reach) -> None:
-    """Adds a part of the range that is not made of whole hours: from frames, or where they were dropped, from the narrowest
-    buckets that are left and lie whole in it."""
+    """Add a part of the range that does not consist of whole hours.
+
+    Its values come from frames or, where these were dropped, from the narrowest remaining roll-up buckets that lie in it
+    completely.
+    """
     framed = min(max(start, reach.raw_from), end)
     await _add_frames(db, sums, sums.series, framed, end)
     for level, level_from in ((Level.MINUTE, reach.minutes_from), (Level.QUARTER, reach.quarters_from)):
@@ -184,7 +189,7 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
                     shared.setdefault((number, time), []).append((total, low, high, count))
     for (number, time), figures in shared.items():
         if len(figures) > 1 and time >= raw_from:
-            # Two places may hold values of the same times, of which only one counts: the frames tell.
+            # Two layouts may have values of the same times, and only one is used. Only the frames show which.
             await _add_frames(db, sums, [sums.series[number]], time, time + level.width)
         else:
             for figure in figures:
@@ -216,7 +221,7 @@ async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start
 
 
 class BucketReader:
-    """Reads buckets of many series, a stretch of time a page."""
+    """Read buckets of many series; a page covers a span of time."""
 
     def __init__(self, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime) -> None:
         self._series = series
@@ -232,7 +237,7 @@ class BucketReader:
         return buckets_between(self._start, self._end, self._bucket) <= self._buckets_a_page
 
     async def read(self, db: Connection) -> list[BucketPoint]:
-        """The next page, possibly empty."""
+        """Return the next page; it may be empty."""
         if self.finished:
             return []
         if self.one_page:
@@ -245,7 +250,7 @@ class BucketReader:
         return points
 
     async def exceeds(self, db: Connection, limit: int) -> bool:
-        """Whether more than `limit` points are still to come."""
+        """Return whether more than `limit` points remain."""
         if self.finished or len(self._series) * buckets_between(self._start, self._end, self._bucket) <= limit:
             return False
         ahead = BucketReader(self._series, self._bucket, self._start, self._end)

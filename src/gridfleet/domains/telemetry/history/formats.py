@@ -1,7 +1,7 @@
-"""Points as text: a JSON array, NDJSON, or CSV, written page by page.
+"""Write points as text: a JSON array, NDJSON or CSV, page by page.
 
-A day of 10 s values has 8,640 points, so the parts of a line that do not change are put together once for a series, and
-numbers are printed in bulk.
+A day of 10 s values has 8,640 points, so the constant parts of a line are built once per series, and numbers are formatted in
+bulk.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ __all__ = ["PointWriter", "TextFormat", "points_json"]
 
 
 class TextFormat(StrEnum):
-    """How points are written; the value is the media type."""
+    """Formats of points; the value is the media type."""
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
@@ -36,7 +36,7 @@ _FIRST_DAY: Final = date(2000, 1, 1).toordinal()
 
 
 _seconds: Final[dict[int, str]] = {}
-"""The end of a time by its milliseconds within the minute; grows to 60,000 entries at most."""
+"""Cache of the text of seconds by milliseconds within the minute; at most 60,000 entries."""
 
 
 def _json(value: str | None) -> str:
@@ -48,12 +48,15 @@ def _csv(value: str) -> str:
 
 
 def _numbers(values: Sequence[float]) -> list[str]:
-    """Each number in its shortest decimal form that reads back as the same double."""
+    """Return each number in its shortest decimal form that reads back as the same double."""
     return _encode(values)[1:-1].decode().split(",") if values else []
 
 
 def _bucket_times(points: Sequence[BucketPoint]) -> Iterator[str]:
-    """Buckets begin at whole seconds, which msgspec prints in bulk, a dozen times faster than `isoformat`."""
+    """Yield the text of each bucket's start.
+
+    Buckets begin at whole seconds, which msgspec formats in bulk, twelve times faster than `isoformat`.
+    """
     texts = _encode([point.time for point in points])[1:-1].decode()
     return (f"{text[1:20]}.000Z" for text in texts.split(",")) if texts else iter(())
 
@@ -63,7 +66,7 @@ def _time_text(time: datetime) -> str:
 
 
 def points_json(plant_id: UUID, points: Iterable[Newest]) -> bytes:
-    """The newest values as a JSON array of `TelemetryPoint`s."""
+    """Return the newest values as a JSON array of `TelemetryPoint`s."""
     written: list[str] = []
     this_time = this_device = None
     time_text = dotted = named = ""
@@ -87,9 +90,9 @@ def points_json(plant_id: UUID, points: Iterable[Newest]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The parts of a series' lines that do not change: what follows the time, and what follows the value.
+    """The constant parts of a series' lines: the text after the time, and the text after the value.
 
-    After the value comes `plain`, or `flagged` when it is out of range, or `bucket` and a bucket's own figures.
+    After the value comes `plain`, or `flagged` if it is out of range, or `bucket` followed by the aggregates.
     """
 
     place: SeriesPosition
@@ -100,12 +103,12 @@ class _Line:
 
 
 class PointWriter:
-    """Writes one answer: the pieces of its pages in their order, then `finish`."""
+    """Writes one answer: call `pieces` with each page in order, then `finish`."""
 
     def __init__(self, plant_id: UUID, text_format: TextFormat) -> None:
         self._plant_id = plant_id
         self._json = text_format is not TextFormat.CSV
-        # A comma comes before a point, since a page does not know whether another follows.
+        # The comma is written before a point, because it is not known whether another page follows.
         self._start = {TextFormat.JSON: ',{"time":"', TextFormat.NDJSON: '{"time":"', TextFormat.CSV: ""}[text_format]
         self._stop = "" if text_format is TextFormat.JSON else "\n"
         self._commas_too_many = 1 if text_format is TextFormat.JSON else 0
@@ -114,7 +117,7 @@ class PointWriter:
         self._closing = "]" if text_format is TextFormat.JSON else ""
 
     def pieces(self, points: Page) -> Iterator[bytes]:
-        """The points of one page, a few thousand a piece, so that whoever writes them can let others run in between."""
+        """Yield the points of one page in pieces of 4,000 points, so that the caller can run other tasks in between."""
         lines = (
             self._series_lines(points)
             if isinstance(points, SeriesValues)
@@ -128,7 +131,7 @@ class PointWriter:
             yield piece.encode()
 
     def finish(self) -> bytes:
-        """What comes after the last page."""
+        """Return the text after the last page."""
         return (self._opening + self._closing).encode()
 
     def _series_lines(self, page: SeriesValues) -> Iterator[str]:
@@ -173,7 +176,7 @@ class PointWriter:
 
     def _line(self, series: Series, place: SeriesPosition) -> _Line:
         line = self._lines.get(id(place))
-        if line is None:  # the line keeps its place alive, so that no other can have its id
+        if line is None:  # the line keeps its position alive, so that its id() stays unique
             line = self._lines[id(place)] = self._new_line(series, place)
         return line
 

@@ -1,4 +1,4 @@
-"""The newest value of every metric, each with its own time."""
+"""Read the newest value of every metric, each with its own time."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -21,14 +21,21 @@ __all__ = ["latest_json", "latest_points", "latest_signals"]
 
 
 async def latest_json(db: Connection, org: OrgScope, plant_id: UUID) -> bytes:
-    """What `latest_points` answers as a JSON array, for a fifth of the time. Raises `PlantNotFound`."""
+    """Return the result of `latest_points` as a JSON array, in a fifth of the time.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
     return points_json(plant_id, await _newest_of_plant(db, org, plant_id))
 
 
 async def latest_points(db: Connection, org: OrgScope, plant_id: UUID) -> list[TelemetryPoint]:
-    """The newest values of the plant and its present sub-devices, by metric. Raises `PlantNotFound`.
+    """Return the newest values of the plant and its existing sub-devices, by metric.
 
-    A deleted sub-device has no newest values any more; its history is still there.
+    A deleted sub-device has no newest values; its history remains.
+
+    Raises:
+        PlantNotFound: There is no such plant.
     """
     return [
         TelemetryPoint(
@@ -44,7 +51,11 @@ async def latest_points(db: Connection, org: OrgScope, plant_id: UUID) -> list[T
 
 
 async def latest_signals(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> list[LatestSignal]:
-    """The newest values of one sub-device, by metric. Raises `SubDeviceNotFound`, also when the plant is absent."""
+    """Return the newest values of one sub-device, by metric.
+
+    Raises:
+        SubDeviceNotFound: The sub-device or its plant does not exist.
+    """
     device = await get_sub_device(db, org, plant_id, external_id)
     rows = await store.latest_of_device(db, org, device.id)
     layouts = await known_layouts(db, (row.source for row in rows))
@@ -59,7 +70,7 @@ def _metadata(newest: Newest) -> dict[str, Any]:
 
 
 async def _newest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Iterator[Newest]:
-    """The plant's own first, then by sub-device, then by key."""
+    """Return the plant's own values first, then by sub-device, then by key."""
     rows = await store.latest_of_plant(db, org, plant_id)
     if rows is None:
         raise PlantNotFound
@@ -67,14 +78,14 @@ async def _newest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Ite
 
 
 def _newest(rows: Iterable[LatestRow], layouts: dict[int, LayoutIndex]) -> Iterator[Newest]:
-    """Values of rows that are in the order of their sub-devices, by key."""
+    """Yield the values of rows, which are in the order of their sub-devices; values of a sub-device by key."""
     for sub_device, group in groupby(rows, key=attrgetter("source.external_id")):
         first, *others = ((row, layouts[row.source.layout_id]) for row in group)
         if not others:
             for place, time, value in _values(*first):
                 yield Newest(sub_device, place, time, value)
             continue
-        # A device whose template was edited has values of several layouts: of each key the newest counts.
+        # A device whose template was edited has values in several layouts; the newest value of each key is used.
         found: dict[str, tuple[KeyedPosition, datetime, float]] = {}
         for row, layout in (first, *others):
             for place, time, value in _values(row, layout):

@@ -1,7 +1,7 @@
-"""The newest values of plants as they change, for people who watch.
+"""Publish the newest values of plants to users who watch them.
 
-One loop a process reads each watched plant once a second, however many watch it, over one connection. A watcher that reads
-slowly gets what changed since it read last: nothing piles up for it.
+One loop per process reads each watched plant once a second over one connection, however many users watch it. A slow watcher
+gets the changes since its last read; nothing is queued for it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 EVERY_SECONDS: Final = 1.0
 MOST_PLANTS: Final = 200
 MOST_WATCHERS: Final = 1_000
-"""In a process, half of them of one organisation: another's people are not kept out by it."""
+"""The limit of a process. One organisation may use half of it, so that it cannot exclude the others."""
 _RETRY_AFTER_SECONDS: Final = 30
 
 
@@ -42,7 +42,7 @@ class _Watched:
 
 
 class LiveValues:
-    """What one process watches."""
+    """The watches of one process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -50,18 +50,20 @@ class LiveValues:
         self._turn = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self.watchers = 0
-        """How many there are."""
+        """The number of watches."""
 
     def close(self) -> None:
-        """Ends the present watches."""
+        """End all current watches."""
         for watched in self._plants.values():
             watched.gone = True
         self._next_turn()
 
     async def watch(self, org: OrgScope, plant_id: UUID) -> AsyncGenerator[list[TelemetryPoint], None]:
-        """All newest values first, then about every second those that changed, possibly none. Ends when the plant is deleted.
+        """Yield all newest values, then about every second those that changed, possibly none. Ends when the plant is deleted.
 
-        Raises `PlantNotFound`, and `TooManyRequests` when the process watches enough already, in all or of the organisation.
+        Raises:
+            PlantNotFound: There is no such plant.
+            TooManyRequests: The process or the organisation has too many watches.
         """
         key = (org.organization_id, plant_id)
         own = [watched.watchers for (owner, _), watched in self._plants.items() if owner == org.organization_id]
@@ -90,7 +92,7 @@ class LiveValues:
                 del self._plants[key]
 
     async def _read_all(self) -> None:
-        """Until nobody watches any more."""
+        """Read all watched plants once a second until there are no watches."""
         while self._plants:
             await asyncio.sleep(EVERY_SECONDS)
             try:

@@ -1,4 +1,4 @@
-"""Queries, the series they name, and the pages they are answered with."""
+"""Queries, the series that they select, and the pages of their answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class HistoryQuery:
 
 @dataclass(frozen=True)
 class LayoutIndex:
-    """A layout as it is read: its metrics in the order of their places, and the place (from 0) of each key."""
+    """A layout for readers: its metrics in the order of their positions, and the position (from 0) of each key."""
 
     id: int
     metrics: tuple[Metric, ...]
@@ -76,7 +76,7 @@ class LayoutIndex:
 
     @cached_property
     def by_key(self) -> "tuple[KeyedPosition, ...]":
-        """Its places in the order of their keys."""
+        """Its positions in the order of their keys."""
         return tuple(
             KeyedPosition(key, position, *_range(self.metrics[position])) for key, position in sorted(self.positions.items())
         )
@@ -84,7 +84,7 @@ class LayoutIndex:
 
 @dataclass(frozen=True, slots=True)
 class LayoutSource:
-    """What reported: the plant (`external_id` None) or a sub-device; `live` unless the sub-device was deleted."""
+    """A source of frames: the plant (`external_id` None) or a sub-device; `live` is False if the sub-device was deleted."""
 
     id: int
     external_id: str | None
@@ -93,7 +93,7 @@ class LayoutSource:
 
 
 class SeriesPosition(NamedTuple):
-    """Where a series stands in frames of one source and layout; `position` from 0. Values outside `low`…`high` are flagged."""
+    """The position of a series in frames of one source and layout, from 0. Values outside `low`…`high` are flagged."""
 
     source_id: int
     layout_id: int
@@ -104,12 +104,12 @@ class SeriesPosition(NamedTuple):
 
     @classmethod
     def of(cls, source_id: int, layout: LayoutIndex, position: int) -> "SeriesPosition":
-        """The place of a layout's metric."""
+        """Return the position of a layout's metric."""
         return cls(source_id, layout.id, position, *_range(layout.metrics[position]))
 
 
 class KeyedPosition(NamedTuple):
-    """A metric of a layout with its place in it. Values outside `low`…`high` are flagged."""
+    """A metric of a layout with its position. Values outside `low`…`high` are flagged."""
 
     key: str
     position: int
@@ -125,10 +125,10 @@ def _range(metric: Metric) -> tuple[str | None, float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric of a plant through time: `key`, or `{sub_device}.{key}`.
+    """One metric of a plant over time: `key`, or `{sub_device}.{key}`.
 
-    It has several places when its device's template was edited, or the device deleted and created anew. Where two of them
-    hold a value of the same time, the first in `places` counts.
+    It has several positions if its device's template was edited, or if the device was deleted and created again. If two of them
+    have a value of the same time, the first in `places` is used.
     """
 
     metric: str
@@ -143,7 +143,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class SeriesValues:
-    """Times (microseconds since 2000-01-01 UTC, ascending, distinct) and values of one series; all are of `place`'s kind."""
+    """Times (microseconds since 2000-01-01 UTC, ascending, distinct) and values of one series.
+
+    The unit and limits are the same for all values: those of the first position of the series.
+    """
 
     series: Series
     times: Sequence[int]
@@ -151,11 +154,11 @@ class SeriesValues:
 
 
 Point = tuple[datetime, Series, SeriesPosition, float]
-"""One raw value. A plain tuple: half a million of them are made for one answer."""
+"""One raw value. A plain tuple, because one answer may have half a million."""
 
 
 class BucketPoint(NamedTuple):
-    """The values of one series that lie in one bucket, `size` of them; `time` is the bucket's start."""
+    """Aggregates of the values of one series in one bucket; `size` is their number and `time` the bucket's start."""
 
     time: datetime
     series: Series
@@ -170,7 +173,7 @@ Page = SeriesValues | Iterator[Point] | list[BucketPoint]
 
 
 class TelemetryPoint(msgspec.Struct, frozen=True):
-    """One value of a plant's metric. `metadata`: `subDevice` and `outOfRange` where they apply."""
+    """One value of a plant's metric. `metadata` has `subDevice` and `outOfRange` where they apply."""
 
     time: datetime
     plant_id: UUID

@@ -1,4 +1,4 @@
-"""The history of a plant: the query checked, the first page read, and what reads the others."""
+"""Queries of a plant's history: check the query, read the first page, and return a reader of the other pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The answer to a query: its first page, and a reader for the others, each of which may be read on another connection."""
+    """The answer to a query: its first page, and a reader of the others, each of which may be read on another connection."""
 
     first: Page
     _reader: SeriesReader | FramesReader | BucketReader
@@ -37,15 +37,22 @@ class History:
         return self._reader.finished
 
     async def read(self, db: Connection) -> Page:
-        """The next page, possibly empty."""
+        """Return the next page; it may be empty."""
         return await self._reader.read(db)
 
 
 async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, capped: bool) -> History:
-    """The answer to `query`, its first page read.
+    """Read the first page of the answer to `query`.
 
-    Raises `ValidationFailed` for an empty range, `PlantNotFound`, and `TooManyPoints` when it is `capped` and has more than
-    `MAX_POINTS`. A metric that the plant does not have has no points.
+    A metric that the plant does not have has no points.
+
+    Args:
+        capped: Whether the answer is limited to `MAX_POINTS`.
+
+    Raises:
+        ValidationFailed: The range is empty.
+        PlantNotFound: There is no such plant.
+        TooManyPoints: The answer is capped and larger than the limit.
     """
     if query.start >= query.end:
         raise ValidationFailed(details=["from: must be before to"])
@@ -72,9 +79,12 @@ async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, ca
 async def open_device_history(
     db: Connection, org: OrgScope, plant_id: UUID, external_id: str, metric: str | None, start: datetime, end: datetime
 ) -> History:
-    """A sub-device's values in buckets that fit the range, the first page read; metrics by their own names.
+    """Read the first page of a sub-device's values in buckets that fit the range; metrics have their own names.
 
-    Raises `ValidationFailed` for an empty range, `SubDeviceNotFound`, and `TooManyPoints`.
+    Raises:
+        ValidationFailed: The range is empty.
+        SubDeviceNotFound: There is no such sub-device.
+        TooManyPoints: The answer is larger than the limit.
     """
     if start >= end:
         raise ValidationFailed(details=["from: must be before to"])
@@ -87,7 +97,7 @@ async def open_device_history(
 
 
 def fitting_level(span: timedelta) -> Bucket:
-    """The bucket that a range is shown in when nobody says which."""
+    """Return the default bucket of a range."""
     return next((bucket for longest, bucket in _LEVELS if span <= longest), Bucket.DAY)
 
 
@@ -106,13 +116,13 @@ async def _bucket_reader(
     reader = BucketReader(series, bucket, start, end)
     if reader.one_page:
         return reader
-    # A range of years around a week of data must not be walked bucket by bucket.
+    # Without this, a range of years around a week of data would be read bucket by bucket.
     start, end = await _extent(db, series, start, end)
     return BucketReader(series, bucket, start, end)
 
 
 async def _extent(db: Connection, series: Sequence[Series], start: datetime, end: datetime) -> tuple[datetime, datetime]:
-    """The range without the time before the first frame and after the last."""
+    """Return the range without the time before the first frame or roll-up and after the last."""
     found = await store.extent(db, sorted({place.source_id for one in series for place in one.places}), start, end)
     return (found[0], found[1] + _MICROSECOND) if found else (start, start + _MICROSECOND)
 
@@ -120,7 +130,7 @@ async def _extent(db: Connection, series: Sequence[Series], start: datetime, end
 async def _fitting_bucket(
     db: Connection, series: Sequence[Series], asked: Bucket | None, start: datetime, end: datetime
 ) -> Bucket | None:
-    """The narrowest bucket, wider than the one `asked` for, whose answer cannot be too large."""
+    """Return the narrowest bucket, wider than `asked`, whose answer cannot be too large; None if there is none."""
     series = by_unit(series)
     start, end = await _extent(db, series, start, end)
     return next(

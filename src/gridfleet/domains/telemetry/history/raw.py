@@ -1,4 +1,4 @@
-"""Raw values, page by page."""
+"""Read raw values, page by page."""
 
 import sys
 from array import array
@@ -43,20 +43,24 @@ def _unpack(times: bytes, values: bytes, distinct: bool) -> Values:
 async def read_values(
     db: Connection, source_id: int, picks: Sequence[tuple[int, int]], start: datetime, end: datetime
 ) -> Values:
-    """All values of one metric of a source with `start` <= time < `end`; `picks` are its (layout id, position from 0)."""
+    """Return all values of one metric of a source with `start` <= time < `end`.
+
+    Args:
+        picks: (layout id, position from 0) of the metric.
+    """
     page = await store.values_page(db, source_id, picks, start, end)
     return _unpack(page.times, page.values, len(picks) == 1)
 
 
 def raw_reader(series: Sequence[Series], start: datetime, end: datetime) -> "SeriesReader | FramesReader":
-    """The fastest reader that answers these series, sorted by metric."""
+    """Return the fastest reader for these series, which are sorted by metric."""
     if len(series) == 1 and len({(place.source_id, *place[3:]) for place in series[0].places}) == 1:
         return SeriesReader(series[0], start, end)
     return FramesReader(series, start, end)
 
 
 class SeriesReader:
-    """Reads one series of one source whose places differ in nothing but where they are."""
+    """Read one series of one source whose positions have the same unit and limits."""
 
     def __init__(self, series: Series, start: datetime, end: datetime) -> None:
         self._series = series
@@ -67,20 +71,20 @@ class SeriesReader:
         self.finished = False
 
     async def read(self, db: Connection) -> SeriesValues:
-        """The next page, possibly empty."""
+        """Return the next page; it may be empty."""
         page = await store.values_page(db, self._source_id, self._picks, self._start, self._end, PAGE_POINTS)
         times, values = _unpack(page.times, page.values, len(self._picks) == 1)
         if page.frames < PAGE_POINTS or page.last is None:
             self.finished = True
         else:
-            # Frames of other layouts at the page's last time may have been cut off: that time comes again.
+            # Frames of other layouts at the page's last time may have been cut off, so that time is read again.
             self._start = page.last
             cut = bisect_left(times, microseconds(page.last))
             times, values = times[:cut], values[:cut]
         return SeriesValues(self._series, times, values)
 
     async def exceeds(self, db: Connection, limit: int) -> bool:
-        """Whether more than `limit` points are still to come."""
+        """Return whether more than `limit` points remain."""
         if self.finished:
             return False
         found = await store.count_values(db, [self._source_id], self._picks, self._start, self._end, limit + 1)
@@ -92,16 +96,19 @@ Frame = tuple[datetime, int, int, list[float | None]]
 
 @dataclass(frozen=True, slots=True)
 class _Emission:
-    """One point to take from frames of one time: the frame's number in their order, then where to look if that one has none."""
+    """One point to take from frames of one time. `choices` has (index of the frame, position), in the order in which they are
+    tried until one has a value.
+    """
 
     series: Series
     choices: tuple[tuple[int, SeriesPosition], ...]
 
 
 class FramesReader:
-    """Reads many series at once by whole frames: each source from its index, merged by time.
+    """Read many series at once from whole frames: each source by its index, merged by time.
 
-    The window adapts: it ends where the busiest source's page ends, so that sources of different pace are not read twice.
+    The window adapts: it ends where the page of the busiest source ends, so that the frames of other sources are not read
+    twice.
     """
 
     def __init__(self, series: Sequence[Series], start: datetime, end: datetime) -> None:
@@ -111,7 +118,7 @@ class FramesReader:
         self._end = end
         self._window_end = end
         layouts = Counter(source_id for source_id, _ in {place[:2] for one in series for place in one.places})
-        # More frames than a source can have at one time, so that a page always moves on.
+        # More frames than a source can have at one time, so that every page makes progress.
         self._limit = max(PAGE_POINTS // max(1, len(series)), max(layouts.values(), default=0) + 1)
         self._emissions: dict[tuple[tuple[int, int], ...], list[_Emission]] = {}
         self._by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -121,7 +128,7 @@ class FramesReader:
         self.finished = not self._source_ids
 
     async def read(self, db: Connection) -> Iterator[Point]:
-        """The next page, possibly empty."""
+        """Return the next page; it may be empty."""
         if self.finished:
             return iter(())
         rows: list[Frame] = await store.frames_page(db, self._source_ids, self._start, self._window_end, self._limit)
@@ -136,7 +143,7 @@ class FramesReader:
         return self._points(rows)
 
     def _frontier(self, rows: Sequence[Frame]) -> datetime:
-        """Up to where the rows are complete for every source."""
+        """Return the time before which the rows are complete for every source."""
         counts: dict[int, int] = {}
         frontier = self._window_end
         for time, source_id, _, _ in rows:
@@ -156,7 +163,9 @@ class FramesReader:
                         break
 
     def _plan(self, frames: Sequence[Frame]) -> list[_Emission]:
-        """What frames of these sources and layouts at one time give, by metric; worked out once for each combination."""
+        """Return the points to take from frames of these sources and layouts at one time, by metric. Computed once per
+        combination.
+        """
         signature = tuple((source_id, layout_id) for _, source_id, layout_id, _ in frames)
         plan = self._emissions.get(signature)
         if plan is None:
@@ -173,7 +182,7 @@ class FramesReader:
         return plan
 
     async def exceeds(self, db: Connection, limit: int) -> bool:
-        """Whether more than `limit` points are still to come. A metric that two frames of one time hold counts twice."""
+        """Return whether more than `limit` points remain. A metric with a value in two frames of one time is counted twice."""
         if self.finished:
             return False
         if len(self._series) == 1:

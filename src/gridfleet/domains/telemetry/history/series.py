@@ -1,4 +1,4 @@
-"""Which series a plant has: from its sources and the layouts they ever used."""
+"""The series of a plant, from its sources and every layout that they used."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -18,9 +18,12 @@ _remembered: dict[tuple[int, bytes], LayoutIndex] = {}
 
 
 async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, LayoutIndex]:
-    """The layouts of the rows by id. A layout never changes and its digest is its content, so the process remembers them."""
+    """Return the layouts of the rows by id.
+
+    They are cached in the process: a layout never changes, and its digest identifies its content.
+    """
     wanted = {(row.layout_id, row.digest) for row in rows}
-    # Taken now: whoever looks others up meanwhile may empty the memory.
+    # Copied before the query: a concurrent lookup may clear the cache.
     found = {place: _remembered[place] for place in wanted & _remembered.keys()}
     if missing := wanted - found.keys():
         if len(_remembered) > _MOST_REMEMBERED:
@@ -34,9 +37,9 @@ async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, 
 async def plant_sources(
     db: Connection, org: OrgScope, plant_id: UUID, *, every: bool = True, external_id: str | None = None
 ) -> list[LayoutSource]:
-    """The plant's sources, those of deleted sub-devices too, or only those with `external_id`.
+    """Return the plant's sources including those of deleted sub-devices, or only those with `external_id`.
 
-    The newest comes first; so does the newest of each source's layouts.
+    The newest source comes first, and within a source the newest layout.
     """
     rows = await store.sources(db, org, plant_id, every=every, external_id=external_id)
     layouts = await known_layouts(db, rows)
@@ -50,7 +53,7 @@ async def plant_sources(
 
 
 async def plant_series(db: Connection, org: OrgScope, plant_id: UUID, metric: str | None = None) -> list[Series]:
-    """The plant's series by name: all, or the one named `metric`, if it exists."""
+    """Return the plant's series by name: all, or the one named `metric`, if it exists."""
     if metric is None:
         sources = await plant_sources(db, org, plant_id)
         key = None
@@ -64,9 +67,9 @@ async def plant_series(db: Connection, org: OrgScope, plant_id: UUID, metric: st
 async def device_series(
     db: Connection, org: OrgScope, plant_id: UUID, external_id: str, metric: str | None = None
 ) -> list[Series]:
-    """A sub-device's series by the metrics' own names: all, or the one named `metric`, if it exists.
+    """Return a sub-device's series by the metrics' own names: all, or the one named `metric`, if it exists.
 
-    What an earlier sub-device of the same external id measured belongs to them.
+    The values of an earlier sub-device with the same external id belong to them.
     """
     sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id)
     return _series(sources, metric, lambda _, name: name)

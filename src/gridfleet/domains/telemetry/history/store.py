@@ -1,6 +1,6 @@
 """SQL that reads telemetry.
 
-Frames carry no organisation: a source's id comes from `sources` alone, which takes the scope.
+Frames have no organisation column. The ids of sources come only from `sources`, which requires the scope.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ Picks = Sequence[tuple[int, int]]
 
 
 class SourceRow(NamedTuple):
-    """A source with one of its layouts; the digest names the layout's content in every database."""
+    """A source with one of its layouts; the digest identifies the layout's content in every database."""
 
     id: int
     external_id: str | None
@@ -33,7 +33,7 @@ class SourceRow(NamedTuple):
 
 
 class LatestRow(NamedTuple):
-    """The newest values of a live source in one layout; `times` is None while all are of `time`."""
+    """The newest values of a live source in one layout; `times` is None while all values have the time `time`."""
 
     source: SourceRow
     time: datetime
@@ -42,9 +42,9 @@ class LatestRow(NamedTuple):
 
 
 class ValuesPage(NamedTuple):
-    """Values as big-endian doubles, their times as microseconds since 2000-01-01, both as bytes.
+    """Values as big-endian doubles and their times as microseconds since 2000-01-01, both as bytes.
 
-    `frames` were read, the last one of the time `last`.
+    `frames` is the number of frames that were read; `last` is the time of the last one.
     """
 
     times: bytes
@@ -56,9 +56,11 @@ class ValuesPage(NamedTuple):
 async def sources(
     db: Connection, org: OrgScope, plant_id: UUID, *, every: bool, external_id: str | None = None
 ) -> list[SourceRow]:
-    """What reported for the plant and with which layouts: `every` source, or only the one with `external_id` (None: the plant).
+    """Return the sources of the plant with their layouts, newest first.
 
-    Newest first.
+    Args:
+        every: Whether to return all sources, or only the one with `external_id`.
+        external_id: The external id; None is the plant itself.
     """
     cursor = db.cursor(row_factory=class_row(SourceRow), binary=True)
     await cursor.execute(
@@ -73,7 +75,7 @@ async def sources(
 
 
 async def layouts(db: Connection, layout_ids: Sequence[int]) -> list[tuple[bytes, LayoutIndex]]:
-    """The layouts with their digests."""
+    """Return the layouts with their digests."""
     cursor = db.cursor(binary=True)
     await cursor.execute(
         "SELECT id, digest, metrics, units, counters, minimums, maximums FROM telemetry_layout WHERE id = ANY(%s::int[])",
@@ -98,9 +100,9 @@ def _layout(
 
 
 async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[LatestRow] | None:
-    """The newest values of a plant's live sources; None when there is no such plant.
+    """Return the newest values of a plant's live sources; None if there is no such plant.
 
-    The plant's own come first, then by external id; by layout, the newest first.
+    The plant's own values come first, then by external id; within a source the newest layout comes first.
     """
     cursor = db.cursor(binary=True)
     await cursor.execute(
@@ -120,7 +122,7 @@ async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list
 
 
 async def latest_of_device(db: Connection, org: OrgScope, sub_device_id: UUID) -> list[LatestRow]:
-    """The newest values of one sub-device; by layout, the newest first."""
+    """Return the newest values of one sub-device; the newest layout comes first."""
     cursor = db.cursor(binary=True)
     await cursor.execute(
         f"SELECT {_LATEST} FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
@@ -147,7 +149,7 @@ def _latest(
 
 
 def _value(picks: Picks) -> tuple[str, list[int]]:
-    """The expression for a metric's value in a frame, and its parameters."""
+    """Return the expression for a metric's value in a frame, and its parameters."""
     cases = " ".join(["WHEN %s::int THEN vals[%s::int]"] * len(picks))
     return f"CASE layout_id {cases} END", [number for layout_id, position in picks for number in (layout_id, position + 1)]
 
@@ -156,7 +158,7 @@ def _aggregates(value: str) -> str:
     return f"{scaled_sum(value)}, min({value}), max({value}), count({value})"
 
 
-# Planned anew each time: a plan for any range keeps every day's partition in it, and takes twice as long for one day.
+# Planned for each query: a generic plan includes every day's partition, and takes twice as long for one day.
 _PLAN_FOR_THIS_RANGE: Final = False
 
 _IN_RANGE = "source_id = %s::int AND time >= %s::timestamptz AND time < %s::timestamptz"
@@ -165,13 +167,14 @@ _IN_RANGE = "source_id = %s::int AND time >= %s::timestamptz AND time < %s::time
 async def values_page(
     db: Connection, source_id: int, picks: Picks, start: datetime, end: datetime, limit: int | None = None
 ) -> ValuesPage:
-    """One metric of a source's first `limit` frames from `start` on, missing values left out.
+    """Return one metric of a source's first `limit` frames from `start` on, without missing values.
 
-    Where layouts meet at one time, the older layout's value comes first.
+    If two layouts have a value of the same time, the older layout's value comes first.
     """
     value, places = _value(picks)
-    # Bytes in one row instead of a row a value: half the time for a day of 10 s values. An aggregate over a sorted subquery
-    # takes its rows in that order (PostgreSQL manual, Aggregate Functions); an ORDER BY inside it would sort again.
+    # Bytes in one row instead of one row per value take half the time for a day of 10 s values. An aggregate over a
+    # sorted subquery processes rows in that order (PostgreSQL manual, Aggregate Functions); an ORDER BY inside it would
+    # sort again.
     cursor = db.cursor(row_factory=class_row(ValuesPage), binary=True)
     await cursor.execute(
         "SELECT coalesce(string_agg(CASE WHEN value IS NOT NULL THEN timestamptz_send(time) END, ''::bytea), '') AS times,"
@@ -189,7 +192,7 @@ async def values_page(
 async def frames_page(
     db: Connection, source_ids: Sequence[int], start: datetime, end: datetime, limit: int
 ) -> list[tuple[datetime, int, int, list[float | None]]]:
-    """(time, source, layout, values) of the first `limit` frames of each source from `start` on, in that order."""
+    """Return (time, source, layout, values) of the first `limit` frames of each source from `start` on, in that order."""
     cursor = db.cursor(binary=True)
     await cursor.execute(
         "SELECT f.time, s.id, f.layout_id, f.vals FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL"
@@ -205,7 +208,7 @@ async def frames_page(
 async def count_values(
     db: Connection, source_ids: Sequence[int], picks: Picks, start: datetime, end: datetime, limit: int
 ) -> int:
-    """How many values of one metric there are; counting stops at `limit`."""
+    """Return the number of values of one metric; counting stops at `limit`."""
     value, places = _value(picks)
     cursor = await db.execute(
         f"SELECT count(*) FROM (SELECT FROM telemetry_frame WHERE {value} IS NOT NULL AND source_id = ANY(%s::int[])"
@@ -218,7 +221,10 @@ async def count_values(
 
 
 async def count_points(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime, limit: int) -> int:
-    """How many values the sources' frames hold; counting stops after `limit` frames, as each holds one at least."""
+    """Return the number of values in the sources' frames.
+
+    Counting stops after `limit` frames, each of which has at least one value.
+    """
     cursor = await db.execute(
         "SELECT coalesce(sum(points), 0) FROM (SELECT num_nonnulls(VARIADIC vals) AS points FROM telemetry_frame"
         " WHERE source_id = ANY(%s::int[]) AND time >= %s::timestamptz AND time < %s::timestamptz LIMIT %s::bigint) AS counted",
@@ -255,13 +261,14 @@ async def extent(db: Connection, source_ids: Sequence[int], start: datetime, end
 async def buckets(
     db: Connection, places: Sequence[tuple[int, int, int]], start: datetime, end: datetime, width: timedelta
 ) -> list[tuple[datetime, float, float, float, int]]:
-    """(bucket, sum × 2^-32, minimum, maximum, count) of one metric, computed from frames.
+    """Return (bucket, sum × 2^-32, minimum, maximum, count) of one metric, computed from frames.
 
-    `places` are (source id, layout id, position from 0); of values of the same time the first place's counts.
+    Args:
+        places: (source id, layout id, position from 0). Of values of the same time, that of the first entry is used.
     """
     if len(places) == 1:
         source_id, layout_id, position = places[0]
-        # OFFSET 0 keeps the planner from picking the value out of the array once for each aggregate.
+        # OFFSET 0 prevents the planner from reading the value from the array once for each aggregate.
         values = f"SELECT time, vals[%s::int] AS value FROM telemetry_frame WHERE {_IN_RANGE} AND layout_id = %s::int OFFSET 0"
         parameters: list[object] = [position + 1, source_id, start, end, layout_id]
     else:
@@ -295,9 +302,10 @@ async def wide_buckets(
     end: datetime,
     width: timedelta,
 ) -> list[tuple[Any, ...]]:
-    """The bucket, then sum × 2^-32, minimum, maximum and count of each position (from 0), of one source's frames of one layout.
+    """Return the bucket, then sum × 2^-32, minimum, maximum and count of each position, from one source's frames of one layout.
 
-    One pass over the frames whatever the number of metrics. A metric without a value in a bucket has count 0.
+    One pass over the frames, whatever the number of metrics. A metric without a value in a bucket has count 0. Positions count
+    from 0.
     """
     columns = ", ".join(f"vals[{position + 1:d}] AS v{position:d}" for position in positions)
     aggregates = ", ".join(_aggregates(f"v{position:d}") for position in positions)

@@ -1,1 +1,1 @@
-"""What stands where: whose a source is, and which metrics a layout holds."""
+"""Sources and layouts by id: the owner of a source, and the metrics of a layout."""

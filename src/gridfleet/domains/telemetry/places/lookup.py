@@ -1,4 +1,4 @@
-"""Looks up sources and layouts by their ids."""
+"""Look up sources and layouts by their ids."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,10 +14,10 @@ _SYSTEM: Final = SystemScope("ingest must know whose the sources are that it wri
 
 
 async def source_owners(db: Connection, source_ids: Iterable[int]) -> dict[int, SourceOwner]:
-    """The sources by id."""
+    """Return the sources by id."""
     return {place.id: place for place in await store.source_owners(db, _SYSTEM, list(source_ids))}
 
 
 async def layout_columns(db: Connection, layout_ids: Iterable[int]) -> dict[int, LayoutColumns]:
-    """The layouts' metrics by the layout's id."""
+    """Return the metrics of layouts by the layout's id."""
     return {keys.layout_id: keys for keys in await store.layout_columns(db, _SYSTEM, list(layout_ids))}

@@ -1,4 +1,4 @@
-"""Sources and layouts as those see them who look into frames."""
+"""Sources and layouts for code that reads frames."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +9,7 @@ __all__ = ["LayoutColumns", "SourceOwner"]
 
 
 class SourceOwner(NamedTuple):
-    """Whose a source is. `external_id` is None for the plant itself."""
+    """The organisation and plant of a source. `external_id` is None for the plant itself."""
 
     id: int
     organization_id: UUID
@@ -19,7 +19,7 @@ class SourceOwner(NamedTuple):
 
 @dataclass(frozen=True)
 class LayoutColumns:
-    """Keys and units of a layout's metrics, by their positions."""
+    """Keys and units of a layout's metrics, in the order of their positions."""
 
     layout_id: int
     keys: list[str]
@@ -27,5 +27,5 @@ class LayoutColumns:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Where each key stands."""
+        """The position of each key, from 0."""
         return {key: position for position, key in enumerate(self.keys)}

@@ -1,4 +1,4 @@
-"""SQL that tells what stands where."""
+"""SQL of sources' owners and layouts' metrics."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from gridfleet.kernel.db import Connection
 
 
 async def source_owners(db: Connection, system: SystemScope, source_ids: Sequence[int]) -> list[SourceOwner]:
-    """Whose these sources are."""
+    """Return the owners of these sources."""
     cursor = db.cursor(row_factory=class_row(SourceOwner))
     await cursor.execute(
         "SELECT id, organization_id, plant_id, external_id FROM telemetry_source WHERE id = ANY(%s)", (source_ids,)
@@ -19,7 +19,7 @@ async def source_owners(db: Connection, system: SystemScope, source_ids: Sequenc
 
 
 async def layout_columns(db: Connection, system: SystemScope, layout_ids: Sequence[int]) -> list[LayoutColumns]:
-    """Which metrics these layouts hold."""
+    """Return the metrics of these layouts."""
     cursor = db.cursor(row_factory=class_row(LayoutColumns))
     await cursor.execute(
         "SELECT id AS layout_id, metrics AS keys, units FROM telemetry_layout WHERE id = ANY(%s)", (layout_ids,)

@@ -1,6 +1,6 @@
-"""Roll-ups: sums over minutes, quarters of an hour, hours and days, recomputed from frames wherever those changed.
+"""Roll-ups: aggregates over minutes, quarters of an hour, hours and days, recomputed from frames that changed.
 
-Hours from the watermark on are open and in no roll-up. A frame of an hour before it leaves a row in the dirty log, in its own
-transaction; the job takes the rows it sees and recomputes their hours from the frames it sees, which hold at least as
-much. Nothing is ever added to a sum, so neither order nor repetition matters.
+Hours from the watermark on are open and in no roll-up. A frame of an hour before it adds a row to the dirty log, in the same
+transaction. The job takes the rows that it sees and recomputes their hours from the frames that it sees, which include those of
+the rows. Nothing is ever added to a sum, so neither order nor repetition changes the result.
 """

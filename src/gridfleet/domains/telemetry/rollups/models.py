@@ -1,4 +1,4 @@
-"""Levels of roll-ups, and what is known of them."""
+"""Levels of roll-ups, their coverage and their retention."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,12 +19,12 @@ class Level(Enum):
 
     @property
     def table(self) -> str:
-        """Name of its table."""
+        """Name of the table."""
         return self.value
 
     @property
     def width(self) -> timedelta:
-        """How long its buckets last."""
+        """Width of its buckets."""
         return _WIDTHS[self]
 
 
@@ -37,7 +37,7 @@ _WIDTHS = {
 
 
 class Stale(NamedTuple):
-    """An hour of a source whose roll-ups do not hold all its frames."""
+    """An hour of a source whose roll-ups do not include all its frames."""
 
     source_id: int
     hour: datetime
@@ -55,10 +55,10 @@ class SetAside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What roll-ups of some sources can be relied on.
+    """The coverage of the roll-ups of some sources.
 
-    Hours from `sealed_before` on and `dirty` ones are to be computed from frames, which exist from `raw_from` on; minutes
-    and quarters exist from `minutes_from` and `quarters_from` on.
+    Hours from `sealed_before` on and `dirty` ones must be computed from frames, which exist from `raw_from` on. Minutes and
+    quarters exist from `minutes_from` and `quarters_from` on.
     """
 
     sealed_before: datetime
@@ -68,12 +68,12 @@ class Reach:
     dirty: frozenset[datetime]
 
     def level_from(self, level: Level) -> datetime | None:
-        """Where the level begins; None: it is kept for ever."""
+        """Return the start of the level; None if it is kept without limit."""
         return {Level.MINUTE: self.minutes_from, Level.QUARTER: self.quarters_from}.get(level)
 
 
 class Days(NamedTuple):
-    """How many days are kept; hours and days are kept for ever."""
+    """Retention in days; hours and days are kept without limit."""
 
     raw: int
     minute: int
@@ -81,10 +81,10 @@ class Days(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What retention takes away: a table, its column of time, and the source's column that says from when there is any."""
+    """A table that retention trims: its time column, and the column of the source that holds the start of its data."""
 
     table: str
     time: str
     column: str
     monthly: bool
-    """Whether a partition holds a month; else a day."""
+    """Whether a partition covers a month; otherwise a day."""

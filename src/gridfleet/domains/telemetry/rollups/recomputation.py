@@ -1,4 +1,4 @@
-"""The job that keeps roll-ups up to date. Several processes may call it; one works at a time."""
+"""The job that keeps roll-ups up to date. Several processes may call it; only one works at a time."""
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +18,7 @@ __all__ = ["close_hour", "ensure_partitions_ahead", "roll_up", "set_aside_hours"
 
 _SYSTEM: Final = SystemScope("roll-ups are made for every organisation")
 GRACE: Final = timedelta(minutes=5)
-"""How long after its end an hour stays open: what comes later is logged one by one."""
+"""How long an hour stays open after its end; frames that come later are logged in the dirty log."""
 _HOURS_A_TRANSACTION: Final = 200
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,11 +26,16 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
-    """Recompute dirty hours and close ended ones until nothing is left or `seconds` are over; return how many hours it was.
+    """Recompute dirty hours and close hours that are over, until nothing is left or `seconds` have passed.
 
-    A transaction that fails is tried again with half as many hours. One hour that fails by itself is set aside, and the rest of
-    its source waits until all other sources were looked at: a source whose every hour fails must not hold them up. Raises the
-    error of an outage. Where another process is recomputing, returns 0.
+    A transaction that fails is tried again with half as many hours. An hour that fails by itself is set aside, and the rest of
+    its source waits until all other sources were processed, so that a source whose every hour fails cannot delay them.
+
+    Returns:
+        The number of recomputed hours; 0 if another process is working.
+
+    Raises:
+        Exception: The database is not available.
     """
     until = monotonic() + seconds
     done = 0
@@ -56,7 +61,8 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
             continue
         done += len(stale)
         limit = min(2 * limit, _HOURS_A_TRANSACTION)
-        # What became dirty behind us meanwhile waits for the next turn, unless an hour is due or a source was postponed.
+        # Hours before `after` that became dirty in the meantime wait for the next call, unless an hour is due or a
+        # source was postponed.
         after = stale[-1] if stale else None
         if not stale and postponed:
             limit, postponed = 1, False
@@ -68,18 +74,18 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
 async def _set_aside(database: Database, stale: Stale, error: Exception) -> None:
     note_set_aside(Consumer.ROLL_UPS, error, source_id=stale.source_id, hour=stale.hour.isoformat())
     async with database.transaction() as db:
-        # Under the lock: an hour that another process has recomputed meanwhile is not in the log any more.
+        # Under the lock, because an hour that another process has recomputed in the meantime is no longer in the log.
         if await store.lock(db, _SYSTEM):
             await store.set_aside(db, _SYSTEM, stale, reason_of(error))
 
 
 async def set_aside_hours(db: Connection, limit: int) -> list[SetAside]:
-    """Return up to `limit` hours whose roll-up failed, the one that failed first at the beginning."""
+    """Return up to `limit` hours whose roll-up failed, the earliest failure first."""
     return await store.set_aside_hours(db, _SYSTEM, limit)
 
 
 async def close_hour(database: Database, grace: timedelta = GRACE) -> bool:
-    """Close the next hour if it is over. Returns whether it was."""
+    """Close the next hour if it is over. Returns whether it was closed."""
     async with database.transaction() as db:
         if not await store.lock(db, _SYSTEM) or not await store.is_hour_over(db, _SYSTEM, grace):
             return False
@@ -99,7 +105,7 @@ async def _recompute(db: Connection, stale: list[Stale]) -> None:
 
 
 async def ensure_partitions_ahead(database: Database, days: int) -> None:
-    """Makes the partitions of today and the next `days` days."""
+    """Create the partitions of today and the next `days` days."""
     today = utc_now().date()
     async with database.transaction() as db:
         await _ensure_partitions(db, {today + timedelta(days=ahead) for ahead in range(days + 1)})

@@ -1,7 +1,7 @@
-"""Retention: what is older than its organisation keeps goes, by whole partitions where nobody needs them any more.
+"""Retention: delete data older than the limits of its organisation, by whole partitions where all organisations allow it.
 
-Frames go only after they are in the roll-ups. What an organisation keeps for a shorter time than others is deleted by its
-own sources' ids, so that nobody else's rows are touched.
+Frames are deleted only after they are in the roll-ups. Data that an organisation keeps for a shorter time than others is
+deleted by the ids of its own sources, so that no other rows are touched.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _BEFORE_EVERYTHING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def apply_retention(database: Database, deployment: Days, now: datetime) -> bool:
-    """Removes what is too old at `now`; False when roll-ups are being made elsewhere and nothing was done."""
+    """Delete data that is too old at `now`. Returns False if roll-ups are being computed; nothing was done then."""
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     async with database.transaction() as db:
         if not await store.lock(db, _SYSTEM):
@@ -45,7 +45,11 @@ async def apply_retention(database: Database, deployment: Days, now: datetime) -
 async def set_retention(
     db: Connection, slug: str, *, raw_days: int | None, minute_days: int | None, quarter_days: int | None
 ) -> None:
-    """Sets what an organisation keeps; None: what the deployment keeps. Raises LookupError when there is none with the slug."""
+    """Set an organisation's retention in days; None uses the deployment's.
+
+    Raises:
+        LookupError: No organisation has the slug.
+    """
     if not await store.set_limits(db, _SYSTEM, slug, raw_days, minute_days, quarter_days):
         raise LookupError(f"no organisation has the slug {slug}")
 
@@ -62,7 +66,7 @@ async def _remove(database: Database, kept: Kept, without_sources: datetime) -> 
     async with database.transaction() as db:
         partitions = await store.partitions(db, _SYSTEM, kept)
         start = await store.earliest_start(db, _SYSTEM, kept) or without_sources
-    if not partitions:  # an extension cuts the table up in its own way: everything goes by its source
+    if not partitions:  # an extension partitions the table: everything is deleted by source
         start = _BEFORE_EVERYTHING
     names = [name for name, first in partitions if _end(kept, first) <= start]
     for name in names:
@@ -79,8 +83,11 @@ async def _remove(database: Database, kept: Kept, without_sources: datetime) -> 
 
 
 async def _delete(database: Database, kept: Kept, sources: Sequence[int], start: datetime) -> None:
-    """Piece by piece, each within one partition: whoever keeps less from now on may have years to remove, and what takes a
-    statement longer than it may would be undone and begun anew each time."""
+    """Delete in steps that each touch one partition.
+
+    A shorter retention may have to delete years of data. One long statement would hit the statement timeout and start again
+    each time.
+    """
     for first in range(0, len(sources), _SOURCES_A_TRANSACTION):
         some = sources[first : first + _SOURCES_A_TRANSACTION]
         while True:

@@ -19,23 +19,23 @@ _JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
 
 
 def scaled_sum(value: str) -> str:
-    """Return the aggregate that adds `value` up, times 2^-32.
+    """Return the SQL aggregate that sums `value`, times 2^-32.
 
-    A sum of finite values of any size would overflow without the factor, which changes no digit. PostgreSQL refuses a product
-    of two numbers that rounds to zero, so values that would are taken for zero.
+    A sum of finite values could overflow without the factor, which changes no digit. PostgreSQL rejects a product that rounds
+    to zero, so values for which it would are counted as zero.
     """
     return f"sum(CASE WHEN abs({value}) < 1e-313::float8 THEN 0 ELSE {value} * 2.3283064365386963e-10::float8 END)"
 
 
 async def lock(db: Connection, system: SystemScope) -> bool:
-    """Whether this transaction is now the only one that recomputes or drops roll-ups."""
+    """Take the lock for recomputing or dropping roll-ups until the transaction ends. Returns False if another holds it."""
     cursor = await db.execute(f"SELECT pg_try_advisory_xact_lock({_JOB_LOCK})")
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 
 
 async def is_hour_over(db: Connection, system: SystemScope, grace: timedelta) -> bool:
-    """Whether the first open hour ended at least `grace` ago."""
+    """Return whether the first open hour ended at least `grace` ago."""
     cursor = await db.execute(
         "SELECT FROM telemetry_seal WHERE sealed_before + interval '1 hour' <= now() - %s::interval", (grace,)
     )
@@ -43,7 +43,7 @@ async def is_hour_over(db: Connection, system: SystemScope, grace: timedelta) ->
 
 
 async def wait_for_writers(db: Connection, system: SystemScope) -> None:
-    """Waits until every transaction that relies on the watermark has ended; later ones wait for this one."""
+    """Wait until every transaction that relies on the watermark has ended; later ones wait for this one."""
     await db.execute(f"SELECT pg_advisory_xact_lock({_WATERMARK_LOCK})")
 
 
@@ -61,7 +61,7 @@ async def advance_watermark(db: Connection, system: SystemScope) -> None:
 
 
 async def take_dirty(db: Connection, system: SystemScope, after: Stale | None, limit: int) -> list[Stale]:
-    """Remove up to `limit` dirty (source, hour) behind `after` from the log and return them, in that order.
+    """Remove up to `limit` dirty (source, hour) after `after` from the log and return them, in that order.
 
     Hours that are set aside are left out until they are due again.
     """
@@ -91,7 +91,7 @@ async def set_aside(db: Connection, system: SystemScope, stale: Stale, error: st
 
 
 async def set_aside_hours(db: Connection, system: SystemScope, limit: int) -> list[SetAside]:
-    """Return the hours that are set aside, the one that failed first at the beginning."""
+    """Return the hours that are set aside, the earliest failure first."""
     cursor = db.cursor(row_factory=class_row(SetAside))
     await cursor.execute(
         "SELECT s.plant_id, s.external_id, a.hour, a.error, a.attempts FROM telemetry_set_aside a"
@@ -104,9 +104,9 @@ async def set_aside_hours(db: Connection, system: SystemScope, limit: int) -> li
 async def layouts_to_recompute(
     db: Connection, system: SystemScope, stale: Sequence[Stale]
 ) -> list[tuple[int, int, datetime, int]]:
-    """(source, layout, hour, number of metrics) of all that may have changed and still has its frames.
+    """Return (source, layout, hour, number of metrics) of everything that may have changed and still has its frames.
 
-    The sources stay until the transaction ends, so that no roll-up is written behind the back of their deletion.
+    The sources stay until the transaction ends, so that no roll-up is written while its source is being deleted.
     """
     cursor = await db.execute(
         "SELECT t.source_id, t.layout_id, w.hour, cardinality(l.metrics)"
@@ -121,7 +121,7 @@ async def layouts_to_recompute(
 async def recompute_hours(
     db: Connection, system: SystemScope, places: Sequence[tuple[int, int, datetime]], metrics: int
 ) -> None:
-    """Writes minutes, quarters and hours of (source, layout, hour) from frames; the layouts have `metrics` metrics each."""
+    """Write minutes, quarters and hours of (source, layout, hour) from frames. Each of the layouts has `metrics` metrics."""
     hours = [hour for _, _, hour in places]
     await db.execute(
         _recompute_hours(metrics),
@@ -138,7 +138,7 @@ async def recompute_hours(
 async def recompute_days(
     db: Connection, system: SystemScope, places: Sequence[tuple[int, int, datetime]], metrics: int
 ) -> None:
-    """Writes days of (source, layout, day) from their hours."""
+    """Write days of (source, layout, day) from their hours."""
     await db.execute(
         _recompute_days(metrics),
         {
@@ -158,7 +158,7 @@ def _array(expression: str, count: int) -> str:
 
 
 def _merged(count: int, order: str) -> str:
-    """The six arrays of a bucket from those of the narrower buckets within."""
+    """Return the six arrays of a bucket, merged from those of the narrower buckets in it."""
     first = f"array_agg(firsts[{{place}}] ORDER BY {order}) FILTER (WHERE firsts[{{place}}] IS NOT NULL)"
     last = f"array_agg(lasts[{{place}}] ORDER BY {order} DESC) FILTER (WHERE lasts[{{place}}] IS NOT NULL)"
     return ", ".join(
@@ -185,7 +185,7 @@ def _upsert(table: str, rows: str) -> str:
 
 @cache
 def _recompute_hours(count: int) -> str:
-    """One pass over the frames. Values are named columns, not unnested rows: an eighth of the time."""
+    """Return the statement: one pass over the frames. Named columns instead of unnested rows take an eighth of the time."""
     values = ", ".join(f"vals[{place}] AS v{place}" for place in range(1, count + 1))
     ordered = "array_agg(v{place} ORDER BY time) FILTER (WHERE v{place} IS NOT NULL)"
     figures = ", ".join(
@@ -232,7 +232,7 @@ def _recompute_days(count: int) -> str:
 
 
 async def partition_starts(db: Connection, system: SystemScope, level: Level) -> set[date]:
-    """First days of the level's partitions."""
+    """Return the first days of the level's partitions."""
     cursor = await db.execute(
         "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
         " WHERE i.inhparent = %s::regclass",
@@ -242,7 +242,7 @@ async def partition_starts(db: Connection, system: SystemScope, level: Level) ->
 
 
 async def create_partition(db: Connection, system: SystemScope, level: Level, start: date, end: date) -> None:
-    """The level's partition of the days from `start` to before `end`."""
+    """Create the level's partition of the days from `start` to before `end`."""
     name = sql.Identifier(f"{level.table}_{start:%Y%m%d}")
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{level.table} partitions",))
     cursor = await db.execute("SELECT to_regclass(%s)", (f"{level.table}_{start:%Y%m%d}",))
@@ -259,9 +259,9 @@ async def create_partition(db: Connection, system: SystemScope, level: Level, st
 
 
 async def reach(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime) -> Reach:
-    """What roll-ups of these sources can be relied on, and the dirty hours from `start` to before `end`; one snapshot.
+    """Return the coverage of these sources' roll-ups, and the dirty hours with `start` <= hour < `end`, in one snapshot.
 
-    The ids come from a query that took the caller's scope.
+    The ids come from a query that required the caller's scope.
     """
     cursor = await db.execute(
         "SELECT sealed_before, r.raw_from, r.minutes_from, r.quarters_from,"
@@ -280,9 +280,9 @@ async def reach(db: Connection, source_ids: Sequence[int], start: datetime, end:
 async def buckets(
     db: Connection, level: Level, source_id: int, layout_id: int, positions: Sequence[int], start: datetime, end: datetime
 ) -> list[tuple[Any, ...]]:
-    """The bucket, then count, sum × 2^-32, minimum and maximum of each of `positions` (from 0); by time.
+    """Return the bucket, then count, sum × 2^-32, minimum and maximum of each of `positions` (from 0), by time.
 
-    Columns of their own: reading arrays takes far longer.
+    The values are columns of their own, because reading arrays takes far longer.
     """
     columns = ("counts", "sums", "lows", "highs")
     picked = ", ".join(f"{column}[{position + 1:d}]" for position in positions for column in columns)
@@ -297,7 +297,7 @@ async def buckets(
 
 
 async def limits(db: Connection, system: SystemScope, deployment: Days) -> list[tuple[UUID, Days]]:
-    """Every organisation that has telemetry, with how long it keeps it."""
+    """Return every organisation that has telemetry, with its retention."""
     cursor = await db.execute(
         "SELECT s.organization_id, coalesce(r.raw_days, %s), coalesce(r.minute_days, %s), coalesce(r.quarter_days, %s)"
         " FROM (SELECT DISTINCT organization_id FROM telemetry_source) AS s"
@@ -308,7 +308,7 @@ async def limits(db: Connection, system: SystemScope, deployment: Days) -> list[
 
 
 async def rolled_up_before(db: Connection, system: SystemScope, organization_id: UUID) -> datetime:
-    """Return up to where all frames of an organisation are in the roll-ups, but for hours that are set aside."""
+    """Return the time before which all frames of an organisation are in the roll-ups, except hours that are set aside."""
     cursor = await db.execute(
         "SELECT least(sealed_before, (SELECT min(d.hour) FROM telemetry_dirty d JOIN telemetry_source s ON s.id = d.source_id"
         " WHERE s.organization_id = %s AND d.hour >= s.raw_from AND NOT EXISTS (SELECT FROM telemetry_set_aside a"
@@ -322,7 +322,7 @@ async def rolled_up_before(db: Connection, system: SystemScope, organization_id:
 
 
 async def move_start(db: Connection, system: SystemScope, kept: Kept, organization_id: UUID, start: datetime) -> None:
-    """Record that the organisation's sources have nothing before `start` any more; never moves back.
+    """Record that the organisation's sources have no data before `start`; the start never moves back.
 
     A source keeps everything from the day of its first hour that is set aside.
     """
@@ -335,7 +335,7 @@ async def move_start(db: Connection, system: SystemScope, kept: Kept, organizati
 
 
 async def earliest_start(db: Connection, system: SystemScope, kept: Kept) -> datetime | None:
-    """Before it no source has anything; None without sources."""
+    """Return the earliest start of the data of any source; None without sources."""
     cursor = await db.execute(f"SELECT min({kept.column}) FROM telemetry_source")
     row = await cursor.fetchone()
     return row[0] if row else None
@@ -344,7 +344,7 @@ async def earliest_start(db: Connection, system: SystemScope, kept: Kept) -> dat
 async def sources_that_start_later(
     db: Connection, system: SystemScope, kept: Kept, start: datetime
 ) -> list[tuple[int, datetime]]:
-    """Sources with less than the others, and from when they have it."""
+    """Return the sources whose data starts after `start`, with their starts."""
     cursor = await db.execute(f"SELECT id, {kept.column} FROM telemetry_source WHERE {kept.column} > %s", (start,))
     return await cursor.fetchall()
 
@@ -352,8 +352,8 @@ async def sources_that_start_later(
 async def oldest_before(
     db: Connection, system: SystemScope, kept: Kept, sources: Sequence[int], start: datetime
 ) -> datetime | None:
-    """The first moment before `start` of which these sources have something; None when there is nothing."""
-    # Source by source, or the planner reads everything there is for its minimum.
+    """Return the time of the oldest data of these sources before `start`; None if there is none."""
+    # Source by source; otherwise the planner reads the whole table for the minimum.
     cursor = await db.execute(
         f"SELECT min(o.first) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS first"
         f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} < %s ORDER BY {kept.time} LIMIT 1) AS o",
@@ -365,14 +365,14 @@ async def oldest_before(
 
 
 async def delete_before(db: Connection, system: SystemScope, kept: Kept, sources: Sequence[int], start: datetime) -> None:
-    """Removes what these sources have before `start`."""
+    """Delete the data of these sources before `start`."""
     await db.execute(
         f"DELETE FROM {kept.table} WHERE source_id = ANY(%s) AND {kept.time} < %s", (list(sources), start), prepare=False
     )
 
 
 async def partitions(db: Connection, system: SystemScope, kept: Kept) -> list[tuple[str, date]]:
-    """Names and first days of the partitions, oldest first."""
+    """Return names and first days of the partitions, oldest first."""
     cursor = await db.execute(
         "SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
         " WHERE i.inhparent = %s::regclass AND c.relname ~ '_\\d{8}$' ORDER BY 2",
@@ -382,14 +382,14 @@ async def partitions(db: Connection, system: SystemScope, kept: Kept) -> list[tu
 
 
 async def drop_partition(db: Connection, system: SystemScope, name: str) -> None:
-    """Removes a partition with all that is in it."""
+    """Drop a partition."""
     await db.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
 
 
 async def set_limits(
     db: Connection, system: SystemScope, slug: str, raw: int | None, minute: int | None, quarter: int | None
 ) -> bool:
-    """Sets an organisation's own retention in days, None for the deployment's; whether the organisation exists."""
+    """Set an organisation's retention in days; None uses the deployment's. Returns whether the organisation exists."""
     cursor = await db.execute(
         "INSERT INTO telemetry_retention (organization_id, raw_days, minute_days, quarter_days)"
         " SELECT id, %s::int, %s::int, %s::int FROM organization WHERE slug = %s ON CONFLICT (organization_id) DO UPDATE"
@@ -400,12 +400,12 @@ async def set_limits(
 
 
 async def hold_still(db: Connection, system: SystemScope) -> None:
-    """Waits for a roll-up that is being made; until the transaction ends none is."""
+    """Wait for a running roll-up, and prevent others until the transaction ends."""
     await db.execute(f"SELECT pg_advisory_xact_lock({_JOB_LOCK})")
 
 
 async def erase(db: Connection, system: SystemScope, source_id: int, level: Level) -> None:
-    """Removes every bucket of a source at a level."""
+    """Delete every bucket of a source at a level."""
     await db.execute(f"DELETE FROM {level.table} WHERE source_id = %s", (source_id,), prepare=False)
 
 
