@@ -1,1 +1,1 @@
-"""Ingest: from a plant's bytes to stored telemetry. `pipeline.py` reads top to bottom: verify → decode → store."""
+"""Ingest: from a plant's message to stored telemetry. `pipeline.py` reads top to bottom: verify → decode → store."""

@@ -1,4 +1,4 @@
-"""What is wrong with a message, in words that name the member."""
+"""Error texts about a message that name the wrong member."""
 
 import re
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ import msgspec
 __all__ = ["listed", "with_field_named"]
 
 _UNNAMED: Final = re.compile(r"`\$(\S*)\[\.\.\.\]`$")
-"""Where msgspec leaves the key of a mapping out."""
+"""The end of a msgspec error that leaves out the key of a mapping."""
 _STEP: Final = re.compile(r"\[(\d+)\]|\.(\w+)")
 _OTHERWISE_WRONG: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError)
-"""Reading stopped at the complaint: what follows may be no JSON, or have the same member twice."""
+"""Errors of a second parse: msgspec stopped at the first mistake, so the rest may be invalid JSON or repeat a member."""
 
 
 def with_field_named(complaint: str, raw: bytes | msgspec.Raw) -> str:
-    """A complaint about a value of `fields`, with the name of the first field whose value is none: a device has hundreds."""
+    """Add the name of the first invalid field to an error about a value of `fields`, because a device has hundreds."""
     found = _UNNAMED.search(complaint)
     if found is None:
         return complaint
@@ -31,7 +31,7 @@ def with_field_named(complaint: str, raw: bytes | msgspec.Raw) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names in a line, as many as the detail of a refusal has room for, and how many more there are."""
+    """Return the names joined with commas. Names that do not fit in the detail of a refusal are only counted."""
     text, shown = names[0], 1
     while shown < len(names) and len(text) + len(names[shown]) + 2 <= _MOST_LISTED:
         text, shown = f"{text}, {names[shown]}", shown + 1

@@ -1,4 +1,4 @@
-"""What comes in, what is refused, and what one transaction writes."""
+"""Messages, refusals, and the batch that one transaction writes."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -18,9 +18,9 @@ __all__ = ["Batch", "Delivery", "Refusal"]
 
 @dataclass(slots=True)
 class Delivery:
-    """One message as the broker hands it over.
+    """One message from the broker.
 
-    `arrived_after` (epoch milliseconds) is a moment before which it cannot have reached the broker.
+    `arrived_after` (epoch milliseconds) is a time before which it cannot have reached the broker.
     """
 
     routing_key: str
@@ -30,9 +30,9 @@ class Delivery:
 
     @property
     def request_id(self) -> str:
-        """The message's own request id, the same whenever the message is read again.
+        """The message's own request id, the same each time the message is read again.
 
-        It is made at its first use: most messages cause nothing that carries it.
+        It is created at its first use, because most messages cause nothing that carries it.
         """
         if self._request_id is None:
             self._request_id = str(new_id())
@@ -40,7 +40,7 @@ class Delivery:
 
 
 class Refusal(Exception):
-    """A message, or one snapshot of it, is refused with a reason that an installer can read."""
+    """The refusal of a message, or of one of its snapshots, with a reason for the installer."""
 
     def __init__(self, reason: RefusalReason, detail: str, message_id: str | None = None) -> None:
         super().__init__(detail)
@@ -51,42 +51,42 @@ class Refusal(Exception):
 
 @dataclass(slots=True)
 class Batch:
-    """Everything one transaction writes, and what is counted once it has committed."""
+    """Everything that one transaction writes, and what is counted after its commit."""
 
     frames: FrameBatch = field(default_factory=FrameBatch)
     ends: list[tuple[int, Delivery]] = field(default_factory=list)
-    """How many frames there were once a snapshot was added, and its message."""
+    """For each snapshot: the number of frames after it was added, and its message."""
     repeated: dict[tuple[int, int], Delivery] = field(default_factory=dict)
     """The messages of snapshots that changed frames of earlier ones, by source and time."""
     findings: Findings = field(default_factory=Findings)
-    """What alert rules make of the frames."""
+    """The findings of alert rules in the frames."""
     alerts: list[Severity] = field(default_factory=list)
-    """Of the alerts that were raised; known once the batch was written."""
+    """Severities of the alerts that were raised; set when the batch is written."""
     refused: list[tuple[UUID, RefusedMessage]] = field(default_factory=list)
     sightings: dict[tuple[UUID, str], int] = field(default_factory=dict)
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
     devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     command_steps: list[Transition] = field(default_factory=list)
-    """What the acknowledgements led to; known once the batch was written."""
+    """The steps that follow from the acknowledgements; set when the batch is written."""
     listeners: dict[UUID, UUID] = field(default_factory=dict)
-    """The organisations of the plants whose measurements partners are told."""
+    """The organisations of the plants to whose telemetry partners subscribe, by plant."""
     events: list[NewEvent] = field(default_factory=list)
     connected: set[UUID] = field(default_factory=set)
-    """Plants that said they have just connected."""
+    """Plants whose status message says that they have just connected."""
     bad_signatures: dict[UUID, int] = field(default_factory=dict)
     results: dict[str, int] = field(default_factory=dict)
     undeclared_fields: int = 0
     oldest_sent_at: int | None = None
 
     def request_id_of(self, source_id: int, time: int) -> str | None:
-        """Return the request id of the message that reported a source's values of a time; None if none of the batch did."""
+        """Return the request id of the message that reported a source's values of a time; None if it is not in the batch."""
         if (delivery := self.repeated.get((source_id, time))) is not None:
             return delivery.request_id
-        # Searched when an alert is raised, which is rare: an index would cost time with each frame.
+        # A search is enough, because alerts are rare. An index would cost time for each frame.
         places = [place for place, key in enumerate(self.frames.frames) if key[:2] == (source_id, time)]
         return next((one.request_id for end, one in self.ends if places and places[-1] < end), None)
 
     def count(self, result: str) -> None:
-        """Counts one message by what became of it."""
+        """Count one message by its result."""
         self.results[result] = self.results.get(result, 0) + 1

@@ -1,7 +1,7 @@
-"""The way of a plant's message: verify → decode → store → alert.
+"""The pipeline of plants' messages: verify → decode → store → alert.
 
-`prepare` does the first two for a batch of messages, asks the alert rules, and never fails because of one message; `store`
-writes the outcome, alerts included, in one transaction. Both read top to bottom.
+`prepare` verifies and decodes a batch of messages and applies the alert rules; it never fails because of one message. `store`
+writes the result, including alerts, in one transaction. Both read top to bottom.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ _SYSTEM: Final = SystemScope("ingest stores what verified plants reported")
 MAX_AGE: Final = timedelta(days=400)
 MAX_AHEAD: Final = timedelta(minutes=5)
 PRESENCE_EVERY: Final = timedelta(seconds=10)
-"""How far `lastSeenAt` may lag: one write per device and interval instead of one per message."""
+"""The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 MAX_EXTERNAL_ID: Final = 64
 MAX_STATUS_REASON: Final = 200
 
@@ -75,9 +75,11 @@ class Pipeline:
         self._window = window_seconds * 1000
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Batch:
-        """Verifies and decodes; refuses what is bad with its reason and goes on with the next.
+        """Verify and decode messages. A bad message is refused with its reason, and the others are still processed.
 
-        Raises `DatabaseError` when something cannot be looked up, and anything when the messages taken together make it fail.
+        Raises:
+            DatabaseError: A lookup failed.
+            Exception: The messages together cause an error.
         """
         batch = Batch()
         now = utc_now()
@@ -107,7 +109,7 @@ class Pipeline:
         return batch
 
     async def store(self, db: Connection, batch: Batch) -> None:
-        """Writes a prepared batch; the caller's transaction commits it, and only then the messages are acknowledged."""
+        """Write a prepared batch. The caller commits the transaction, and acknowledges the messages only after that."""
         await note_newest(db, batch.findings)
         await write_batch(db, batch.frames)
         if batch.plants_seen or batch.devices_seen:
@@ -123,19 +125,19 @@ class Pipeline:
             await follow_commands(db, _SYSTEM, batch.command_steps, batch.connected)
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
-        # Last: other processes may wait for the rules' rows until this transaction ends.
+        # Last, because other processes may wait for the locked rules until this transaction ends.
         batch.alerts = await raise_alerts(db, batch.findings, batch.request_id_of)
         await queue_events(db, _SYSTEM, batch.events)
 
     def invalidate(self) -> None:
-        """Drops what is remembered of plants, rules and partitions."""
+        """Clear the caches of plants, rules, subscriptions and partitions."""
         self.plant_cache.invalidate_all()
         self.rule_cache.invalidate_all()
         self.subscription_cache.invalidate_all()
         self.partitions.invalidate()
 
     async def refuse_unstorable(self, delivery: Delivery) -> Batch:
-        """A batch that only keeps the refusal of a message which the database would not take."""
+        """Return a batch that only stores the refusal of a message that the database rejected."""
         batch = Batch()
         topic = parse_routing_key(delivery.routing_key)
         plant = (await self.plant_cache.look_up([topic.plant_id])).get(topic.plant_id) if topic else None
@@ -159,7 +161,7 @@ class Pipeline:
         _see_plant(batch, plant, delivery, PlantStatus.ONLINE, now, sent_at=plant.sent(message.sent_at, now))
 
     def _verify(self, batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
-        """The envelope, if the plant itself signed it lately."""
+        """Return the envelope, if the plant signed it within the time window."""
         if plant.unreadable:
             raise Refusal(RefusalReason.CREDENTIAL_UNREADABLE, "the service cannot read the plant's secret")
         if plant.lifecycle_status is not Lifecycle.ACTIVE or not plant.keys:
@@ -194,7 +196,7 @@ class Pipeline:
     async def _take_telemetry(
         self, batch: Batch, plant: KnownPlant, delivery: Delivery, message: wire.Envelope, now: datetime
     ) -> None:
-        """Every snapshot of the message; each of an array stands alone."""
+        """Process every snapshot of the message; a refused snapshot of an array does not affect the others."""
         payload = message.payload
         if bytes(payload)[:1] != b"[":
             await self._take_snapshot(batch, plant, delivery, payload, "payload", message.id, now)
@@ -218,7 +220,7 @@ class Pipeline:
         message_id: str,
         now: datetime,
     ) -> None:
-        """Add all of a snapshot, but for names without room, or nothing: entries are read first and added together."""
+        """Add all of a snapshot, except names without room, or nothing: all entries are read before the first is added."""
         snapshot = _parse(_snapshot, raw, path, message_id)
         if len(snapshot.devices) > wire.MAX_DEVICES:
             raise Refusal(RefusalReason.TOO_MANY_DEVICES, f"{path}.devices: more than {wire.MAX_DEVICES}", message_id)
@@ -270,7 +272,7 @@ class Pipeline:
 
 
 def count_committed(batch: Batch) -> None:
-    """Counts a batch in the metrics, once its transaction has committed."""
+    """Update the metrics after the batch's transaction has committed."""
     for result, count in batch.results.items():
         metrics.INGEST_MESSAGES.labels(result).inc(count)
     metrics.INGEST_POINTS.inc(sum(map(len, batch.frames.frames.values())))
@@ -359,7 +361,7 @@ def _see_plant(
 ) -> None:
     seen = plant.seen
     seen.hear(now)
-    # A status message is always written: another process may have changed the status since the last one.
+    # A status message is always written, because another process may have changed the status since the last one.
     if sent_at is None or status is not plant.status or now - seen.written_at >= PRESENCE_EVERY:
         plant.status = status
         seen.written_at = now

@@ -1,4 +1,4 @@
-"""The plants this process has met, ready for use: keys, readers, sources. Database notifications strike entries out."""
+"""Cache of the plants of this process with keys, readers and sources. Database notifications invalidate entries."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,14 +30,14 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(slots=True)
 class Sightings:
-    """When something was last heard of, how often it speaks, and what of it the database knows."""
+    """When messages of a plant or device arrived, how often it sends, and when its presence was last written."""
 
     heard_at: datetime = _NEVER
     written_at: datetime = _NEVER
     interval_seconds: float | None = None
 
     def hear(self, now: datetime) -> None:
-        """Notes a message and smooths the interval between messages."""
+        """Record a message, and smooth the interval between messages."""
         if self.heard_at is not _NEVER and now > self.heard_at:
             gap = (now - self.heard_at).total_seconds()
             usual = self.interval_seconds
@@ -47,7 +47,7 @@ class Sightings:
 
 @dataclass(slots=True)
 class KnownDevice:
-    """A source of a plant: one of its sub-devices, or itself."""
+    """A source of a plant: one of its sub-devices, or the plant itself."""
 
     id: UUID
     source_id: int
@@ -58,8 +58,11 @@ class KnownDevice:
 
 @dataclass(slots=True)
 class KnownPlant:
-    """A plant with everything that its messages need. `keys` are those that verify now, the current one first; none when
-    the plant has no secret, or one that is `unreadable`."""
+    """A plant with everything that processing its messages needs.
+
+    `keys` are the currently valid ones, the current one first. It is empty if the plant has no secret, or if its secret is
+    `unreadable`.
+    """
 
     id: UUID
     lifecycle_status: Lifecycle
@@ -70,13 +73,15 @@ class KnownPlant:
     status: PlantStatus = PlantStatus.UNKNOWN
     seen: Sightings = field(default_factory=Sightings)
     delay_ms: float | None = None
-    """How far the plant's clock is behind the service's, plus the shortest time that its messages take."""
+    """How far the plant's clock is behind the service's, plus the shortest transmission time of its messages."""
 
     def sent(self, sent_at: int, now: datetime) -> datetime:
-        """Return when a message read `now` was sent, by the service's clock. `sent_at` is in ms by the plant's clock."""
+        """Return when a message that was read at `now` was sent, by the service's clock. `sent_at` is in ms by the plant's
+        clock.
+        """
         delay = now.timestamp() * 1000 - sent_at
         usual = delay if self.delay_ms is None else self.delay_ms
-        # A message that waited in a queue counts little; a clock that was set back shows in all messages that follow.
+        # One message that waited in a queue has little weight; a clock that was set back affects all later messages.
         self.delay_ms = min(delay, usual + _DELAY_SMOOTHING * (delay - usual))
         return datetime.fromtimestamp((sent_at + min(delay, usual)) / 1000, UTC)
 
@@ -88,7 +93,7 @@ class KnownPlant:
 
 
 class PlantCache:
-    """Known plants by the id that stands in their topics."""
+    """Plants by the id in their topics."""
 
     def __init__(self, database: Database, keyring: Keyring) -> None:
         self._database = database
@@ -107,7 +112,7 @@ class PlantCache:
             changes = self._changes
             read = await self._read(missing)
             found |= read
-            if changes == self._changes:  # else it may be stale already: good for now, not to be remembered
+            if changes == self._changes:  # otherwise it may be outdated: used for this batch but not cached
                 self._plants |= read
         return found
 
@@ -125,27 +130,29 @@ class PlantCache:
                     db, plant, {source.external_id: source.id for source in sources[plant.id]}, templates
                 )
                 for plant in connected
-                if plant.id in sources  # else it was deleted meanwhile
+                if plant.id in sources  # otherwise it was deleted in the meantime
             }
 
     async def make_room(self, device: KnownDevice, fields: dict[str, int | float | bool | None]) -> None:
-        """Gives new field names of a device without a template a place. In a transaction of its own: places outlive the
-        batch that asked for them."""
+        """Assign positions to new field names of a device without a template.
+
+        This uses a transaction of its own, because positions stay valid if the batch fails.
+        """
         async with self._database.transaction() as db:
             await device.reader.extend(db, self.layouts, fields)
 
     def invalidate(self, plant_id: str) -> None:
-        """Strikes one plant out; it is read again when it next speaks."""
+        """Remove one plant; it is read again at its next message."""
         self._changes += 1
         self._plants.pop(plant_id, None)
 
     def invalidate_status(self, plant_id: str) -> None:
-        """Drop the cached statuses of a plant that has gone OFFLINE, and of its sub-devices."""
+        """Clear the cached statuses of a plant that has gone OFFLINE, and of its sub-devices."""
         if plant := self._plants.get(plant_id):
             plant.invalidate_status()
 
     def invalidate_all(self) -> None:
-        """Strikes everything out, layouts too: one that was made in a transaction that failed does not exist."""
+        """Remove everything, including layouts: a layout that was created in a failed transaction does not exist."""
         self._changes += 1
         self._plants.clear()
         self._signal_maps.clear()
@@ -182,7 +189,7 @@ class PlantCache:
             {
                 d.external_id: await device(d.id, d.external_id, d.template_id)
                 for d in plant.devices
-                if d.external_id in source_ids  # else it was deleted meanwhile
+                if d.external_id in source_ids  # otherwise it was deleted in the meantime
             },
             plant.unreadable,
         )

@@ -1,4 +1,4 @@
-"""From the fields of an entry to the frames of a source: by its template, or by the fields' own names without one."""
+"""Read the fields of an entry into frames of a source: by its template or, without one, by the names of the fields."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ MAX_NAMES: Final = 4_000
 """How many names a source without a template may use within `NAME_LIFE`."""
 NAME_LIFE: Final = timedelta(days=30)
 _WHEN_FULL: Final = timedelta(hours=1)
-"""How often a source without room is looked at for names that make room."""
+"""How often a source without room is checked for unused names."""
 
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -28,7 +28,7 @@ Frame = tuple[int, Sequence[float | None]]
 
 
 class TemplateReader:
-    """Reads by the signals of a template version."""
+    """Reads fields by the signals of a template version."""
 
     def __init__(self, signals: SignalMap, layout_ids: Sequence[int]) -> None:
         self._signals = signals
@@ -41,26 +41,26 @@ class TemplateReader:
 
     @classmethod
     async def of(cls, db: Connection, layouts: LayoutIdCache, signals: SignalMap) -> "TemplateReader":
-        """The reader, with its layouts made where missing."""
+        """Create the reader, and its layouts if they do not exist."""
         return cls(signals, [await layouts.id_of(db, layout) for layout in frame_layouts(signals.metrics)])
 
     def lacks(self, fields: Fields) -> bool:
-        """A template is complete: nothing has to be prepared for any entry."""
+        """Return False: a template declares all its fields, so nothing has to be prepared."""
         return False
 
     async def extend(self, db: Connection, layouts: LayoutIdCache, fields: Fields) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def without_room(self, fields: Fields) -> list[str]:
-        """Return nothing: every signal has its place."""
+        """Return an empty list: every signal has a position."""
         return []
 
     def named(self, frames: Sequence[Frame]) -> dict[str, float]:
-        """The values of frames that `read` gave, by metric."""
+        """Return the values of frames that `read` returned, by metric."""
         return _named(self._names, frames)
 
     def read(self, fields: Fields) -> tuple[list[Frame], int]:
-        """The frames of an entry, and how many of its fields were dropped."""
+        """Return the frames of an entry, and the number of its fields that were dropped."""
         values = self._signals.decode(fields)
         if values is None:
             return [], len(fields)
@@ -78,10 +78,10 @@ class TemplateReader:
 
 
 class OwnNamesReader:
-    """Reads numeric fields under their own names. Names that are new get a further layout; those known keep theirs.
+    """Reads numeric fields under their own names. New names get a further layout; known names keep theirs.
 
-    A source has `MAX_NAMES` names that are active. A name that is not seen for `NAME_LIFE` makes room; when it comes back it
-    needs room again and has its old place.
+    A source has at most `MAX_NAMES` active names. A name that was not seen for `NAME_LIFE` frees its room. When it occurs again
+    it needs room again, and gets its old position.
     """
 
     def __init__(self, source_id: int) -> None:
@@ -91,7 +91,7 @@ class OwnNamesReader:
         self._seen: dict[str, datetime] = {}
         self._active: frozenset[str] = frozenset()
         self._layouts: list[tuple[int, tuple[str | None, ...]]] = []
-        """The places of active names; None at those of others."""
+        """Layout ids and the names at their positions; None for a name that is not active."""
         self._extend_from: datetime | None = None
 
     def lacks(self, fields: Fields) -> bool:
@@ -103,10 +103,10 @@ class OwnNamesReader:
         return utc_now() >= self._extend_from
 
     async def extend(self, db: Connection, layouts: LayoutIdCache, fields: Fields) -> None:
-        """Assign places to the entry's new names, as far as there is room."""
+        """Assign positions to the entry's new names, as far as there is room."""
         now = utc_now()
-        # Read again each time: the plant's shard may have been with another process, which assigned places meanwhile. A name
-        # with two places would be stored twice for the same time.
+        # Read again each time, because another process may have held the plant's shard and assigned positions. A name
+        # with two positions would be stored twice for the same time.
         for used in reversed(await used_layouts(db, self._source_id)):
             self._add(used.id, used.metrics, used.seen)
         active = {name for name, seen in self._seen.items() if now - seen < NAME_LIFE}
@@ -125,11 +125,11 @@ class OwnNamesReader:
         ]
 
     def without_room(self, fields: Fields) -> list[str]:
-        """Return the entry's names that got no place."""
+        """Return the entry's names that got no position."""
         return [] if self._active.issuperset(fields) else sorted(set(self._wanted(fields)) - self._active)
 
     def read(self, fields: Fields) -> tuple[list[Frame], int]:
-        """The frames of an entry, and how many of its fields were dropped."""
+        """Return the frames of an entry, and the number of its fields that were dropped."""
         frames: list[Frame] = []
         stored = 0
         for layout_id, names in self._layouts:
@@ -141,12 +141,13 @@ class OwnNamesReader:
         return frames, sum(value is not None for value in fields.values()) - stored
 
     def named(self, frames: Sequence[Frame]) -> dict[str, float]:
-        """The values of frames that `read` gave, by metric."""
+        """Return the values of frames that `read` returned, by metric."""
         return _named(dict(self._layouts), frames)
 
     def _add(self, layout_id: int, names: Sequence[str], seen: Sequence[datetime]) -> None:
         if layout_id not in self._placed:
-            # A device that had a template used layouts that may share names: the newest keeps a name, so it is written once.
+            # Layouts of a device that had a template may share names. The newest layout keeps the name, so it is
+            # written once.
             if not self._known.isdisjoint(names):
                 return
             self._placed[layout_id] = tuple(names)
