@@ -1,1 +1,1 @@
-"""Alerts: rules that watch what plants measure, the alerts they raise, and what people do about them."""
+"""Alerts: rules that check measurements, the alerts that they raise, and what users do with them."""

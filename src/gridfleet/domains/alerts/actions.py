@@ -1,4 +1,4 @@
-"""What people do about alerts: read, acknowledge, resolve."""
+"""Read, acknowledge and resolve alerts."""
 
 from typing import Final
 from uuid import UUID
@@ -16,12 +16,16 @@ _MOST_OF_PLANT: Final = 100
 
 
 async def list_alerts(db: Connection, org: OrgScope, which: AlertFilter, paging: Paging) -> Page[Alert]:
-    """One page of the organisation's alerts, newest first."""
+    """Return one page of the organisation's alerts, newest first."""
     return Page.of(await store.page(db, org, which, paging), await store.count(db, org, which), paging)
 
 
 async def get_alert(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
-    """One alert; raises `AlertNotFound`."""
+    """Return one alert.
+
+    Raises:
+        AlertNotFound: There is no such alert.
+    """
     alert = await store.find(db, org, alert_id)
     if alert is None:
         raise AlertNotFound
@@ -29,17 +33,25 @@ async def get_alert(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
 
 
 async def open_alerts_of(db: Connection, org: OrgScope, plant_id: UUID) -> list[Alert]:
-    """A plant's newest hundred alerts that are not resolved."""
+    """Return a plant's newest 100 alerts that are not resolved."""
     return await store.open_of_plant(db, org, plant_id, _MOST_OF_PLANT)
 
 
 async def acknowledge(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
-    """Says that somebody looks after it; a second time changes nothing. Raises `AlertNotFound`."""
+    """Acknowledge an alert and return it. A second call changes nothing.
+
+    Raises:
+        AlertNotFound: There is no such alert.
+    """
     return await store.acknowledge(db, org, alert_id, _who(org)) or await get_alert(db, org, alert_id)
 
 
 async def resolve(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
-    """Closes it, and acknowledges it if nobody had; a second time changes nothing. Raises `AlertNotFound`."""
+    """Resolve an alert, acknowledge it if it was not, and return it. A second call changes nothing.
+
+    Raises:
+        AlertNotFound: There is no such alert.
+    """
     alert = await store.resolve(db, org, alert_id, _who(org))
     if alert is None:
         return await get_alert(db, org, alert_id)

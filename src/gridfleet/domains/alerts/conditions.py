@@ -1,4 +1,4 @@
-"""When a rule's condition holds, and what a run of values makes of it. Pure functions; times in microseconds since 2000."""
+"""Evaluate a rule's condition on values. Pure functions; times in microseconds since 2000."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from gridfleet.domains.alerts.models import AlertRule, Condition
 __all__ = ["MAX_AGE_SECONDS", "Point", "Progress", "RuleState", "advance", "complaint_about", "has_cleared", "holds"]
 
 MAX_AGE_SECONDS: Final = 900
-"""Older points raise nothing, and a longer silence breaks the time for which a condition has held."""
+"""Older points raise no alert, and a longer gap between points restarts the time for which a condition has held."""
 
 _SECOND: Final = 1_000_000
 
@@ -21,7 +21,13 @@ class Point(NamedTuple):
 
 
 class RuleState(NamedTuple):
-    """Where one metric stands with a rule: matching since `since`, counted up to `seen_at`; `raised` once it has alerted."""
+    """The state of one metric for a rule.
+
+    Attributes:
+        since: When the condition began to hold.
+        seen_at: Time of the last value that was counted.
+        raised: Whether an alert was raised.
+    """
 
     since: int
     seen_at: int
@@ -29,7 +35,7 @@ class RuleState(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a run of points did: the new state, the points that raised, and whether the earlier alert has cleared."""
+    """The result of points: the new state, the point that raised an alert, and whether the earlier alert cleared."""
 
     state: RuleState | None
     raised_at: Point | None
@@ -37,14 +43,14 @@ class Progress(NamedTuple):
 
 
 def holds(condition: Condition, threshold: float, value: float) -> bool:
-    """Whether a value meets the condition."""
+    """Return whether a value meets the condition."""
     if condition is Condition.LT:
         return value < threshold
     return value > threshold if condition is Condition.GT else value == threshold
 
 
 def has_cleared(rule: AlertRule, value: float) -> bool:
-    """Whether a value ends an alert: it does not match and has reached the clear threshold, if there is one."""
+    """Return whether a value ends an alert: it does not match and has reached the clear threshold, if there is one."""
     if holds(rule.condition, rule.threshold, value):
         return False
     if rule.clear_threshold is None:
@@ -53,7 +59,7 @@ def has_cleared(rule: AlertRule, value: float) -> bool:
 
 
 def complaint_about(condition: Condition, threshold: float, clear_threshold: float | None) -> str | None:
-    """What is wrong with a clear threshold, in words; None when it fits."""
+    """Return what is wrong with a clear threshold; None if it fits."""
     if clear_threshold is None:
         return None
     if condition is Condition.EQ:
@@ -77,11 +83,11 @@ def advance(
 
     Args:
         rule: The rule.
-        state: Where the metric stands by earlier points. Points that are not newer than its last one change nothing.
+        state: The state of the metric after earlier points. Points that are not newer than its last one change nothing.
         points: The new points.
-        may_raise: Whether an alert may be raised, at most one; otherwise the metric goes on waiting for one.
-        newest: Time of the newest earlier point. Without a state the condition does not hold since then, so what came
-            before it does not start the condition's time.
+        may_raise: Whether an alert may be raised, at most one; otherwise the metric stays ready to raise one.
+        newest: Time of the newest earlier point. Without a state the condition did not hold at that time, so earlier points do
+            not start its time.
     """
     raised_at: Point | None = None
     cleared = False
@@ -90,11 +96,12 @@ def advance(
             continue
         if state is not None and state.raised:
             if has_cleared(rule, value):
-                # What an earlier batch raised clears; what this one raised is told by `raised_at` and no state.
+                # Only an alert of an earlier batch clears here. For an alert of this batch, the result is `raised_at`
+                # without a state.
                 cleared = cleared or raised_at is None
                 state = None
             else:
-                # Or a value that comes late would clear an alert whose condition holds now.
+                # Otherwise a late value would clear an alert whose condition holds now.
                 state = state._replace(seen_at=time)
             continue
         if not holds(rule.condition, rule.threshold, value):

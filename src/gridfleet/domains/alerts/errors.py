@@ -1,4 +1,4 @@
-"""Refusals about alerts and their rules."""
+"""Coded errors of alerts and their rules."""
 
 from gridfleet.kernel.errors import NotFound
 
@@ -6,12 +6,12 @@ __all__ = ["AlertNotFound", "RuleNotFound"]
 
 
 class AlertNotFound(NotFound):
-    """There is no such alert in the organisation."""
+    """The organisation has no such alert."""
 
     message = "There is no such alert."
 
 
 class RuleNotFound(NotFound):
-    """There is no such rule in the organisation."""
+    """The organisation has no such rule."""
 
     message = "There is no such alert rule."

@@ -1,7 +1,7 @@
-"""From what rules found in a batch to alerts and notifications, in the batch's own transaction.
+"""Turn the findings of a batch into alerts and notifications, in the batch's own transaction.
 
-Everything that must survive a restart stands in the database: a batch that is rolled back and taken again does the same
-once more, and another process that takes a plant over goes on where the first one stopped.
+All state that must survive a restart is in the database: a batch that is rolled back and processed again has the same result,
+and another process that takes over a plant continues from that state.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,11 +31,13 @@ log = structlog.get_logger(__name__)
 _SYSTEM: Final = SystemScope("ingest raises alerts about what verified plants reported")
 
 RequestIdOf = Callable[[int, int], str | None]
-"""The request id of the message that reported a source's values of a time."""
+"""Return the request id of the message that reported a source's values of a time."""
 
 
 async def note_newest(db: Connection, findings: Findings) -> None:
-    """Note the newest earlier value of each metric whose time may start; called before the batch's values are written."""
+    """Read the time of the newest earlier value of each metric whose condition may begin to hold. Call this before the batch's
+    values are written.
+    """
     runs = [run for run in findings.runs if run.matched and run.watch.rule.for_seconds]
     if runs:
         found = await store.newest_times(db, _SYSTEM, {(run.watch.source_id, run.watch.name) for run in runs})
@@ -45,18 +47,19 @@ async def note_newest(db: Connection, findings: Findings) -> None:
 
 
 async def raise_alerts(db: Connection, findings: Findings, request_id_of: RequestIdOf) -> list[Severity]:
-    """Raise what may be raised, at most one alert a rule, and clear what has gone; return the severities of new alerts."""
+    """Raise alerts, at most one per rule, and clear those that ended. Returns the severities of new alerts."""
     if not findings:
         return []
     all_runs = {run.key: run for run in findings.runs}
     known = await _states(db, all_runs)
-    # Most do nothing: no value matches, and nothing is remembered that could end.
+    # Most runs have no effect: no value matches, and no stored state could end.
     runs = {key: run for key, run in all_runs.items() if run.matched or key in known}
     wishes = dict(findings.hits)
     plant_ids = {run.watch.plant_id for run in runs.values()} | {hit.watch.plant_id for hit in wishes.values()}
     if not plant_ids:
         return []
-    # From here on none of them can be deleted or move. One that did while its message waited is not the rule's any more.
+    # From here on none of the plants can be deleted or moved. A plant that moved while its message waited is no longer
+    # covered by the rule.
     plants = await store.plant_names(db, _SYSTEM, plant_ids)
     runs = {key: run for key, run in runs.items() if _watches(run.watch, plants)}
     wishes = {rule_id: hit for rule_id, hit in wishes.items() if _watches(hit.watch, plants)}
@@ -99,7 +102,7 @@ def _advance(run: Run, row: store.RuleStateRow | None, *, may_raise: bool) -> Pr
 async def _raise(
     db: Connection, wishes: dict[UUID, Hit], plants: dict[UUID, store.PlantName], request_id_of: RequestIdOf
 ) -> dict[UUID, UUID]:
-    """Raise an alert for each rule whose cooldown allows one; return their ids by rule."""
+    """Raise an alert for each rule whose cooldown is over. Returns the ids of the alerts by rule."""
     if not wishes:
         return {}
     raised: dict[UUID, UUID] = {}
@@ -154,7 +157,7 @@ async def _save(
     steps: dict[RunKey, Progress],
     raised: dict[UUID, UUID],
 ) -> None:
-    """Writes what has changed of where metrics stand, and resolves the alerts that are to end by themselves."""
+    """Write the states that changed, and resolve alerts that end automatically."""
     gone: list[RunKey] = []
     inserted: list[store.RuleStateRow] = []
     updated: list[store.RuleStateRow] = []

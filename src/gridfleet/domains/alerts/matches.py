@@ -1,4 +1,4 @@
-"""What the rules make of a batch of frames, before the database is asked."""
+"""Matches of alert rules in a batch of frames, before the database is queried."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from gridfleet.domains.alerts.models import AlertRule
 __all__ = ["Findings", "Hit", "Run", "RunKey", "Watch"]
 
 RunKey = tuple[UUID, int, str]
-"""Rule, source, metric's name."""
+"""Rule, source, name of the metric."""
 
 
 class Watch(NamedTuple):
@@ -32,10 +32,11 @@ class Hit(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Every value of a metric whose rule looks further than one of them.
+    """All values of a metric whose rule depends on more than one value.
 
-    `matched`: one of them meets the condition. `newest`: time of the metric's newest value of earlier batches, where the rule
-    needs it.
+    Attributes:
+        matched: Whether one of them meets the condition.
+        newest: Time of the metric's newest value of earlier batches, if the rule needs it.
     """
 
     watch: Watch
@@ -45,13 +46,13 @@ class Run:
 
     @property
     def key(self) -> RunKey:
-        """What the database knows it by."""
+        """The key of the state in the database."""
         return self.watch.rule.id, self.watch.source_id, self.watch.name
 
 
 @dataclass(slots=True)
 class Findings:
-    """Of rules that look at single values the earliest hit; of the others all values, since what came before counts."""
+    """For rules on single values the earliest hit; for other rules all values, because the result depends on earlier ones."""
 
     hits: dict[UUID, Hit] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Alerts in words: who is meant, what was measured, and what the rule asked for."""
+"""Texts of alerts: plant, measured value and condition of the rule."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _WORDS: Final = {Condition.LT: "below", Condition.GT: "above", Condition.EQ: "eq
 
 
 def alert_message(rule: AlertRule, plant: str, metric: str, value: float, unit: str) -> str:
-    """One line that names rule, plant and metric with its value: "Low battery: soc of North is 9.5 %, below 10 %"."""
+    """Return one line with rule, plant and metric with its value: "Low battery: soc of North is 9.5 %, below 10 %"."""
     after = f" {unit}" if unit else ""
     lasting = f" for {rule.for_seconds} s" if rule.for_seconds else ""
     return (
@@ -20,5 +20,5 @@ def alert_message(rule: AlertRule, plant: str, metric: str, value: float, unit: 
 
 
 def number(value: float) -> str:
-    """A value as people write it: at most six significant digits, no zeros behind."""
+    """Format a value with at most six significant digits and no trailing zeros."""
     return f"{value:.6g}"

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Severity(StrEnum):
-    """How bad it is, from mild to worst."""
+    """How serious an alert is, ascending."""
 
     INFO = "INFO"
     WARNING = "WARNING"
@@ -38,7 +38,7 @@ CHANNELS: Final = {
     Severity.CRITICAL: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
     Severity.EMERGENCY: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
 }
-"""How members are notified of what a rule finds."""
+"""The channels that notify members of an alert, by severity."""
 
 
 class Condition(StrEnum):
@@ -50,7 +50,7 @@ class Condition(StrEnum):
 
 
 class AlertStatus(StrEnum):
-    """ACTIVE → ACKNOWLEDGED → RESOLVED; an active one may be resolved at once."""
+    """ACTIVE → ACKNOWLEDGED → RESOLVED; an active alert may be resolved directly."""
 
     ACTIVE = "ACTIVE"
     ACKNOWLEDGED = "ACKNOWLEDGED"
@@ -58,18 +58,22 @@ class AlertStatus(StrEnum):
 
 
 class AlertType(StrEnum):
-    """What made the alert."""
+    """The cause of the alert."""
 
     THRESHOLD_EXCEEDED = "THRESHOLD_EXCEEDED"
 
 
 class AlertRule(msgspec.Struct, frozen=True, rename="camel"):
-    """What to watch. `plant_id` None: every plant of the organisation.
+    """A rule that raises alerts.
 
-    `metric`: the key of a plant's metric or of any of its sub-devices', or `{externalId}.{key}`. `for_seconds`: how long the
-    condition must hold. `clear_threshold`: the value that must be passed again before the same metric may raise anew.
-    `auto_resolve`: the alert is resolved when that happens; without a clear threshold, when the condition no longer holds.
-    `unit`: that of both thresholds; None when it is not known, and they are compared as numbers.
+    Attributes:
+        plant_id: The plant; None is every plant of the organisation.
+        metric: The key of a metric of the plant or of any of its sub-devices, or `{externalId}.{key}`.
+        for_seconds: How long the condition must hold.
+        clear_threshold: The value that must be reached again before the same metric may raise another alert.
+        auto_resolve: Whether the alert is resolved when the metric reaches the clear threshold or, without one, when the
+            condition no longer holds.
+        unit: The unit of both thresholds; None if it is unknown, and they are compared as numbers.
     """
 
     id: UUID
@@ -92,7 +96,7 @@ class AlertRule(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def remembers(self) -> bool:
-        """Whether more than the value at hand decides."""
+        """Whether the result depends on more than the current value."""
         return self.for_seconds > 0 or self.latches
 
     @property
@@ -102,7 +106,7 @@ class AlertRule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RuleChanges(msgspec.Struct, frozen=True):
-    """What a PATCH asks for; members left out stay as they are."""
+    """Changes of a PATCH; UNSET members stay as they are."""
 
     plant_id: UUID | UnsetType | None = UNSET
     name: str | UnsetType = UNSET
@@ -119,7 +123,7 @@ class RuleChanges(msgspec.Struct, frozen=True):
 
 
 class Alert(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that a rule found. `acknowledged_by` is the person's or the API key's id."""
+    """An alert that a rule raised. `acknowledged_by` is the id of the user or API key."""
 
     id: UUID
     plant_id: UUID
@@ -135,7 +139,7 @@ class Alert(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AlertFilter(msgspec.Struct, frozen=True):
-    """Which alerts; None: all."""
+    """Conditions of a list of alerts; None selects all."""
 
     plant_id: UUID | None = None
     status: AlertStatus | None = None

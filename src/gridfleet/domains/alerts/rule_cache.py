@@ -1,6 +1,8 @@
-"""The rules as an ingest process uses them: compiled to places in frames, so that a frame nobody watches costs one look-up.
+"""Cache of the alert rules in an ingest process, compiled to positions in frames.
 
-Database notifications strike entries out, and what is missing is compiled when its source next speaks.
+A frame without rules costs one lookup.
+
+Database notifications invalidate entries. Missing entries are compiled at the next message of their source.
 """
 
 from collections import defaultdict
@@ -24,7 +26,7 @@ from gridfleet.kernel.db import Database
 __all__ = ["RULES_CHANNEL", "Check", "RuleCache", "compile_checks"]
 
 RULES_CHANNEL: Final = "alert_rule_changed"
-"""The database notifies here when rules change; the payload is their organisation."""
+"""Channel of the database notification that rules changed; the payload is their organisation."""
 
 _SYSTEM: Final = SystemScope("ingest applies every organisation's rules to its plants")
 _COMPARE: Final[dict[Condition, Callable[[float, float], bool]]] = {Condition.LT: lt, Condition.GT: gt, Condition.EQ: eq}
@@ -46,7 +48,7 @@ class _Owner(NamedTuple):
 
 
 class RuleCache:
-    """Which rules watch which place of which source's frames."""
+    """The rules for each position in the frames of each source."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -55,7 +57,7 @@ class RuleCache:
         self._changes = 0
 
     async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
-        """What the rules find in the frames; values older than a quarter of an hour are left alone."""
+        """Apply the rules to the frames. Values older than `MAX_AGE_SECONDS` are ignored."""
         checks = self._checks
         if missing := frames.latest.keys() - self._owners.keys():
             checks = await self._compile(missing)
@@ -85,19 +87,19 @@ class RuleCache:
         return Findings(_earliest(hits.values()), list(runs.values()))
 
     def invalidate_organization(self, organization_id: str) -> None:
-        """Strikes out one organisation's places: its rules have changed."""
+        """Remove the entries of one organisation, because its rules changed."""
         self._strike({place for place, owner in self._owners.items() if owner.organization_id == organization_id})
 
     def invalidate_plant(self, plant_id: str) -> None:
-        """Strikes out one plant's places: it may belong to somebody else now."""
+        """Remove the entries of one plant, because it may have moved to another organisation."""
         self._strike({place for place, owner in self._owners.items() if owner.plant_id == plant_id})
 
     def invalidate_all(self) -> None:
-        """Strikes everything out."""
+        """Remove all entries."""
         self._strike(set(self._owners))
 
     def _strike(self, places: set[tuple[int, int]]) -> None:
-        # New dictionaries: a batch that is being examined goes on with those it began with.
+        # New dictionaries, because a batch that is being examined continues with the old ones.
         self._changes += 1
         self._owners = {place: owner for place, owner in self._owners.items() if place not in places}
         self._checks = {place: checks for place, checks in self._checks.items() if place not in places}
@@ -122,14 +124,14 @@ class RuleCache:
                 compiled[source_id, layout_id] = compile_checks(own, source, layout, unfit)
         await self._settle_units(compiled, unfit)
         compiled = {place: checks for place, checks in compiled.items() if checks}
-        if changes == self._changes:  # else it may be stale already: good for now, not to be remembered
+        if changes == self._changes:  # otherwise it may be outdated: used for this batch but not cached
             self._owners |= owners
             self._checks |= compiled
             return self._checks
         return before | compiled
 
     async def _settle_units(self, compiled: dict[tuple[int, int], tuple[Check, ...]], unfit: list[Watch]) -> None:
-        """Give rules without a unit the one that they meet, and report those that cannot be converted."""
+        """Give rules without a unit the unit of their measurement, and report rules whose unit cannot be converted."""
         met = {check.watch.rule.id: check.watch for checks in compiled.values() for check in checks if check.watch.unit}
         new = [watch for watch in met.values() if watch.rule.unit is None]
         if new or unfit:
@@ -144,7 +146,7 @@ def compile_checks(
 ) -> tuple[Check, ...]:
     """Return the checks of a layout by the rules of the source's organisation, with thresholds in the layout's units.
 
-    What cannot be checked, as no conversion of its unit is known, is added to `unfit`.
+    Watches whose unit cannot be converted are added to `unfit`.
     """
     prefix = None if source.external_id is None else f"{source.external_id}."
     checks: list[Check] = []
@@ -166,7 +168,8 @@ def compile_checks(
 
 
 def _earliest(hits: Iterable[tuple[int, float, Watch]]) -> dict[UUID, Hit]:
-    # A rule that was compiled twice, for plants that came one after the other, is two objects.
+    # A rule that was compiled at different times for different plants is several objects, so hits are grouped by its
+    # id.
     found: dict[UUID, Hit] = {}
     for time, value, watch in sorted(hits, key=itemgetter(0)):
         found.setdefault(watch.rule.id, Hit(watch, Point(time, value)))

@@ -1,4 +1,4 @@
-"""SQL of alerts, and of where metrics stand with rules."""
+"""SQL of alerts, and of the states of metrics for rules."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ _FILTER = (
 
 
 class PlantName(NamedTuple):
-    """A plant as messages name it."""
+    """A plant with its name for messages."""
 
     id: UUID
     organization_id: UUID
@@ -32,7 +32,7 @@ class PlantName(NamedTuple):
 
 
 class RuleStateRow(NamedTuple):
-    """Where one metric stands with a rule; see the table."""
+    """The state of one metric for a rule; see the comments of the table `alert_state`."""
 
     rule_id: UUID
     source_id: int
@@ -64,14 +64,14 @@ def _chosen(org: OrgScope, which: AlertFilter) -> dict[str, Any]:
 
 
 async def find(db: Connection, org: OrgScope, alert_id: UUID) -> Alert | None:
-    """The alert, if the caller may see it."""
+    """Return the alert, or None if the caller may not see it."""
     cursor = db.cursor(row_factory=kwargs_row(_alert))
     await cursor.execute(f"SELECT {_COLUMNS} FROM alert WHERE id = %(id)s AND {_VISIBLE}", {"id": alert_id, **_visible(org)})
     return await cursor.fetchone()
 
 
 async def page(db: Connection, org: OrgScope, which: AlertFilter, paging: Paging) -> list[Alert]:
-    """One page, newest first."""
+    """Return one page of alerts, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_alert))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM alert WHERE {_FILTER} ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
@@ -81,14 +81,14 @@ async def page(db: Connection, org: OrgScope, which: AlertFilter, paging: Paging
 
 
 async def count(db: Connection, org: OrgScope, which: AlertFilter) -> int:
-    """How many alerts the list has."""
+    """Return the number of alerts in the list."""
     cursor = await db.execute(f"SELECT count(*) FROM alert WHERE {_FILTER}", _chosen(org, which))
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def open_of_plant(db: Connection, org: OrgScope, plant_id: UUID, most: int) -> list[Alert]:
-    """The plant's alerts that are not resolved, newest first."""
+    """Return the plant's alerts that are not resolved, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_alert))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM alert WHERE plant_id = %(plant)s AND status <> 'RESOLVED' AND {_VISIBLE}"
@@ -99,7 +99,7 @@ async def open_of_plant(db: Connection, org: OrgScope, plant_id: UUID, most: int
 
 
 async def acknowledge(db: Connection, org: OrgScope, alert_id: UUID, by: str) -> Alert | None:
-    """The alert, acknowledged now if it was active; None when it was not."""
+    """Acknowledge an active alert and return it; None if it is not active."""
     cursor = db.cursor(row_factory=kwargs_row(_alert))
     await cursor.execute(
         "UPDATE alert SET status = 'ACKNOWLEDGED', acknowledged_at = now(), acknowledged_by = %(by)s, updated_at = now()"
@@ -110,7 +110,7 @@ async def acknowledge(db: Connection, org: OrgScope, alert_id: UUID, by: str) ->
 
 
 async def resolve(db: Connection, org: OrgScope, alert_id: UUID, by: str) -> Alert | None:
-    """The alert, resolved now if it was not, and with that acknowledged; None when it was resolved before."""
+    """Resolve an alert, acknowledge it if it was not, and return it; None if it was resolved before."""
     cursor = db.cursor(row_factory=kwargs_row(_alert))
     await cursor.execute(
         "UPDATE alert SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
@@ -123,7 +123,7 @@ async def resolve(db: Connection, org: OrgScope, alert_id: UUID, by: str) -> Ale
 
 
 async def forget_standing_of_alert(db: Connection, org: OrgScope, alert_id: UUID) -> None:
-    """A person has resolved the alert: its metric may raise anew."""
+    """Delete the state of an alert that a user resolved: its metric may raise another."""
     await db.execute(
         "DELETE FROM alert_state s USING alert a WHERE a.id = s.alert_id AND a.id = %s AND a.organization_id = %s",
         (alert_id, org.organization_id),
@@ -151,7 +151,7 @@ async def forget_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
 async def standings(
     db: Connection, system: SystemScope, rule_ids: Iterable[UUID], source_ids: Iterable[int]
 ) -> list[RuleStateRow]:
-    """Where the metrics of these sources stand with these rules."""
+    """Return the states of the metrics of these sources for these rules."""
     cursor = db.cursor(row_factory=class_row(RuleStateRow))
     await cursor.execute(
         "SELECT rule_id, source_id, metric, since, seen_at, alert_id FROM alert_state"
@@ -164,7 +164,7 @@ async def standings(
 async def newest_times(
     db: Connection, system: SystemScope, metrics: Iterable[tuple[int, str]]
 ) -> dict[tuple[int, str], datetime]:
-    """Return when (source, metric as alerts name it) had its newest value, for those that have one."""
+    """Return when each (source, name of the metric in alerts) had its newest value, for those that have one."""
     wanted = list(metrics)
     cursor = await db.execute(
         "SELECT w.source_id, w.name, max(coalesce(t.times[m.position], t.time))"
@@ -178,7 +178,7 @@ async def newest_times(
 
 
 async def insert_standings(db: Connection, system: SystemScope, rows: Sequence[RuleStateRow]) -> None:
-    """Write where metrics stand that had no row, or have an alert now; a rule that was deleted meanwhile is passed over."""
+    """Write states that are new or have an alert now; states of a rule that no longer exists are ignored."""
     await db.execute(
         f"INSERT INTO alert_state AS s ({_STANDING}) SELECT new.* FROM {_NEW_STANDINGS}"
         " JOIN (SELECT id FROM alert_rule WHERE id = ANY(%s) FOR KEY SHARE) r ON r.id = new.rule_id"
@@ -189,7 +189,7 @@ async def insert_standings(db: Connection, system: SystemScope, rows: Sequence[R
 
 
 async def update_standings(db: Connection, system: SystemScope, rows: Sequence[RuleStateRow]) -> None:
-    """Write where metrics stand now, unless their rows were deleted meanwhile: by a person who resolved the alert, for one."""
+    """Write states, unless their rows were deleted in the meantime, for example by a user who resolved the alert."""
     await db.execute(
         "UPDATE alert_state s SET since = new.since, seen_at = new.seen_at, alert_id = new.alert_id"
         f" FROM {_NEW_STANDINGS}"
@@ -203,7 +203,7 @@ def _by_column(rows: Sequence[RuleStateRow]) -> tuple[list[Any], ...]:
 
 
 async def delete_standings(db: Connection, system: SystemScope, keys: Sequence[tuple[UUID, int, str]]) -> None:
-    """Forgets (rule, source, metric): their conditions hold no longer."""
+    """Delete the states of (rule, source, metric) whose conditions no longer hold."""
     await db.execute(
         "DELETE FROM alert_state s USING unnest(%s::uuid[], %s::int[], %s::text[]) AS gone (rule_id, source_id, metric)"
         " WHERE s.rule_id = gone.rule_id AND s.source_id = gone.source_id AND s.metric = gone.metric",
@@ -212,7 +212,7 @@ async def delete_standings(db: Connection, system: SystemScope, keys: Sequence[t
 
 
 async def plant_names(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> dict[UUID, PlantName]:
-    """The plants' names, kept from being deleted until the transaction ends."""
+    """Return the plants' names. The plants cannot be deleted or moved until the transaction ends."""
     cursor = db.cursor(row_factory=class_row(PlantName))
     await cursor.execute(
         "SELECT id, organization_id, name FROM plant WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", (sorted(plant_ids),)
@@ -234,7 +234,7 @@ async def insert(
     measured_at: datetime,
     cause: dict[str, str] | None,
 ) -> None:
-    """Insert a new active alert."""
+    """Insert an active alert."""
     await db.execute(
         "INSERT INTO alert (id, organization_id, plant_id, rule_id, severity, message, metric, value, measured_at, cause)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
@@ -254,7 +254,7 @@ async def insert(
 
 
 async def resolve_by_itself(db: Connection, system: SystemScope, alert_ids: Sequence[UUID]) -> None:
-    """Alerts whose cause has gone."""
+    """Resolve alerts whose cause has ended."""
     await db.execute(
         "UPDATE alert SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
         " acknowledged_at = coalesce(acknowledged_at, now()) WHERE id = ANY(%s) AND status <> 'RESOLVED'",

@@ -1,1 +1,1 @@
-"""Alert rules as people write them, and as the ingest looks them up."""
+"""Alert rules: changes by users, and lookups by ingest."""

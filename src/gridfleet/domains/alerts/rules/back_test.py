@@ -1,4 +1,4 @@
-"""What a rule would have done in the past: the same conditions, cooldown and clearing as on the stream."""
+"""Run a rule over history with the same conditions, cooldown and clearing as on live values."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ _BATCH: Final = 5_000
 
 
 class PastAlert(msgspec.Struct, frozen=True, rename="camel"):
-    """An alert that would have been raised, and when it would have cleared where the rule looks for that."""
+    """An alert that the rule would have raised, and when it would have cleared if the rule requires that."""
 
     plant_id: UUID
     metric: str
@@ -36,7 +36,9 @@ class PastAlert(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BackTest(msgspec.Struct, frozen=True, rename="camel"):
-    """What a rule makes of history. `matches`: values that met the condition; `alerts`: the first thousand."""
+    """The result of a rule on history. `matches` is the number of values that met the condition; `alerts` holds the first
+    1,000.
+    """
 
     points: int
     matches: int
@@ -52,7 +54,7 @@ class _Raised(msgspec.Struct):
 
 
 class Replay:
-    """One rule over values in the order of their times."""
+    """One rule on values in the order of their times."""
 
     def __init__(self, rule: AlertRule) -> None:
         self._quiet_until: int | None = None
@@ -64,7 +66,7 @@ class Replay:
         self.raised: list[_Raised] = []
 
     def take(self, rule: AlertRule, source_id: int, plant_id: UUID, metric: str, point: Point) -> None:
-        """Take the next value; `rule` has its thresholds in the value's unit."""
+        """Process the next value; `rule` has its thresholds in the value's unit."""
         key = (source_id, metric)
         self.points += 1
         self.matches += holds(rule.condition, rule.threshold, point.value)
@@ -84,7 +86,7 @@ class Replay:
                 self._open[key] = raised
 
     def outcome(self) -> BackTest:
-        """The sum of it."""
+        """Return the result."""
         return BackTest(self.points, self.matches, len(self.raised), list(_listed(self.raised[:_MOST_LISTED])))
 
 
@@ -95,9 +97,11 @@ def _listed(raised: Iterable[_Raised]) -> Iterable[PastAlert]:
 
 
 async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datetime, end: datetime) -> BackTest:
-    """The rule over the organisation's history from `start` (inclusive) to `end` (exclusive).
+    """Run the rule over the organisation's history with `start` <= time < `end`.
 
-    Raises ValidationFailed: a plant of somebody else, more than 31 days, more than a million values.
+    Raises:
+        ValidationFailed: The plant is not the organisation's, or the range has more than 31 days or more than a million values.
+        Forbidden: The rule covers all plants, and the caller is limited to some.
     """
     await check_plant(db, org, rule.plant_id)
     if end - start > MOST_SPAN:

@@ -1,4 +1,4 @@
-"""Alert rules: create, look up, list, change, delete. Ingest processes hear of every change at once."""
+"""Create, find, list, change and delete alert rules. Every change is published to the ingest processes at once."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -24,16 +24,18 @@ from gridfleet.kernel.pagination import Page, Paging
 __all__ = ["check_plant", "create_rule", "delete_rule", "get_rule", "list_rules", "update_rule"]
 
 _FOREIGN_PLANT: Final = "plantId: is no plant of this organisation"
-"""Found by the check of the plant, or by the foreign key when the plant moves or goes away after it."""
+"""Raised by the check of the plant, or by the foreign key if the plant is moved or deleted after the check."""
 
 _RESTARTS_TIME: Final = ("plant_id", "metric", "condition", "threshold", "unit", "enabled")
 """Members that decide which values meet the rule: after a change, `for_seconds` counts from the next value."""
 
 
 async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) -> AlertRule:
-    """Create a rule of these members; without a `unit` it takes that of the newest values that it watches.
+    """Create a rule. Without a `unit` it takes the unit of the newest values that it watches.
 
-    Raises ValidationFailed (plant of another organisation), Forbidden (key limited to some plants).
+    Raises:
+        ValidationFailed: The plant is not the organisation's.
+        Forbidden: The caller is limited to some plants, and the rule would watch all.
     """
     await check_plant(db, org, columns["plant_id"])
     if columns["unit"] is None:
@@ -45,7 +47,11 @@ async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) ->
 
 
 async def get_rule(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule:
-    """One rule; raises `RuleNotFound`."""
+    """Return one rule.
+
+    Raises:
+        RuleNotFound: There is no such rule.
+    """
     rule = await store.find(db, org, rule_id)
     if rule is None:
         raise RuleNotFound
@@ -53,20 +59,20 @@ async def get_rule(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule:
 
 
 async def list_rules(db: Connection, org: OrgScope, plant_id: UUID | None, paging: Paging) -> Page[AlertRule]:
-    """One page of the organisation's rules, newest first; with `plant_id` those of this plant alone."""
+    """Return one page of the organisation's rules, newest first; with `plant_id` only those of this plant."""
     return Page.of(await store.page(db, org, plant_id, paging), await store.count(db, org, plant_id), paging)
 
 
 async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: RuleChanges) -> AlertRule:
     """Change a rule and return it.
 
-    Open alerts stay linked to the rule: they clear by its new condition, and their metrics raise no second one before. A
-    change of the metric, or of the unit to None, takes the unit of the newest values.
+    Open alerts stay linked to the rule: they clear by its new condition, and until then their metrics raise no second one. If
+    the metric changes, or the unit is set to None, the unit of the newest values is used.
 
     Raises:
-        RuleNotFound: The caller may see no such rule.
+        RuleNotFound: There is no such rule, or the caller may not see it.
         ValidationFailed: The clear threshold does not fit, or the plant is not the organisation's.
-        Forbidden: A key that is limited to some plants would watch all of them.
+        Forbidden: The caller is limited to some plants, and the rule watches or would watch all.
     """
     rule = await store.lock(db, org, rule_id)
     if rule is None:
@@ -97,14 +103,24 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
 
 
 async def delete_rule(db: Connection, org: OrgScope, rule_id: UUID) -> None:
-    """Deletes a rule; the alerts that it raised stay. Raises `RuleNotFound`, and `Forbidden` as `create_rule`."""
+    """Delete a rule; the alerts that it raised stay.
+
+    Raises:
+        RuleNotFound: There is no such rule.
+        Forbidden: The caller is limited to some plants, and the rule watches all.
+    """
     if (await get_rule(db, org, rule_id)).plant_id is None:
         _refuse_limited(org)
     await store.delete(db, org, rule_id)
 
 
 async def check_plant(db: Connection, org: OrgScope, plant_id: UUID | None) -> None:
-    """Whether the caller may watch the plant, or all of them. Raises `ValidationFailed` and `Forbidden`."""
+    """Check that the caller may watch the plant, or all plants.
+
+    Raises:
+        ValidationFailed: The plant is not the organisation's.
+        Forbidden: The caller is limited to some plants, and `plant_id` is None.
+    """
     if plant_id is None:
         _refuse_limited(org)
         return

@@ -23,7 +23,7 @@ _VISIBLE = (
 
 
 class MetricPosition(NamedTuple):
-    """Where a metric stands in frames; `position` from 1. `metric` as alerts name it, in `unit`."""
+    """The position of a metric in frames, from 1. `metric` is its name in alerts, `unit` the unit of its values."""
 
     source_id: int
     plant_id: UUID
@@ -45,7 +45,7 @@ def _visible(org: OrgScope, plant_id: UUID | None = None) -> dict[str, Any]:
 
 
 async def insert(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> AlertRule:
-    """The new rule."""
+    """Insert a rule and return it."""
     row = {"id": rule_id, "organization_id": org.organization_id, **columns}
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
@@ -60,7 +60,7 @@ async def insert(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[
 
 
 async def find(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule | None:
-    """The rule, if the caller may see it."""
+    """Return the rule, or None if the caller may not see it."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM alert_rule WHERE id = %(id)s AND {_VISIBLE}", {"id": rule_id, **_visible(org)}
@@ -69,7 +69,7 @@ async def find(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule | None
 
 
 async def lock(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule | None:
-    """The same, held against changes until the transaction ends."""
+    """Return the rule, locked until the transaction ends, or None if the caller may not see it."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM alert_rule WHERE id = %(id)s AND {_VISIBLE} FOR NO KEY UPDATE",
@@ -79,7 +79,7 @@ async def lock(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule | None
 
 
 async def page(db: Connection, org: OrgScope, plant_id: UUID | None, paging: Paging) -> list[AlertRule]:
-    """One page, newest first."""
+    """Return one page of rules, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM alert_rule WHERE {_VISIBLE}"
@@ -90,14 +90,14 @@ async def page(db: Connection, org: OrgScope, plant_id: UUID | None, paging: Pag
 
 
 async def count(db: Connection, org: OrgScope, plant_id: UUID | None) -> int:
-    """How many rules the list has."""
+    """Return the number of rules in the list."""
     cursor = await db.execute(f"SELECT count(*) FROM alert_rule WHERE {_VISIBLE}", _visible(org, plant_id))
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def update(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> AlertRule:
-    """The rule with these columns changed; it must be the organisation's."""
+    """Write `columns` to a rule of the organisation and return it."""
     assignments = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in columns)
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
@@ -113,13 +113,13 @@ async def update(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[
 
 
 async def delete(db: Connection, org: OrgScope, rule_id: UUID) -> bool:
-    """Deletes a rule that the caller may see; False when there is none. Its alerts stay."""
+    """Delete a rule that the caller may see. Returns False if there is none. Its alerts stay."""
     cursor = await db.execute(f"DELETE FROM alert_rule WHERE id = %(id)s AND {_VISIBLE}", {"id": rule_id, **_visible(org)})
     return cursor.rowcount == 1
 
 
 async def enabled_of(db: Connection, system: SystemScope, organization_ids: Iterable[UUID]) -> list[AlertRule]:
-    """The rules that are on in these organisations."""
+    """Return the enabled rules of these organisations."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM alert_rule WHERE enabled AND organization_id = ANY(%s) ORDER BY id", (list(organization_ids),)
@@ -128,9 +128,11 @@ async def enabled_of(db: Connection, system: SystemScope, organization_ids: Iter
 
 
 async def claim(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -> set[UUID]:
-    """Those of the rules that may raise now, each given to one transaction alone: another that asks at the same time waits,
-    and then finds the cooldown running."""
-    # Locked in one order whoever asks, or two batches with two rules could wait for each other.
+    """Return the rules whose cooldown is over, and start their cooldown.
+
+    Each rule is claimed by one transaction only: a concurrent claim waits and then finds the cooldown running.
+    """
+    # Always locked in the same order; otherwise two batches with two rules could deadlock.
     cursor = await db.execute(
         "UPDATE alert_rule SET last_triggered_at = now() WHERE id IN ("
         " SELECT id FROM alert_rule WHERE id = ANY(%s) AND enabled AND (last_triggered_at IS NULL"
@@ -141,7 +143,7 @@ async def claim(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -
 
 
 async def units_of(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID | None, metric: str) -> set[str]:
-    """Return the units, where there are any, of the newest values of every metric that a rule on this metric watches."""
+    """Return the units, without empty ones, of the newest values of every metric that a rule on this metric watches."""
     cursor = await db.execute(
         "SELECT DISTINCT unit FROM (SELECT DISTINCT ON (s.id, m.key) l.units[m.position] AS unit"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
@@ -161,7 +163,7 @@ async def set_unit(db: Connection, system: SystemScope, rule_id: UUID, metric: s
 
 
 async def claim_unit_notices(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -> set[UUID]:
-    """Return those of the rules about whose unit no notice was sent; from now on one counts as sent."""
+    """Return the rules for which no notice about their unit was sent, and record one as sent."""
     cursor = await db.execute(
         "UPDATE alert_rule SET unit_notice_at = now() WHERE id IN (SELECT id FROM alert_rule"
         " WHERE id = ANY(%s) AND unit_notice_at IS NULL ORDER BY id FOR NO KEY UPDATE) RETURNING id",
@@ -171,7 +173,9 @@ async def claim_unit_notices(db: Connection, system: SystemScope, rule_ids: Iter
 
 
 async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str) -> list[MetricPosition]:
-    """Every place of the organisation's frames that a rule on this metric watches; with `plant_id` those of this plant."""
+    """Return every position in the organisation's frames that a rule on this metric watches; with `plant_id` only of this
+    plant.
+    """
     cursor = db.cursor(row_factory=class_row(MetricPosition))
     await cursor.execute(
         "SELECT s.id AS source_id, s.plant_id, l.id AS layout_id, m.position::int,"
@@ -188,7 +192,10 @@ async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric
 async def open_history(
     cursor: AsyncServerCursor[TupleRow], org: OrgScope, places: Sequence[MetricPosition], start: datetime, end: datetime
 ) -> None:
-    """Opens the values of these places, which `places_of` gave: (source, plant, metric, unit, time, value), oldest first."""
+    """Open the values at the positions that `places_of` returned, oldest first.
+
+    Rows are (source, plant, metric, unit, time, value).
+    """
     await cursor.execute(
         "SELECT p.source_id, p.plant_id, p.metric, p.unit, f.time, f.vals[p.position]"
         " FROM unnest(%(sources)s::int[], %(plants)s::uuid[], %(layouts)s::int[], %(positions)s::int[], %(metrics)s::text[],"

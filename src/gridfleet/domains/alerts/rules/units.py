@@ -1,4 +1,4 @@
-"""The unit of a rule's thresholds, and what becomes of rules whose measurement changes its unit."""
+"""The unit of a rule's thresholds, and what happens if its measurement changes its unit."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -21,7 +21,7 @@ _SYSTEM: Final = SystemScope("ingest applies every organisation's rules to its p
 
 
 def in_unit(rule: AlertRule, unit: str) -> AlertRule | None:
-    """Return the rule with its thresholds in `unit`; None where they cannot be converted.
+    """Return the rule with its thresholds in `unit`; None if they cannot be converted.
 
     A rule or a measurement without a unit is compared as a number.
     """
@@ -35,20 +35,20 @@ def in_unit(rule: AlertRule, unit: str) -> AlertRule | None:
 
 
 async def measured_unit(db: Connection, organization_id: UUID, plant_id: UUID | None, metric: str) -> str | None:
-    """Return the unit of what a rule watches, by the newest values; None when there is none, or more than one."""
+    """Return the unit of the newest values that a rule watches; None if there is no unit or more than one."""
     units = await store.units_of(db, _SYSTEM, organization_id, plant_id, metric)
     return units.pop() if len(units) == 1 else None
 
 
 async def adopt_unit(db: Connection, rule: AlertRule, unit: str) -> None:
-    """Give a rule that has no unit the one in which its measurement arrives, unless others arrive in other units."""
+    """Set `unit` as the unit of a rule that has none, unless other measurements have other units."""
     units = await store.units_of(db, _SYSTEM, rule.organization_id, rule.plant_id, rule.metric)
     if units <= {unit}:
         await store.set_unit(db, _SYSTEM, rule.id, rule.metric, unit)
 
 
 async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
-    """Notify the members once of each rule that cannot watch a measurement because of its unit."""
+    """Notify the members once about each rule that cannot watch a measurement because of its unit."""
     watches = {watch.rule.id: watch for watch in unfit}
     for rule_id in sorted(await store.claim_unit_notices(db, _SYSTEM, watches)):
         rule, plant_id, _, metric, unit = watches[rule_id]
