@@ -1,4 +1,4 @@
-"""Device templates: signal maps, the decoder made of them, command actions with typed parameters.
+"""Device templates: signals, the decoder compiled from them, and command actions with typed parameters.
 
-Templates are one global catalogue. A template's signals say which field of a device's entry is which metric.
+Templates are one global catalogue. The signals of a template map the fields of a device's entry to metrics.
 """

@@ -1,4 +1,4 @@
-"""The catalogue of templates: look up, list, create, change, delete, seed."""
+"""Find, list, create, change and delete templates; insert the system templates."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -35,7 +35,11 @@ __all__ = [
 
 
 async def get_template(db: Connection, template_id: UUID) -> DeviceTemplate:
-    """One template; raises `TemplateNotFound`."""
+    """Return one template.
+
+    Raises:
+        TemplateNotFound: There is no such template.
+    """
     template = await store.find(db, template_id)
     if template is None:
         raise TemplateNotFound
@@ -43,13 +47,13 @@ async def get_template(db: Connection, template_id: UUID) -> DeviceTemplate:
 
 
 async def templates_by_id(db: Connection, template_ids: Iterable[UUID]) -> dict[UUID, DeviceTemplate]:
-    """Those that exist."""
+    """Return the templates that exist, by id."""
     wanted = set(template_ids)
     return {template.id: template for template in await store.find_many(db, wanted)} if wanted else {}
 
 
 async def list_templates(db: Connection, level: TemplateLevel | None) -> list[DeviceTemplate]:
-    """Every template, of one level when asked, newest first."""
+    """Return every template, or those of one level, newest first."""
     return await store.list_all(db, level)
 
 
@@ -63,7 +67,11 @@ async def create_template(
     signals: Sequence[Signal],
     actions: Sequence[Action],
 ) -> DeviceTemplate:
-    """A new template of valid signals and actions (see `rules`); raises `TemplateExists`."""
+    """Create a template with valid signals and actions (see `rules`).
+
+    Raises:
+        TemplateExists: The name and version are taken.
+    """
     plain: tuple[list[dict[str, Any]], list[dict[str, Any]]] = msgspec.to_builtins((signals, actions))
     await store.hold_name(db, name)
     template = await store.insert(db, new_id(), name, type, level, version, plain[0], plain[1])
@@ -73,10 +81,15 @@ async def create_template(
 
 
 async def update_template(db: Connection, template_id: UUID, changes: TemplateChanges) -> DeviceTemplate:
-    """The changed template. Other signals raise its version; a (name, version) that is taken gives way to the next free
-    version. Frames that were stored before keep their layout.
+    """Change a template and return it.
 
-    Raises `TemplateNotFound`, `TemplateIsSystem`, and `ValidationFailed` when no version is left.
+    Other signals raise its version. If the (name, version) is taken, the next free version is used. Frames that are already
+    stored keep their layout.
+
+    Raises:
+        TemplateNotFound: There is no such template.
+        TemplateIsSystem: System templates are read-only.
+        ValidationFailed: No version is left.
     """
     template = await _require_changeable(db, template_id)
     wanted: dict[str, Any] = msgspec.to_builtins(
@@ -96,7 +109,13 @@ async def update_template(db: Connection, template_id: UUID, changes: TemplateCh
 
 
 async def delete_template(db: Connection, template_id: UUID) -> None:
-    """Removes a template that nothing refers to. Raises `TemplateNotFound`, `TemplateIsSystem`, `TemplateInUse`."""
+    """Delete a template.
+
+    Raises:
+        TemplateNotFound: There is no such template.
+        TemplateIsSystem: System templates are read-only.
+        TemplateInUse: Sub-devices or plants use it.
+    """
     await _require_changeable(db, template_id)
     try:
         await store.delete(db, template_id)
@@ -114,6 +133,6 @@ async def _require_changeable(db: Connection, template_id: UUID) -> DeviceTempla
 
 
 async def seed_system_templates(db: Connection) -> None:
-    """Creates the system templates, or brings them to this release's content."""
+    """Create the system templates, or update them to this release's content."""
     for template in SYSTEM_TEMPLATES:
         await store.seed(db, template)

@@ -1,7 +1,7 @@
-"""From a device's fields to its metrics, by the signals of its template.
+"""Decode a device's fields to metrics, by the signals of its template.
 
-A `SignalMap` is compiled once a template version and used for every entry. The common case, all fields present and
-finite, stays on C-level calls; anything else takes the careful path, which decides value by value.
+A `SignalMap` is compiled once per template version and used for every entry. The common case, all fields present and finite,
+uses only C-level calls. Any other entry is decoded value by value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a stored value is. A value outside `minimum`…`maximum` is kept and flagged; None is unbounded."""
+    """The definition of a stored value. A value outside `minimum`…`maximum` is stored and flagged; None is unbounded."""
 
     key: str
     unit: str
@@ -37,7 +37,7 @@ class Metric:
 class SignalMap:
     """The compiled signals of one template version.
 
-    `metrics` names what `decode` returns, in its order: numeric signals first, then binary ones.
+    `metrics` describes the values that `decode` returns, in its order: numeric signals first, then binary ones.
     """
 
     def __init__(self, signals: Sequence[Signal]) -> None:
@@ -67,13 +67,14 @@ class SignalMap:
         self._numeric: Any = itemgetter(*self._fields) if len(self._fields) > 1 else None
 
     def decode(self, fields: FieldValues) -> Values | None:
-        """The values of `metrics`, None where the entry has none; None altogether when no field is declared."""
-        values: list[Any]  # None only ever reaches the careful path, which sorts it out
+        """Return the values of `metrics`, each None if the entry has none; None if the entry has no declared field."""
+        values: list[Any]  # None is handled only in `_careful`
         try:
             values = list(self._numeric(fields)) if self._numeric else [fields[name] for name in self._fields]
             if self._scaled:
                 values = [raw * scale + offset for raw, (scale, offset) in zip(values, self._factors, strict=True)]
-            # The sum of floats: integers beyond a double raise OverflowError, whereas an integer sum of them may cancel.
+            # Sum of floats: an integer too large for a double raises OverflowError, whereas integers could cancel each
+            # other.
             if not isfinite(sum(values, 0.0)):
                 values = self._careful(fields)
         except (KeyError, TypeError, OverflowError):
@@ -86,11 +87,11 @@ class SignalMap:
 
     @property
     def declared_count(self) -> int:
-        """How many fields an entry has that carries everything and nothing else."""
+        """The number of fields that the signals declare."""
         return len(self._declared)
 
     def undeclared(self, fields: FieldValues) -> int:
-        """How many of the entry's fields no signal declares; they are dropped."""
+        """Return the number of the entry's fields that no signal declares; they are dropped."""
         return len(fields.keys() - self._declared)
 
     def _careful(self, fields: FieldValues) -> list[float | None]:
@@ -109,7 +110,7 @@ class SignalMap:
         if word is None or isinstance(word, bool) or word < 0:
             return None
         if isinstance(word, float):
-            # A float that is whole yields its bits; one with a fraction is no word.
+            # A whole float is converted; a float with a fraction has no bits.
             if not word.is_integer():
                 return None
             word = int(word)

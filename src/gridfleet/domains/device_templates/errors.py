@@ -6,14 +6,14 @@ __all__ = ["TemplateExists", "TemplateInUse", "TemplateIsSystem", "TemplateNotFo
 
 
 class TemplateNotFound(CodedError):
-    """No such template."""
+    """The template does not exist."""
 
     code = "DEVICE_TEMPLATE_NOT_FOUND"
     message = "There is no such device template."
 
 
 class TemplateExists(CodedError):
-    """(name, version) is taken."""
+    """The name and version are taken."""
 
     code = "CONFLICT"
     message = "A device template of this name and version exists."
@@ -27,7 +27,7 @@ class TemplateIsSystem(CodedError):
 
 
 class TemplateInUse(CodedError):
-    """Sub-devices or plants refer to it."""
+    """Sub-devices or plants use the template."""
 
     code = "DEVICE_TEMPLATE_IN_USE"
     message = "The template is in use by sub-devices or plants."

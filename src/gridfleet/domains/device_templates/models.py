@@ -1,4 +1,4 @@
-"""Templates, their signals and actions, as they are stored and answered."""
+"""Templates, their signals and actions, as they are stored and returned."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -31,7 +31,7 @@ Unit = Annotated[str, msgspec.Meta(max_length=20)]
 
 
 class DeviceType(StrEnum):
-    """What a sub-device is."""
+    """The kind of a sub-device."""
 
     CABINET = "CABINET"
     METER = "METER"
@@ -40,14 +40,14 @@ class DeviceType(StrEnum):
 
 
 class TemplateLevel(StrEnum):
-    """Whether a template describes a plant's own fields or a sub-device's."""
+    """Whether a template describes the fields of a plant or of a sub-device."""
 
     PLANT = "PLANT"
     SUB_DEVICE = "SUB_DEVICE"
 
 
 class Severity(StrEnum):
-    """How grave a binary signal is."""
+    """How serious a binary signal is, ascending."""
 
     INFO = "INFO"
     WARNING = "WARNING"
@@ -56,7 +56,7 @@ class Severity(StrEnum):
 
 
 class SignalKind(StrEnum):
-    """A gauge goes up and down; a counter only grows until it is reset."""
+    """A gauge rises and falls; a counter only rises until it is reset."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -105,7 +105,7 @@ class ActionParameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 
 class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A command that a device of this template understands."""
+    """A command that devices of this template support."""
 
     action: Annotated[str, msgspec.Meta(pattern=KEY)]
     label: Label | UnsetType = UNSET
@@ -114,7 +114,7 @@ class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class DeviceTemplate(msgspec.Struct, frozen=True, rename="camel"):
-    """A template as stored. `signals` and `actions` are kept as they were written, so that clients read back what they sent."""
+    """A template as stored. `signals` and `actions` are stored as they were written, so that clients read what they sent."""
 
     id: UUID
     name: str
@@ -129,7 +129,7 @@ class DeviceTemplate(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TemplateChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a PATCH asks for; members left out stay as they are."""
+    """Changes of a PATCH; UNSET members stay as they are."""
 
     name: str | UnsetType = UNSET
     signals: list[Signal] | UnsetType = UNSET

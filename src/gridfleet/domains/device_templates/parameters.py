@@ -1,4 +1,4 @@
-"""What a command's parameters must be, as the template's action declares them."""
+"""Check a command's parameters against the action that the template declares."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,11 +12,11 @@ from gridfleet.domains.device_templates.models import Action, ActionParameter, D
 __all__ = ["find_action", "parameter_complaints"]
 
 _EXACT: Final = 2**53 - 1
-"""Whole numbers beyond it are rounded by many readers of JSON."""
+"""Many JSON parsers round larger integers."""
 
 
 def find_action(template: DeviceTemplate, name: str) -> Action | None:
-    """The template's action of that name."""
+    """Return the template's action with that name; None if there is none."""
     for action in template.actions:
         if action.get("action") == name:
             return msgspec.convert(action, Action)
@@ -24,7 +24,7 @@ def find_action(template: DeviceTemplate, name: str) -> Action | None:
 
 
 def parameter_complaints(action: Action, params: Mapping[str, Any]) -> Iterator[str]:
-    """Every rule broken, as `params.power_kw: what is wrong`; nothing when all is well."""
+    """Yield every mistake, as `params.power_kw: what is wrong`."""
     declared = {parameter.name: parameter for parameter in action.params}
     for name, value in params.items():
         parameter = declared.get(name)

@@ -1,4 +1,4 @@
-"""What makes signals and actions valid beyond the types of their members (protocols: Templates)."""
+"""Validate signals and actions beyond the types of their members (protocols: Templates)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ _BINARY_ONLY = ("word", "severity", "invert")
 
 
 def signal_complaints(signals: Sequence[Signal]) -> Iterator[str]:
-    """Every rule broken, as `signals.0.bit: what is wrong`; nothing when all is well."""
+    """Yield every mistake, as `signals.0.bit: what is wrong`."""
     if len(signals) > MAX_SIGNALS:
         yield f"signals: must have at most {MAX_SIGNALS} items"
     seen: dict[str, int] = {}
@@ -41,7 +41,7 @@ def signal_complaints(signals: Sequence[Signal]) -> Iterator[str]:
 
 
 def action_complaints(actions: Sequence[Action]) -> Iterator[str]:
-    """Every rule broken, as `actions.0.params.1.enum: what is wrong`."""
+    """Yield every mistake, as `actions.0.params.1.enum: what is wrong`."""
     seen: dict[str, int] = {}
     for index, action in enumerate(actions):
         path = f"actions.{index}"

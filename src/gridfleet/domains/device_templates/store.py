@@ -1,4 +1,4 @@
-"""SQL of device templates. The catalogue is global: no organisation owns a template."""
+"""SQL of device templates. The catalogue is global: templates belong to no organisation."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,27 +20,29 @@ def _template(**row: Any) -> DeviceTemplate:
 
 
 async def find(db: Connection, template_id: UUID) -> DeviceTemplate | None:
-    """The template, if there is one."""
+    """Return the template, or None if there is none."""
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(f"SELECT {_COLUMNS} FROM device_template WHERE id = %s", (template_id,))
     return await cursor.fetchone()
 
 
 async def lock(db: Connection, template_id: UUID) -> DeviceTemplate | None:
-    """The same, held against changes until the transaction ends."""
+    """Return the template, locked until the transaction ends, or None if there is none."""
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(f"SELECT {_COLUMNS} FROM device_template WHERE id = %s FOR NO KEY UPDATE", (template_id,))
     return await cursor.fetchone()
 
 
 async def hold_name(db: Connection, name: str) -> None:
-    """Until the transaction ends nobody else gives a version of this name away."""
+    """Lock the versions of this name until the transaction ends."""
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('device_template ' || %s, 0))", (name,))
 
 
 async def free_version(db: Connection, template_id: UUID, name: str, lowest: int) -> int | None:
-    """The lowest version from `lowest` on that no other template of the name, which is held, has; None when all are
-    taken."""
+    """Return the lowest version from `lowest` on that no other template of the name has; None if none is left.
+
+    The caller has locked the name with `hold_name`.
+    """
     cursor = await db.execute(
         "SELECT min(v) FROM generate_series(%(lowest)s::bigint,"
         " %(lowest)s + (SELECT count(*) FROM device_template WHERE name = %(name)s)) AS v"
@@ -53,8 +55,10 @@ async def free_version(db: Connection, template_id: UUID, name: str, lowest: int
 
 
 async def update(db: Connection, template_id: UUID, changes: dict[str, Any]) -> DeviceTemplate:
-    """The locked template with `changes` (column → value, at least one) written. `signals` stay out unless they change:
-    who caches them hears of it."""
+    """Write `changes` (column → value, at least one) to the locked template and return it.
+
+    Leave `signals` out unless they change, because writing them invalidates caches.
+    """
     values = {name: Jsonb(value) if name in ("signals", "actions") else value for name, value in changes.items()}
     assignments = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in values)
     query = sql.SQL("UPDATE device_template SET {}, updated_at = now() WHERE id = %(id)s RETURNING {}").format(
@@ -69,19 +73,23 @@ async def update(db: Connection, template_id: UUID, changes: dict[str, Any]) -> 
 
 
 async def delete(db: Connection, template_id: UUID) -> None:
-    """Removes a template; `psycopg.errors.ForeignKeyViolation` when something refers to it."""
+    """Delete a template.
+
+    Raises:
+        psycopg.errors.ForeignKeyViolation: Sub-devices or plants use it.
+    """
     await db.execute("DELETE FROM device_template WHERE id = %s", (template_id,))
 
 
 async def find_many(db: Connection, template_ids: Iterable[UUID]) -> list[DeviceTemplate]:
-    """Those of the templates that exist, in no order."""
+    """Return the templates that exist, in no particular order."""
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(f"SELECT {_COLUMNS} FROM device_template WHERE id = ANY(%s)", (list(template_ids),))
     return await cursor.fetchall()
 
 
 async def list_all(db: Connection, level: TemplateLevel | None) -> list[DeviceTemplate]:
-    """Every template of a level, newest first."""
+    """Return every template, or those of one level, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM device_template WHERE %(level)s::text IS NULL OR level = %(level)s"
@@ -101,7 +109,7 @@ async def insert(
     signals: Sequence[dict[str, Any]],
     actions: Sequence[dict[str, Any]],
 ) -> DeviceTemplate | None:
-    """The new template, or None when (name, version) is taken."""
+    """Insert a template and return it; None if the name and version are taken."""
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(
         "INSERT INTO device_template (id, name, type, level, version, signals, actions) VALUES (%s, %s, %s, %s, %s, %s, %s)"
@@ -112,7 +120,7 @@ async def insert(
 
 
 async def seed(db: Connection, template: SystemTemplate) -> None:
-    """Creates a system template or brings its content up to date."""
+    """Insert a system template, or update its content."""
     await db.execute(
         "INSERT INTO device_template (id, name, type, level, version, is_system, signals, actions)"
         " VALUES (%s, %s, %s, %s, 1, true, %s, %s) ON CONFLICT (id) DO UPDATE"

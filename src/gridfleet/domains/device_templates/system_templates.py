@@ -1,7 +1,7 @@
-"""The templates every deployment starts with: one for plants and one for each type of sub-device, read-only.
+"""The read-only templates of every deployment: one for plants and one for each type of sub-device.
 
-Keys, units and meanings follow SunSpec's points where it has one. Power at a meter is positive when taken from the
-grid; a battery's is positive when charging; an inverter reports production as positive.
+Keys, units and meanings follow SunSpec's points where they exist. Power at a meter is positive when it is taken from the grid,
+power of a battery is positive when it charges, and the production of an inverter is positive.
 """
 
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ __all__ = ["SYSTEM_TEMPLATES", "SystemTemplate"]
 
 
 class SystemTemplate(NamedTuple):
-    """A template as it is seeded. Its id is the same in every deployment."""
+    """The content of a system template. Its id is the same in every deployment."""
 
     id: UUID
     name: str
