@@ -1,1 +1,1 @@
-"""Bytes from plants: shards of the broker's queues, consumed in batches and handed to the ingest."""
+"""Messages of plants: consume shards of the broker's queues in batches and pass them to ingest."""

@@ -1,8 +1,8 @@
-"""One shard's window of unacknowledged messages, and what it tells about messages that still wait in the broker.
+"""One shard's window of unacknowledged messages, and the arrival times that follow from it.
 
-When the broker says that a queue holds nothing and that nobody else consumes it, everything in it has been sent to us, and
-has reached us by the time of its next answer on the same channel. So whatever is delivered after two looks reached the
-broker after the first of them, if that one saw nothing wait.
+When the broker reports that a queue is empty and has no other consumer, every message of the queue has been sent to this
+process, and has arrived by the time of the broker's next answer on the same channel. So if the first of two checks found the
+queue empty, every message that is delivered after the second reached the broker after the first.
 """
 
 from typing import Final
@@ -10,40 +10,51 @@ from typing import Final
 __all__ = ["MARGIN_MILLISECONDS", "ShardWindow"]
 
 MARGIN_MILLISECONDS: Final = 60_000
-"""How far the last known moment may be wrong: a connection that dies unnoticed holds messages back until its heartbeat
-ends it."""
+"""The possible error of the stored time: a connection that fails unnoticed holds messages until its heartbeat ends it."""
 
 
 class ShardWindow:
-    """Times are epoch milliseconds; tags are the channel's delivery tags, which only rise."""
+    """The unacknowledged messages of one shard.
+
+    Times are epoch milliseconds. Tags are the channel's delivery tags, which only rise.
+    """
 
     def __init__(self, arrived_after: int) -> None:
-        """`arrived_after`: when the shard's queue was last known to be empty."""
+        """Create a window.
+
+        Args:
+            arrived_after: When the shard's queue was last known to be empty.
+        """
         self._empty_at = arrived_after - MARGIN_MILLISECONDS
         self._seen_empty_at: int | None = None
         self._last_tag = 0
         self._candidate: tuple[int, int] | None = None
         self.unacknowledged = 0
         self.settled_at = arrived_after
-        """A moment before which nothing arrived that is not acknowledged yet: what to write down for the next consumer."""
+        """A time before which no message arrived that is still unacknowledged: stored for the next consumer."""
 
     def deliver(self, tag: int) -> int:
-        """Counts a delivery; answers a moment before which the message cannot have reached the broker."""
+        """Count a delivery, and return a time before which the message cannot have reached the broker."""
         self.unacknowledged += 1
         self._last_tag = tag
         return self._empty_at
 
     def acknowledge(self, count: int) -> None:
-        """Counts acknowledged messages."""
+        """Count acknowledged messages."""
         self.unacknowledged -= count
 
     def look(self, now: int, acknowledged_tag: int, *, nothing_waits: bool) -> None:
-        """Draws the conclusion. `nothing_waits`: asked at `now`, the broker knew of no message that nobody has, and of no
-        consumer but us."""
+        """Update the times after a check of the queue.
+
+        Args:
+            now: When the broker was queried.
+            acknowledged_tag: The last tag that was acknowledged.
+            nothing_waits: Whether the queue was empty at `now` and had no other consumer.
+        """
         if self._seen_empty_at is not None:
             self._empty_at = self._seen_empty_at
         self._seen_empty_at = now if nothing_waits else None
-        # In-flight messages came before `_empty_at`; it may be written down once they are acknowledged.
+        # Messages in flight may have arrived before `_empty_at`, so it may be stored only after they are acknowledged.
         if self._candidate is not None and acknowledged_tag >= self._candidate[1]:
             self.settled_at = self._candidate[0]
             self._candidate = None

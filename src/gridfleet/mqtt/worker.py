@@ -1,8 +1,8 @@
 """The ingest worker: consumes its share of the shards in batches, one transaction each, acknowledged after the commit.
 
-While one batch is written the next is read and decoded; batches are written one after the other, so each plant's order
-is kept. When the database is away nothing is acknowledged, the window of unacknowledged messages fills, and the broker
-keeps the rest on disk.
+While one batch is written the next is read and decoded. Batches are written one after the other, so the order of each plant's
+messages is kept. While the database is unavailable nothing is acknowledged, the window of unacknowledged messages fills, and
+the broker keeps the rest on disk.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _LEASE_SECONDS: Final = 1.0
 _BOOKS_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 _WINDOW_BATCHES: Final = 2
-"""Unacknowledged messages a process may hold, in batches: one being written, one being read."""
+"""The most unacknowledged messages of a process, in batches: one being written, one being read."""
 
 
 class _Message(NamedTuple):
@@ -60,7 +60,10 @@ class _Message(NamedTuple):
 
 
 class IngestWorker:
-    """One process's ingest. `run` ends with an error when broker or database are lost; its supervisor starts it anew."""
+    """The ingest of one process.
+
+    `run` ends with an error if the broker or the database connection is lost; its supervisor restarts it.
+    """
 
     def __init__(self, settings: Settings, database: Database, keyring: Keyring) -> None:
         self._settings = settings
@@ -69,7 +72,7 @@ class IngestWorker:
         self._prefetch = max(1, _WINDOW_BATCHES * settings.ingest_batch_messages // settings.ingest_shards)
 
     async def run(self) -> None:
-        """Consumes until something breaks."""
+        """Consume messages until a connection fails."""
         settings = self._settings
         broker_url = settings.secret("broker_url").get_secret_value()
         self._outdated = await declare(
@@ -128,7 +131,7 @@ class IngestWorker:
         raise ConnectionError("the broker closed the channel")
 
     async def _share(self, leases: Leases, channel: AbstractChannel) -> None:
-        """Keeps this process's share of the shards, and the records of empty queues."""
+        """Keep this process's share of the shards, and store when their queues were empty."""
         saved_at = 0.0
         loop = asyncio.get_running_loop()
         while True:
@@ -147,7 +150,7 @@ class IngestWorker:
             await asyncio.sleep(_LEASE_SECONDS)
 
     async def _look(self, channel: AbstractChannel, shard: int) -> None:
-        """Raises when the queue is gone; the next run declares it again."""
+        """Check whether the shard's queue is empty. Raises if the queue no longer exists; the next run declares it again."""
         now = int(utc_now().timestamp() * 1000)
         queue = await channel.queue_declare(ingest_queue(shard), passive=True)
         nothing_waits = queue.message_count == 0 and queue.consumer_count == 1
@@ -197,7 +200,7 @@ class IngestWorker:
                 writing.cancel()
 
     async def _collect(self) -> list[_Message]:
-        """The next batch: what came within the batch's time, at most its size."""
+        """Return the next batch: the messages of the batch's time, at most its size."""
         size = self._settings.ingest_batch_messages
         await self._arrived.wait()
         if len(self._buffer) < size:
@@ -211,7 +214,9 @@ class IngestWorker:
         return messages
 
     async def _prepare(self, deliveries: Sequence[Delivery]) -> Batch | None:
-        """Return None when a message makes it fail: they are read again one by one once the batch before is written."""
+        """Return None if a message makes the batch fail: its messages are read again one by one after the previous batch is
+        written.
+        """
         try:
             return await _until_it_works(partial(self._pipeline.prepare, deliveries))
         except Exception as error:
@@ -228,7 +233,7 @@ class IngestWorker:
     ) -> None:
         with at_work("ingest batch", cause, messages=len(deliveries)):
             await self._write(deliveries, batch)
-        # Batches take everything in the order of delivery, so the last tag stands for all before it.
+        # Batches contain all messages in the order of delivery, so the last tag acknowledges all of them.
         await channel.basic_ack(messages[-1].tag, multiple=True)
         self._acknowledged_tag = messages[-1].tag
         for shard, count in Counter(message.shard for message in messages).items():
@@ -236,8 +241,11 @@ class IngestWorker:
         self._acknowledged.set()
 
     async def _write(self, deliveries: Sequence[Delivery], batch: Batch | None) -> None:
-        """Commit the batch. One that fails by itself is read again, since cached plants or partitions may be outdated, and
-        halved until the message that makes it fail stands alone."""
+        """Commit the batch.
+
+        A batch that fails by itself is read again, because cached plants or partitions may be outdated, and halved until only
+        the failing message is left.
+        """
         if batch is not None:
             try:
                 await _until_it_works(partial(self._store, batch))
@@ -247,7 +255,7 @@ class IngestWorker:
         await isolate(Consumer.INGEST, deliveries, self._read_again, self._set_aside, attrgetter("request_id"))
 
     async def _read_again(self, deliveries: Sequence[Delivery]) -> None:
-        # What the failed attempt cached as written, a plant's status for instance, is not in the database.
+        # The failed attempt may have cached values as written that are not in the database, such as a plant's status.
         self._pipeline.invalidate()
         batch = await _until_it_works(partial(self._pipeline.prepare, deliveries))
         await _until_it_works(partial(self._store, batch))
@@ -267,7 +275,7 @@ class IngestWorker:
 
 
 async def _until_it_works(operation: Callable[[], Awaitable[T]]) -> T:
-    """Repeat an operation while the database is away. Raises what the operation raises for another reason."""
+    """Repeat an operation while the database is unavailable. Other errors are raised."""
     for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
         try:
             return await operation()
