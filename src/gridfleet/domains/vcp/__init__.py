@@ -1,5 +1,5 @@
-"""Sites as trading partners steer them: signed orders, limits, modes, schedules, and the events that partners are told.
+"""Sites as trading partners control them: signed commands, limits, modes, schedules, and the events sent to partners.
 
-An order is verified, weighed against the site, and relayed as a command of `domains.plants.commands`, whose life the entry
-in the log follows.
+A partner command is verified, checked against the site, and relayed as a plant command of `domains.plants.commands`. The
+entry in the command log follows the state of that plant command.
 """

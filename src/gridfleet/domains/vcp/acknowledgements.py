@@ -1,4 +1,4 @@
-"""What partners are told of their orders, and how the log follows the plants' commands."""
+"""Acknowledgements of partner commands, and updates of the command log from the steps of plant commands."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -43,7 +43,10 @@ def acknowledgement(
     rejection_reason: str | None,
     time: datetime,
 ) -> NewEvent:
-    """The event that tells the key's partner where the order stands. Told again, it has the same id."""
+    """Return the event that acknowledges a partner command to the partner of the API key.
+
+    An acknowledgement of the same entry with the same status has the same event id.
+    """
     body = AckEvent(
         message_id,
         correlation_id,
@@ -67,10 +70,12 @@ def acknowledgement(
 async def follow_commands(
     db: Connection, system: SystemScope, steps: Sequence[Transition], connected: Collection[UUID] = ()
 ) -> None:
-    """Carry steps of commands over to orders and sites, in the transaction of the steps, and acknowledge what ended.
+    """Apply steps of plant commands to the command log and the sites, and acknowledge commands that ended.
+
+    Runs in the transaction that writes the steps.
 
     Args:
-        steps: steps of any commands, in their order.
+        steps: steps of any plant commands, in their order.
         connected: plants that have just connected.
     """
     last = {step.command_id: step for step in steps if not step.late}

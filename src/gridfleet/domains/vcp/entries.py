@@ -17,11 +17,11 @@ __all__ = ["Entry", "new_entry"]
 
 _MOST_TEXT: Final = 128
 _MOST_READ: Final = 16 * MAX_BODY_BYTES
-"""A larger message is refused without being read: its log entry names no site."""
+"""Bytes. A larger message is refused without being parsed, and its log entry names no site."""
 
 
 class Entry:
-    """What every entry about one message has in common."""
+    """The fields that every log entry about one message has in common."""
 
     def __init__(self, message: Inbound, sender: SendingKey) -> None:
         content = read_heading(message.body) if len(message.body) <= _MOST_READ else {}
@@ -76,12 +76,15 @@ def _digest(*parts: bytes) -> bytes:
 
 
 def _header(value: Any) -> bytes:
-    """Return a header's value as bytes to hash; of tables and arrays, which may be nested too deep to write, only the type."""
+    """Return a header's value as bytes to hash.
+
+    Tables and arrays may be nested too deep to be written. Only their type counts.
+    """
     return str(value if isinstance(value, str | bytes | bytearray | int) else type(value)).encode("utf-8", "surrogatepass")
 
 
 def _message_id(value: Any) -> str | None:
-    """A UUID in lower case, so that it is the same however it is written; None for anything else."""
+    """Return a UUID in lower case, so that each spelling gives the same text. None for anything else."""
     try:
         return str(UUID(value)) if isinstance(value, str) and len(value) == 36 else None
     except ValueError:

@@ -1,7 +1,7 @@
-"""The way of a partner's message: prove → known already? → read → weigh against the site → relay and write down.
+"""Process a partner's message: prove it, look for a duplicate, read it, check it against the site, relay and log it.
 
-Everything happens in one transaction, after which the message may be acknowledged. A message that is taken again changes
-nothing: its messageId, or for one that did not use it up its bytes, is in the log.
+All of this happens in one transaction, after which the message may be acknowledged. A message that is processed again changes
+nothing: the log holds its messageId, or the digest of its bytes if it did not claim the messageId.
 """
 
 from datetime import datetime
@@ -55,8 +55,14 @@ _UNPROVED: Final = frozenset(
 async def take_order(
     db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, now: datetime, window_seconds: int
 ) -> PartnerAck:
-    """Takes one message; answers the last word on it. Raises `psycopg.errors.UniqueViolation` when another process takes the
-    same messageId at this moment: try again."""
+    """Process one message in the transaction of `db`.
+
+    Returns:
+        The status that the message's newest acknowledgement has.
+
+    Raises:
+        psycopg.errors.UniqueViolation: another process takes the same messageId at this moment. Try again.
+    """
     entry = Entry(message, sender)
     try:
         key = prove(message, sender, entry.content.get("messageId"), now, window_seconds)
@@ -85,7 +91,7 @@ async def take_order(
 async def refuse_unstorable(
     db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, now: datetime
 ) -> PartnerAck:
-    """Refuse a message that cannot be processed or stored; its payload is left out of the log entry."""
+    """Refuse a message that cannot be processed or stored. Its payload is left out of the log entry."""
     entry = Entry(message, sender)
     entry.keeps_payload = False
     rejection = Rejection(RejectionReason.MALFORMED, "the message cannot be processed")
@@ -93,7 +99,7 @@ async def refuse_unstorable(
 
 
 async def _site_of(db: Connection, system: SystemScope, sender: SendingKey, verified: Verified) -> Site:
-    """The site that the order names, locked."""
+    """Return the site that the command names, locked. Raises `Rejection`."""
     try:
         plant_id = UUID(verified.order.site_id)
     except ValueError:
@@ -177,7 +183,7 @@ async def _refuse(
 
 
 async def _named_plant(db: Connection, system: SystemScope, entry: Entry) -> UUID | None:
-    """Return the plant that the message names, if it is the organisation's and the key may see it."""
+    """Return the plant that the message names, if it belongs to the organisation and the key may see it."""
     try:
         plant_id = UUID(entry.site_id)
     except (TypeError, ValueError):
@@ -189,7 +195,7 @@ async def _named_plant(db: Connection, system: SystemScope, entry: Entry) -> UUI
 
 
 async def _answer_again(db: Connection, system: SystemScope, sender: SendingKey, known: store.EarlierEntry) -> PartnerAck:
-    """The first one's latest word, with the id that it had."""
+    """Queue the newest acknowledgement of the first message again, with the same event id, and return its status."""
     event = acknowledgement(
         sender.key.organization_id,
         sender.key.id,

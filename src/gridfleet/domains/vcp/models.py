@@ -1,4 +1,4 @@
-"""Orders, sites and log entries."""
+"""Records of partner commands, sites and log entries."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Inbound(NamedTuple):
-    """A partner's message as the broker hands it over. `redelivered`: it may have been taken before."""
+    """A partner's message as the broker delivers it. `redelivered`: it may have been processed before."""
 
     routing_key: str
     body: bytes
@@ -39,7 +39,7 @@ class Inbound(NamedTuple):
 
 
 class Rejection(Exception):
-    """An order is refused; `detail` says in words what is wrong."""
+    """A partner command is refused. `detail` says in words what is wrong."""
 
     def __init__(self, reason: RejectionReason, detail: str) -> None:
         super().__init__(detail)
@@ -48,7 +48,7 @@ class Rejection(Exception):
 
 
 class Verified(NamedTuple):
-    """An order that is known to be the partner's own. `device`: the external id that an order to a sub-device names."""
+    """A verified partner command. `device`: the external id of the sub-device that the command names."""
 
     order: Heading
     type: CommandType
@@ -67,7 +67,7 @@ class Constraints(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Fallback(msgspec.Struct, frozen=True, rename="camel"):
-    """The mode that a site falls into once its partner was silent for so long; it needs both."""
+    """The mode that a site changes to when its partner has been silent for `after_seconds`. Both fields are needed."""
 
     mode: Mode | None = None
     after_seconds: int | None = None
@@ -91,7 +91,7 @@ class ScheduleInterval(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def end(self) -> datetime:
-        """When it is over."""
+        """The end of the step."""
         return self.start + timedelta(seconds=self.duration_seconds)
 
 
@@ -104,10 +104,16 @@ class Schedule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """What partners have set at a site. `schedule_id` and `schedule_revision` are the last ones set, though they may hold no
-    longer; `schedule_ends_at` is None unless one holds. The `…_command_id`s are the orders that made override, schedule (or its
-    cancellation) and the setpoint with a duration. `silent_from` is when the partner last ordered something, or when the last
-    override or schedule ended."""
+    """What partners have set at a site.
+
+    `schedule_id` and `schedule_revision` are the last ones set, even if that schedule no longer holds. `schedule_ends_at` is
+    None
+    unless a schedule holds. The `…_command_id`s are the commands that set the override, the schedule (or its cancellation) and
+    the
+    setpoint with a duration. `silent_from` is the time of the partner's last command, or the end of the last override or
+    schedule
+    if that is later.
+    """
 
     plant_id: UUID
     lifecycle_status: str
@@ -126,7 +132,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     schedule_command_id: UUID | None = None
 
     def mode(self, now: datetime) -> Mode:
-        """How it runs: as the partner said, else as the fallback says, else by itself."""
+        """Return the operating mode at `now`: the partner's override, else the active fallback, else AUTO."""
         if self.override is not None and (self.override.expires_at is None or now < self.override.expires_at):
             return self.override.mode
         if self.fallback_since is not None and self.fallback.mode is not None:
@@ -135,7 +141,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Device(NamedTuple):
-    """A sub-device that an order names."""
+    """A sub-device that a partner command names."""
 
     id: UUID
     external_id: str
@@ -143,7 +149,7 @@ class Device(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """What the plant is told: `content` are the members of its command beyond ids and times."""
+    """The content of a plant command: `content` holds its members other than ids and times."""
 
     content: dict[str, Any]
     expires_at: datetime
@@ -151,7 +157,7 @@ class Instruction(NamedTuple):
 
 
 class NewEntry(msgspec.Struct, frozen=True):
-    """An entry to write into the log; see the table."""
+    """An entry to write into the command log. Fields as in the table `vcp_command`."""
 
     id: UUID
     organization_id: UUID
@@ -175,8 +181,10 @@ class NewEntry(msgspec.Struct, frozen=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """An order as the log shows it (spec, ESM command log entry). `status` is the life of the command, `ack_status` the last
-    word to the partner."""
+    """A partner command as the log shows it (spec, ESM command log entry).
+
+    `status` is the state of the plant command, `ack_status` the status of the newest acknowledgement to the partner.
+    """
 
     id: UUID
     organization_id: UUID
@@ -194,7 +202,7 @@ class LogEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PendingCommand(msgspec.Struct, frozen=True, rename="camel"):
-    """An order that the plant has not finished."""
+    """A partner command that the plant has not finished."""
 
     id: UUID
     message_id: str

@@ -1,4 +1,4 @@
-"""How long orders and commands are kept."""
+"""Retention of partner commands and plant commands."""
 
 from datetime import datetime
 from typing import Final
@@ -15,8 +15,10 @@ _BATCH: Final = 5_000
 
 
 async def forget_commands(database: Database, system: SystemScope, before: datetime) -> int:
-    """Deletes the partners' orders, then the plants' commands, of before that moment that have ended; in short
-    transactions, so that nobody waits. How many."""
+    """Delete ended partner commands, then ended plant commands, from before `before`.
+
+    Runs in short transactions, so that other work is not blocked. Returns how many were deleted.
+    """
     total = 0
     for forget in (store.delete_entries, forget_ended):
         while True:

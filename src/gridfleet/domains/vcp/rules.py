@@ -1,6 +1,6 @@
-"""What an order may ask of a site, and what the plant is told then. Pure: records in, an instruction or a `Rejection` out.
+"""What a partner command may request of a site, and the plant command that follows. Pure functions that return records.
 
-Values beyond the site's limits are refused, not clipped. Positive power is taken from the grid, so the import limit binds it;
+Values beyond the site's limits are refused, not clipped. Positive power is taken from the grid and bound by the import limit;
 negative power is fed in and bound by the export limit.
 """
 
@@ -38,14 +38,14 @@ __all__ = ["changed_constraints", "changed_fallback", "check_site", "instruct", 
 _SETPOINT_LIFE: Final = timedelta(minutes=5)
 _EMERGENCY_LIFE: Final = timedelta(hours=24)
 _LIFE: Final = timedelta(hours=1)
-"""How long a plant has for an order that names no end of its own."""
+"""Time that a plant has for a command without an `expiresAt`."""
 
 _LONGEST_SILENCE: Final = 7 * 86_400
 _LONGEST_INTERVAL: Final = 7 * 86_400
 
 
 def check_site(verified: Verified, site: Site, now: datetime) -> None:
-    """Raises `Rejection` when nothing at all, or not this, may be ordered now."""
+    """Check that the site accepts this command now. Raises `Rejection`."""
     order = verified.order
     if order.expires_at is not None and order.expires_at <= now:
         raise Rejection(RejectionReason.EXPIRED, f"expired at {format_time(order.expires_at)}")
@@ -59,8 +59,15 @@ def check_site(verified: Verified, site: Site, now: datetime) -> None:
 def instruct(
     verified: Verified, site: Site, now: datetime, device: Device | None = None, template: DeviceTemplate | None = None
 ) -> Instruction:
-    """What the plant is told. `device` and its `template` are those that an order to a sub-device names, if they exist.
-    Raises `Rejection`."""
+    """Return the content of the plant command.
+
+    Args:
+        device: the sub-device that the command names, None if it does not exist.
+        template: the template of `device`, None if it has none.
+
+    Raises:
+        Rejection: the site's limits, schedule, devices or templates do not allow the command.
+    """
     order = verified.order
     match order:
         case SetpointOrder():
@@ -100,12 +107,12 @@ def instruct(
 
 
 def _end(order: Heading, now: datetime, life: timedelta) -> datetime:
-    """When the plant's command expires. What the order sets at the site holds on until the order's own end."""
+    """Return when the plant command expires. What the command sets at the site holds until the command's own `expiresAt`."""
     return min(order.expires_at or now + life, now + LONGEST_WAIT)
 
 
 def power_fits(constraints: Constraints, power_kw: float) -> bool:
-    """Whether the site may take (positive) or give (negative) so much."""
+    """Return whether the site's limits allow this power: positive is import, negative export."""
     limit = constraints.import_limit_kw if power_kw > 0 else constraints.export_limit_kw
     return limit is None or abs(power_kw) <= limit
 
@@ -166,7 +173,7 @@ def _check_schedule(order: ScheduleSet, site: Site) -> None:
 
 
 def written_intervals(intervals: Sequence[Interval | ScheduleInterval]) -> list[dict[str, Any]]:
-    """Return intervals as they are sent to the plant, by time."""
+    """Return intervals as they are sent to the plant, by start time."""
     return [
         {"start": format_time(one.start), "durationSeconds": one.duration_seconds, "powerKw": one.power_kw}
         for one in sorted(intervals, key=lambda one: one.start)
@@ -174,7 +181,9 @@ def written_intervals(intervals: Sequence[Interval | ScheduleInterval]) -> list[
 
 
 def changed_constraints(old: Constraints, changes: ConstraintChanges) -> Constraints:
-    """The limits after a change; raises `Rejection` for limits that make no sense."""
+    """Return the limits after a change. Raises `Rejection` if a limit is out of range or the limits contradict each
+    other.
+    """
     new = msgspec.structs.replace(old, **_given(changes))
     for name, value in msgspec.structs.asdict(new).items():
         if value is not None and (value < 0 or (name.startswith("soc") and value > 100)):
@@ -185,7 +194,7 @@ def changed_constraints(old: Constraints, changes: ConstraintChanges) -> Constra
 
 
 def changed_fallback(old: Fallback, changes: FallbackChanges) -> Fallback:
-    """The fallback after a change; raises `Rejection` for one that makes no sense."""
+    """Return the fallback after a change. Raises `Rejection` for an emergency stop or a time out of range."""
     new = msgspec.structs.replace(old, **_given(changes))
     if new.mode is Mode.EMERGENCY_STOP:
         raise Rejection(RejectionReason.PARAMS_INVALID, "fallback.mode: an emergency stop is no fallback")

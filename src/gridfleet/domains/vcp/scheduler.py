@@ -1,7 +1,7 @@
-"""What the service itself sends to plants in time: steps of schedules, the end of overrides, fallbacks.
+"""Commands that the service itself sends at set times: schedule steps, ends of overrides, fallbacks.
 
-Each is found by a state in the database that changes in the transaction that issues the plant's command, so it happens once,
-whichever process is restarted when.
+Each is found by a state in the database. The transaction that issues the plant command changes that state, so each happens
+once, even if a process is restarted at any moment.
 """
 
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ _ALL: Final = Selection()
 
 
 async def steer(db: Connection, system: SystemScope, now: datetime, selection: Selection = _ALL) -> int:
-    """Do what is due, at up to a few hundred of the selected sites.
+    """Process what is due, at up to a few hundred of the selected sites.
 
     Returns:
-        How much was done; 0 means that nothing else is due.
+        The number of schedules ended, commands issued and schedule steps claimed; 0 means that nothing else is due.
     """
     await _end_overrides(db, system, now, selection)
     ended = await store.end_schedules(db, system, now, _BATCH, selection)
@@ -42,7 +42,7 @@ async def steer(db: Connection, system: SystemScope, now: datetime, selection: S
 
 
 async def list_sites(db: Connection, system: SystemScope, without: Sequence[UUID]) -> list[UUID]:
-    """Return the plants of all sites but those `without`."""
+    """Return the plants of all sites other than those in `without`."""
     return await store.list_ids(db, system, without)
 
 
@@ -50,7 +50,7 @@ async def _end_overrides(db: Connection, system: SystemScope, now: datetime, sel
     for site in await store.claim_ended_overrides(db, system, now, _BATCH, selection):
         assert site.override is not None
         end = site.override.expires_at or now
-        # A setpoint did not outlive the override at the plant. A step may follow the mode, which must not undo it.
+        # The plant dropped its setpoint when it received the override. A step may follow the mode, which must not undo it.
         new = replace(
             site,
             override=None,
@@ -76,7 +76,7 @@ async def _issue_mode_soon(db: Connection, system: SystemScope, plant_id: UUID, 
 
 
 async def _step_schedules(db: Connection, system: SystemScope, now: datetime, selection: Selection) -> int:
-    """Pass over a step that was missed, or that the site's limits do not allow any more."""
+    """Claim the due steps and issue them. Steps that were missed or exceed the site's limits are skipped."""
     steps = await store.claim_due_intervals(db, system, now, _BATCH, selection)
     for step in steps:
         if step.end_at <= now or step.lifecycle_status != "ACTIVE" or not power_fits(step.constraints, step.power_kw):

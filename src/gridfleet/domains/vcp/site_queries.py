@@ -1,4 +1,4 @@
-"""What partners read of a site over REST. A site that is unknown, or that the caller may not see, is forbidden."""
+"""Queries of a site by partners over REST. A site that does not exist or that the caller may not see is forbidden."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -27,7 +27,7 @@ _QUARTER: Final = 15 * _MINUTE
 
 
 class MeterReading(msgspec.Struct, frozen=True):
-    """What a meter counted in the `interval` minutes from `time` on: kWh imported less exported."""
+    """The energy of a meter in the `interval` minutes from `time`, in kWh: import minus export."""
 
     time: datetime
     plant_id: UUID
@@ -37,7 +37,7 @@ class MeterReading(msgspec.Struct, frozen=True):
 
 
 async def read_configuration(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> SiteConfiguration:
-    """How the site is set. Raises `Forbidden`."""
+    """Return the site's configuration. Raises `Forbidden`."""
     site = await _site(db, org, plant_id)
     schedule = None
     if site.schedule_ends_at is not None and site.schedule_ends_at > now and site.schedule_id is not None:
@@ -61,7 +61,7 @@ def _holding(override: ModeOverride | None, now: datetime) -> ModeOverride | Non
 
 
 async def list_recent_orders(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
-    """The newest thousand orders of the last 24 hours and those that are open, newest first. Raises `Forbidden`."""
+    """Return the commands of the last 24 hours and the open ones, newest first, at most 1,000. Raises `Forbidden`."""
     await _site(db, org, plant_id)
     return await store.recent(db, org, plant_id, now - _LOOK_BACK, _MOST_ORDERS)
 
@@ -69,7 +69,7 @@ async def list_recent_orders(db: Connection, org: OrgScope, plant_id: UUID, now:
 async def list_log(
     db: Connection, org: OrgScope, plant_id: UUID, command_type: CommandType | None, paging: Paging
 ) -> Page[LogEntry]:
-    """One page of everything that partners ordered from a plant, refused orders too, newest first. Raises `PlantNotFound`."""
+    """Return one page of all partner commands of a plant, refused ones too, newest first. Raises `PlantNotFound`."""
     await get_plant(db, org, plant_id)
     entries = await store.log_page(db, org, plant_id, command_type, paging)
     return Page.of(entries, await store.log_count(db, org, plant_id, command_type), paging)
@@ -78,8 +78,12 @@ async def list_log(
 async def list_meter_readings(
     db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime
 ) -> list[MeterReading]:
-    """The whole quarters of an hour between `start` and `end`. Raises `Forbidden`, and `ValidationFailed` for a span that
-    is empty or longer than 48 hours."""
+    """Return the readings of whole quarter hours between `start` and `end`, sorted.
+
+    Raises:
+        Forbidden: the site does not exist or the caller may not see it.
+        ValidationFailed: the span is empty or longer than 48 hours.
+    """
     if start >= end:
         raise ValidationFailed(details=["from: must be before to"])
     if end - start > _LONGEST_SPAN:

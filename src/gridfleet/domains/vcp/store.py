@@ -1,4 +1,4 @@
-"""SQL of the log of orders, and of the devices that orders name."""
+"""SQL of the command log, and of the sub-devices that partner commands name."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ _ENTRY = ", ".join(LogEntry.__struct_fields__)
 
 
 class EarlierEntry(NamedTuple):
-    """An entry that an order with the same messageId, or the same bytes, has made before."""
+    """The log entry of an earlier command with the same messageId or the same bytes."""
 
     id: UUID
     digest: bytes
@@ -34,7 +34,7 @@ class EarlierEntry(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """An entry whose command went on, and who is to be told if the partner's last word changed."""
+    """A log entry whose plant command has changed state, with the fields of an acknowledgement."""
 
     id: UUID
     organization_id: UUID
@@ -51,7 +51,9 @@ class Followed(NamedTuple):
 
 
 async def hold_plant(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID) -> bool:
-    """Return whether the organisation has the plant, which is kept from being deleted or moved."""
+    """Return whether the plant belongs to the organisation, and lock it against deletion and moves until the transaction
+    ends.
+    """
     cursor = await db.execute(
         "SELECT FROM plant WHERE id = %s AND organization_id = %s FOR KEY SHARE", (plant_id, organization_id)
     )
@@ -59,7 +61,7 @@ async def hold_plant(db: Connection, system: SystemScope, organization_id: UUID,
 
 
 async def find_device(db: Connection, system: SystemScope, plant_id: UUID, external_id: str) -> Device | None:
-    """A sub-device of the plant."""
+    """Return the plant's sub-device with this external id, or None."""
     cursor = db.cursor(row_factory=class_row(Device))
     await cursor.execute(
         "SELECT id, external_id, template_id FROM sub_device WHERE plant_id = %s AND external_id = %s", (plant_id, external_id)
@@ -71,7 +73,7 @@ _EARLIER = ", ".join(EarlierEntry._fields)
 
 
 async def find_claim(db: Connection, system: SystemScope, organization_id: UUID, message_id: str) -> EarlierEntry | None:
-    """The entry that has used a messageId up."""
+    """Return the entry that has claimed this messageId, or None."""
     cursor = db.cursor(row_factory=class_row(EarlierEntry))
     await cursor.execute(
         f"SELECT {_EARLIER} FROM vcp_command WHERE organization_id = %s AND message_id = %s AND claims_id",
@@ -81,7 +83,7 @@ async def find_claim(db: Connection, system: SystemScope, organization_id: UUID,
 
 
 async def find_refused(db: Connection, system: SystemScope, api_key_id: UUID, digest: bytes) -> EarlierEntry | None:
-    """The newest entry of a message with these bytes that did not use its messageId up."""
+    """Return the newest entry of a message with this digest that did not claim its messageId, or None."""
     cursor = db.cursor(row_factory=class_row(EarlierEntry))
     await cursor.execute(
         f"SELECT {_EARLIER} FROM vcp_command WHERE api_key_id = %s AND digest = %s AND NOT claims_id"
@@ -92,7 +94,11 @@ async def find_refused(db: Connection, system: SystemScope, api_key_id: UUID, di
 
 
 async def insert_entry(db: Connection, system: SystemScope, entry: NewEntry) -> None:
-    """Writes an order into the log; `UniqueViolation` when another one has used its messageId up."""
+    """Insert an entry into the command log.
+
+    Raises:
+        psycopg.errors.UniqueViolation: another entry has claimed the messageId.
+    """
     fields = msgspec.structs.asdict(entry)
     fields["payload"] = Jsonb(entry.payload)
     names = ", ".join(fields)
@@ -103,7 +109,14 @@ async def insert_entry(db: Connection, system: SystemScope, entry: NewEntry) -> 
 async def follow(
     db: Connection, system: SystemScope, steps: Sequence[tuple[UUID, str, str | None, str | None, datetime]]
 ) -> list[Followed]:
-    """Moves open entries on: (id, status, new word to the partner or None, reason or None, when). Answers those that moved."""
+    """Move open entries to the states of their plant commands.
+
+    Args:
+        steps: (command id, status, new acknowledgement or None, rejection reason or None, time of the step) of each command.
+
+    Returns:
+        The entries that were updated. Ids without an open entry are ignored.
+    """
     cursor = db.cursor(row_factory=class_row(Followed))
     await cursor.execute(
         "WITH step AS (SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::timestamptz[])"
@@ -122,7 +135,7 @@ async def follow(
 
 
 async def pending(db: Connection, org: OrgScope, plant_id: UUID) -> list[PendingCommand]:
-    """Orders that the plant has not finished, the oldest first."""
+    """Return the partner commands that the plant has not finished, oldest first."""
     cursor = db.cursor(row_factory=class_row(PendingCommand))
     await cursor.execute(
         "SELECT id, message_id, command_type, status, issued_at, expires_at FROM vcp_command"
@@ -133,7 +146,7 @@ async def pending(db: Connection, org: OrgScope, plant_id: UUID) -> list[Pending
 
 
 async def recent(db: Connection, org: OrgScope, plant_id: UUID, since: datetime, most: int) -> list[LogEntry]:
-    """The plant's orders since then and those that are open, newest first."""
+    """Return the plant's open commands and those since `since`, newest first, at most `most`."""
     cursor = db.cursor(row_factory=class_row(LogEntry))
     await cursor.execute(
         f"SELECT {_ENTRY} FROM vcp_command WHERE plant_id = %s AND organization_id = %s"
@@ -146,7 +159,7 @@ async def recent(db: Connection, org: OrgScope, plant_id: UUID, since: datetime,
 async def log_page(
     db: Connection, org: OrgScope, plant_id: UUID, command_type: CommandType | None, paging: Paging
 ) -> list[LogEntry]:
-    """One page of the plant's orders, of one type or of all, newest first."""
+    """Return one page of the plant's commands, newest first. `command_type` None means all types."""
     cursor = db.cursor(row_factory=class_row(LogEntry))
     await cursor.execute(
         f"SELECT {_ENTRY} FROM vcp_command WHERE {_LOGGED} ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
@@ -156,7 +169,7 @@ async def log_page(
 
 
 async def log_count(db: Connection, org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> int:
-    """How many there are."""
+    """Return the number of entries in the list."""
     cursor = await db.execute(f"SELECT count(*) FROM vcp_command WHERE {_LOGGED}", _logged(org, plant_id, command_type))
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
@@ -170,7 +183,7 @@ def _logged(org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> 
 
 
 async def delete_entries(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
-    """Deletes at most `limit` entries of the log with ids below `before`, but not what is still open; how many."""
+    """Delete at most `limit` ended log entries with ids below `before`. Returns how many were deleted."""
     cursor = await db.execute(
         "DELETE FROM vcp_command WHERE id IN (SELECT id FROM vcp_command WHERE id < %s"
         " AND status NOT IN ('PENDING', 'SENT', 'RECEIVED') ORDER BY id LIMIT %s)",

@@ -1,8 +1,8 @@
-"""Whether a message is an order of the partner whose vhost it came from. No database.
+"""Check that a message is a valid command of the partner whose vhost it came from. No database access.
 
-Verified in this order: headers that can be decoded; no CC or BCC; a known routing key of the partner's own slug; a scope for
-it; size and depth; the messageId; for signed orders the signature and its time; then the members. A refusal before the
-signature is proved does not use the messageId up.
+Checks run in this order: the headers can be decoded; no CC or BCC; a known routing key that begins with the partner's own
+slug; a scope for it; size and depth; the messageId; for signed commands the signature and its time; then the members. A
+refusal before the signature is proved does not claim the messageId.
 """
 
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ from gridfleet.protocol.partner_messages import (
 __all__ = ["NUL", "command_type", "prove", "read"]
 
 NUL: Final = rb"\u0000"
-"""The database's JSON cannot hold it; JSON can name it only so."""
+"""The only JSON notation of the character U+0000, which the database's JSON type cannot store."""
 
 _EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
@@ -38,7 +38,15 @@ _COPIES: Final = frozenset({"cc", "bcc"})
 
 
 def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, window_seconds: int) -> InboundKey:
-    """What the message asks for, once it is known to be the partner's; raises `Rejection`."""
+    """Check the headers, the scope and the signature of a message. Returns its parsed routing key.
+
+    Args:
+        message_id: the value of the body's `messageId`, unchecked.
+        window_seconds: maximum difference between the signature's time and `now`.
+
+    Raises:
+        Rejection: a check failed.
+    """
     if UNDECODABLE in message.headers:
         why = str(message.headers[UNDECODABLE])[:100]
         raise Rejection(RejectionReason.MALFORMED, f"the headers cannot be decoded: {why}")
@@ -93,7 +101,7 @@ def _check_signature(message: Inbound, key: bytes | None, message_id: Any, now: 
 
 
 def _text(value: Any) -> str | None:
-    """A header that may be text, bytes or a number."""
+    """Return a header as text; it may be text, bytes or a number. None for other types."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("ascii", "replace")
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
@@ -102,7 +110,7 @@ def _text(value: Any) -> str | None:
 
 
 def read(message: Inbound, key: InboundKey) -> Verified:
-    """The order in a proved message; raises `Rejection`."""
+    """Return the command in a proved message. Raises `Rejection`."""
     try:
         order = open_order(key.order, message.body)
     except msgspec.DecodeError as error:
@@ -127,7 +135,7 @@ def read(message: Inbound, key: InboundKey) -> Verified:
 
 
 def command_type(key: InboundKey | None, content: dict[str, Any]) -> str | None:
-    """The kind of command that a refused message would have been, as far as it can be told."""
+    """Return the command type that a refused message would have had, or None if the routing key is unknown."""
     if key is None:
         return None
     if key.order is Order.MODE and content.get("mode") == Mode.EMERGENCY_STOP:

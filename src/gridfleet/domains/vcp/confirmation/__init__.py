@@ -1,1 +1,4 @@
-"""Modes, schedules and steps until the plant confirms them: issued again when their command ends without that."""
+"""Modes, schedules and schedule steps that a plant has not confirmed yet.
+
+They are issued again when their command ends without a confirmation.
+"""

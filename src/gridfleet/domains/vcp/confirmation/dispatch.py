@@ -1,4 +1,4 @@
-"""Issue modes, schedules and steps that the plant has to be sent, or sent again."""
+"""Issue modes, schedules and schedule steps to plants, for the first time or again."""
 
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -20,14 +20,18 @@ from gridfleet.protocol.partner_messages import Mode
 __all__ = ["A_MOMENT", "RETRY", "issue_due", "issue_mode", "issue_own"]
 
 A_MOMENT: Final = timedelta(milliseconds=1)
-"""Commands to a plant leave in the order in which they were issued."""
+"""Offset that places one command before another: a plant gets its commands in the order of their issue times."""
 
 RETRY: Final = timedelta(seconds=10)
-"""When a command is tried again that was not taken because too many others wait for the plant."""
+"""Delay before the next attempt when a command is not queued because too many others wait for the plant."""
 
 
 async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: int, selection: sites.Selection) -> int:
-    """Issue what is due at up to `limit` of the selected sites. Returns how many commands that made."""
+    """Issue what is due at up to `limit` of the selected sites.
+
+    Returns:
+        The number of items that were issued. Schedule steps are not counted; their intervals are reopened.
+    """
     locked = await store.lock_due(db, system, now, limit, selection)
     if not locked:
         return 0
@@ -48,7 +52,7 @@ async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: i
 
 
 async def issue_mode(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:
-    """Issue the mode that holds, in the place of the row's first command. Returns False if it has to wait."""
+    """Issue the site's current mode, with the issue time of the row. Returns False if it has to wait."""
     mode = site.mode(now)
     override = site.override if site.override is not None and site.override.mode is mode else None
     content: dict[str, Any] = {"mode": mode.value}
@@ -60,12 +64,12 @@ async def issue_mode(db: Connection, system: SystemScope, site: Site, row: Uncon
     kind = CommandType.EMERGENCY if mode is Mode.EMERGENCY_STOP else CommandType.MODE_CHANGE
     if not await _issue_again(db, system, row, kind, content, now, end):
         return False
-    await sites.reopen_interval(db, system, site.plant_id, now)  # the plant forgets its setpoint over the mode
+    await sites.reopen_interval(db, system, site.plant_id, now)  # the plant drops its setpoint when it receives a mode
     return True
 
 
 async def _issue_schedule(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:
-    """Issue the schedule that holds; one without intervals if it was cancelled."""
+    """Issue the current schedule, without intervals if it was cancelled. Returns False if it has to wait."""
     intervals = [] if site.schedule_ends_at is None else await sites.intervals_of(db, system, site.plant_id)
     content = {
         "scheduleId": site.schedule_id,

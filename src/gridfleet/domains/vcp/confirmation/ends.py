@@ -1,7 +1,7 @@
-"""What the end of a command means for the site.
+"""Apply the end of plant commands to their sites.
 
-An order that the plant refuses changes nothing: what held before holds again. What the plant never answered is issued again
-while it holds.
+A partner command that the plant refuses has no effect: the previous state is restored. A command that the plant did not
+answer is issued again while it holds.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,12 +37,12 @@ async def apply_ends(
     orders: Collection[UUID],
     connected: Collection[UUID],
 ) -> None:
-    """Apply the last steps of commands, by command id, to the sites of their plants.
+    """Apply the newest steps of commands to the sites of their plants.
 
     Args:
-        steps: the newest step of each command; steps to an open state are ignored.
-        orders: those of the commands that are partners' orders.
-        connected: plants that have just connected; what they refused or failed is issued again.
+        steps: the newest step of each command, by command id. Steps to an open state are ignored.
+        orders: ids of those commands that are partner commands.
+        connected: plants that have just connected. What they refused or failed is issued again.
     """
     ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
     plants = await store.concerned(db, system, {end.plant_id for end in ends.values()}, ends, connected)
@@ -85,7 +85,7 @@ async def _apply(db: Connection, system: SystemScope, site: Site, row: Unconfirm
 async def _restore_mode(
     db: Connection, system: SystemScope, site: Site, row: Unconfirmed, end: Transition, is_order: bool
 ) -> Site:
-    """Return the site with the override from before a refused mode; an emergency stop stays."""
+    """Return the site with the override from before a refused mode. An emergency stop stays."""
     refused = site.override_command_id or (row.command_id if is_order else None)
     if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP:
         await store.set_due(db, system, site.plant_id, Kind.MODE, None)
@@ -94,7 +94,7 @@ async def _restore_mode(
     if restored == site:
         await store.set_due(db, system, site.plant_id, Kind.MODE, None)
     elif end.status is CommandStatus.REJECTED and row.confirmed_mode is restored.mode(end.at):
-        await store.delete(db, system, site.plant_id, Kind.MODE)  # the plant has it still
+        await store.delete(db, system, site.plant_id, Kind.MODE)  # the plant still has this mode
     else:
         again = replace(row, command_id=None, due_at=end.at, confirmed_mode=None)
         await store.expect(db, system, again)
@@ -116,7 +116,7 @@ async def _with_override_before(db: Connection, system: SystemScope, site: Site,
 
 
 async def _restore_schedule(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, end: Transition) -> Site:
-    """Return the site with the schedule from before a refused one, or before a refused cancellation."""
+    """Return the site with the schedule from before a refused schedule or a refused cancellation."""
     before = None
     if site.schedule_command_id is not None:
         before = await store.predecessor(db, system, site.plant_id, [CommandType.SCHEDULE], site.schedule_command_id)
@@ -137,7 +137,7 @@ async def _restore_schedule(db: Connection, system: SystemScope, site: Site, row
 
 
 def _intervals(routing_key: str, payload: Mapping[str, object]) -> Sequence[ScheduleInterval]:
-    """Return the intervals of an order in the log; a cancellation has none."""
+    """Return the intervals of a partner command in the log. A cancellation has none."""
     if not routing_key.endswith(".set"):
         return []
     order = open_order(Order.SCHEDULE_SET, msgspec.json.encode(payload))

@@ -1,4 +1,4 @@
-"""What a plant has yet to confirm, and orders that held before another one."""
+"""Records of what a plant has not confirmed yet, and of earlier partner commands."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ __all__ = ["Kind", "Predecessor", "Unconfirmed"]
 
 
 class Kind(StrEnum):
-    """What is issued again."""
+    """What is issued again until the plant confirms it."""
 
     MODE = "MODE"
     SCHEDULE = "SCHEDULE"
@@ -21,9 +21,9 @@ class Kind(StrEnum):
 
 
 class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
-    """A mode, schedule or step that the plant has not confirmed; see the table.
+    """A mode, schedule or schedule step that the plant has not confirmed. Fields as in the table `vcp_unconfirmed`.
 
-    `due_at` is None while the command is open, and for what waits for the plant's next connection.
+    `due_at` is None while the command is open, and while the row waits for the plant's next connection.
     """
 
     plant_id: UUID
@@ -35,7 +35,7 @@ class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Predecessor(NamedTuple):
-    """An accepted order that the plant has not refused."""
+    """An accepted partner command that the plant has not refused."""
 
     id: UUID
     api_key_id: UUID

@@ -1,4 +1,4 @@
-"""SQL of what plants have not confirmed. The site's row is locked before its rows here are written."""
+"""SQL of what plants have not confirmed. Lock the site's row before you write its rows here."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -24,9 +24,9 @@ def _unconfirmed(**row: Any) -> Unconfirmed:
 
 
 async def expect(db: Connection, system: SystemScope, row: Unconfirmed) -> None:
-    """Wait for the plant's confirmation, in place of an earlier one of the kind.
+    """Insert what the plant has to confirm, or replace the row of the same kind.
 
-    What the plant had confirmed before is not known if the earlier one was still expected.
+    A replaced row loses its `confirmed_mode`: while an earlier confirmation was missing, the plant's mode is unknown.
     """
     await db.execute(
         "INSERT INTO vcp_unconfirmed (plant_id, kind, command_id, issued_at, due_at, confirmed_mode)"
@@ -37,7 +37,7 @@ async def expect(db: Connection, system: SystemScope, row: Unconfirmed) -> None:
 
 
 async def record_issue(db: Connection, system: SystemScope, row: Unconfirmed, command_id: UUID) -> None:
-    """A command carries it again."""
+    """Store the command that issues the row again, and clear its due time."""
     await db.execute(
         "UPDATE vcp_unconfirmed SET command_id = %s, due_at = NULL WHERE plant_id = %s AND kind = %s",
         (command_id, row.plant_id, row.kind),
@@ -45,7 +45,7 @@ async def record_issue(db: Connection, system: SystemScope, row: Unconfirmed, co
 
 
 async def set_due(db: Connection, system: SystemScope, plant_id: UUID, kind: Kind, due_at: datetime | None) -> None:
-    """Issue it again at `due_at`, or, if None, when the plant connects."""
+    """Issue the row again at `due_at`; None means when the plant connects."""
     await db.execute(
         "UPDATE vcp_unconfirmed SET due_at = coalesce(%s, 'infinity'::timestamptz) WHERE plant_id = %s AND kind = %s",
         (due_at, plant_id, kind),
@@ -53,14 +53,14 @@ async def set_due(db: Connection, system: SystemScope, plant_id: UUID, kind: Kin
 
 
 async def delete(db: Connection, system: SystemScope, plant_id: UUID, *kinds: Kind) -> None:
-    """Nothing of these kinds is expected any more."""
+    """Delete the plant's rows of these kinds."""
     await db.execute("DELETE FROM vcp_unconfirmed WHERE plant_id = %s AND kind = ANY(%s)", (plant_id, list(kinds)))
 
 
 async def concerned(
     db: Connection, system: SystemScope, plant_ids: Collection[UUID], command_ids: Collection[UUID], connected: Collection[UUID]
 ) -> list[UUID]:
-    """Return the plants for which the end of these commands, or their connection, may mean something."""
+    """Return the plants whose rows or setpoints belong to these commands, and the connected plants with waiting rows."""
     cursor = await db.execute(
         "SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(plants)s) AND command_id = ANY(%(commands)s)"
         " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s) AND setpoint_command_id = ANY(%(commands)s)"
@@ -71,7 +71,7 @@ async def concerned(
 
 
 async def of_plants(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Unconfirmed]:
-    """Return all of these plants, modes first."""
+    """Return all rows of these plants by plant, modes first."""
     cursor = db.cursor(row_factory=kwargs_row(_unconfirmed))
     await cursor.execute(
         f"SELECT {_ROW} FROM vcp_unconfirmed WHERE plant_id = ANY(%s) ORDER BY plant_id, kind", (list(plant_ids),)
@@ -80,14 +80,17 @@ async def of_plants(db: Connection, system: SystemScope, plant_ids: Sequence[UUI
 
 
 async def wake(db: Connection, system: SystemScope, plant_ids: Sequence[UUID], now: datetime) -> None:
-    """Issue what waited for a connection of these plants."""
+    """Make the rows due that waited for a connection of these plants."""
     await db.execute(
         "UPDATE vcp_unconfirmed SET due_at = %s WHERE plant_id = ANY(%s) AND due_at = 'infinity'", (now, list(plant_ids))
     )
 
 
 async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> list[UUID]:
-    """Lock the sites of ACTIVE plants where something is due; a schedule is not during an emergency stop."""
+    """Lock the sites of ACTIVE plants where something is due, and return the plants' ids.
+
+    A schedule is not due during an emergency stop. Sites that another transaction has locked are skipped.
+    """
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_unconfirmed u JOIN vcp_site s ON s.plant_id = u.plant_id"
         " JOIN plant p ON p.id = u.plant_id WHERE u.due_at <= %(now)s AND p.lifecycle_status = 'ACTIVE'"
@@ -101,9 +104,9 @@ async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: in
 async def predecessor(
     db: Connection, system: SystemScope, plant_id: UUID, types: Collection[CommandType], before: UUID
 ) -> Predecessor | None:
-    """Return the newest order of these types before another that the plant's organisation gave and the plant has not refused.
+    """Return the newest command of these types before the command `before`, or None.
 
-    An emergency stop holds though the plant refused it.
+    Only commands of the plant's organisation that the plant has not refused count, and refused emergency stops.
     """
     cursor = db.cursor(row_factory=class_row(Predecessor))
     await cursor.execute(

@@ -1,1 +1,1 @@
-"""Events on their way to partners: queued in the transaction of their cause, gone once the broker has confirmed them."""
+"""Events to partners: queued in the transaction of their cause, deleted when the broker has confirmed them."""

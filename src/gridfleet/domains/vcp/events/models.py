@@ -1,4 +1,4 @@
-"""Events as they are queued and published."""
+"""Records of queued and published events."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,8 +11,12 @@ __all__ = ["NewEvent", "QueuedEvent", "recipients"]
 
 
 class NewEvent(NamedTuple):
-    """An event to queue. `event_id` is the same whenever the same thing is told again. `api_key_id`: for this key alone;
-    None: for all that may see the plant. `request_id`: that of its cause, if not the one bound when it is queued."""
+    """An event to queue.
+
+    `event_id` is the same for each repetition of one event. `api_key_id` limits the event to one key; None sends it to all keys
+    that may see the plant. `request_id` is that of the event's cause; None takes the one that is bound when the event is
+    queued.
+    """
 
     event_id: UUID
     organization_id: UUID
@@ -24,7 +28,7 @@ class NewEvent(NamedTuple):
 
 
 class QueuedEvent(NamedTuple):
-    """An event that waits; `id` is its place in the queue."""
+    """An event that waits for the broker. `id` is its position in the queue."""
 
     id: int
     event_id: UUID
@@ -37,7 +41,7 @@ class QueuedEvent(NamedTuple):
 
 
 def recipients(event: QueuedEvent, keys: Sequence[AmqpKey]) -> list[AmqpKey]:
-    """Those of the organisation's keys to whose vhosts the event goes."""
+    """Return those of the organisation's keys to whose vhosts the event is published."""
     if event.api_key_id is not None:
         return [key for key in keys if key.id == event.api_key_id]
     return [key for key in keys if key.plant_ids is None or event.plant_id in key.plant_ids]

@@ -1,4 +1,4 @@
-"""Writing events down, and taking them out again."""
+"""The queue of events to partners in the database."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -13,20 +13,22 @@ from gridfleet.kernel.db import Connection
 __all__ = ["EVENTS_CHANNEL", "drop_stale", "event_id", "next_events", "queue_events", "strike_off"]
 
 EVENTS_CHANNEL: Final = "partner_event"
-"""The database notifies here when events were queued."""
+"""The database notifies this channel when events have been queued."""
 
 _NAMESPACE: Final = UUID("5d0f2f3e-52a5-4c5e-8a76-0a7c8f4d2b10")
 _KEPT: Final = timedelta(hours=24)
-"""As long as the broker would keep them."""
+"""Maximum age of a queued event, the same as in the broker's queues."""
 
 
 def event_id(*facts: object) -> UUID:
-    """The id of what these facts tell: the same for the same facts, so that a repetition can be known."""
+    """Return an event id derived from these facts. The same facts give the same id, so that repetitions can be
+    recognised.
+    """
     return uuid5(_NAMESPACE, "\n".join(map(str, facts)))
 
 
 async def queue_events(db: Connection, system: SystemScope, events: Sequence[NewEvent]) -> None:
-    """Queues events with the transaction of `db`."""
+    """Queue events in the transaction of `db`."""
     if events:
         await store.insert(db, system, events)
 
@@ -34,15 +36,17 @@ async def queue_events(db: Connection, system: SystemScope, events: Sequence[New
 async def next_events(
     db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
 ) -> list[QueuedEvent]:
-    """The oldest events of these organisations, but for those `claimed`, which are on their way."""
+    """Return the oldest events of these organisations, at most `limit`, without the ids in `claimed`, which are being
+    published.
+    """
     return await store.waiting(db, system, organization_ids, claimed, limit)
 
 
 async def strike_off(db: Connection, system: SystemScope, ids: Collection[int]) -> None:
-    """Forgets events that the broker has confirmed."""
+    """Delete events that the broker has confirmed."""
     await store.delete(db, system, ids)
 
 
 async def drop_stale(db: Connection, system: SystemScope, now: datetime) -> int:
-    """Forgets events that nobody took for a day; how many."""
+    """Delete events that were not published within a day. Returns how many."""
     return await store.delete_before(db, system, now - _KEPT)

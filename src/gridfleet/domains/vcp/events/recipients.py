@@ -1,4 +1,4 @@
-"""Who gets events: the vhosts that the gateway serves, and the plants that somebody listens to."""
+"""Recipients of events: the vhosts that the gateway serves, and the plants with subscriptions."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -17,8 +17,10 @@ __all__ = ["ServedVhost", "listened_plants", "served_vhosts"]
 
 
 class ServedVhost(NamedTuple):
-    """A key's vhost, with the queue in which its orders arrive. Legacy keys share a vhost, where each organisation has one key
-    and queues of its own."""
+    """A key's vhost, with the queue in which its partner commands arrive.
+
+    Legacy keys share a vhost. There each organisation has one key and queues of its own.
+    """
 
     key: AmqpKey
     inbound_queue: str
@@ -30,7 +32,7 @@ class ServedVhost(NamedTuple):
 
 
 async def served_vhosts(db: Connection, system: SystemScope) -> list[ServedVhost]:
-    """Return the vhosts of all live keys whose organisations trade."""
+    """Return the vhosts of all live keys whose organisations have enabled partner queues."""
     prefixes = await store.queues(db, system)
     return [
         ServedVhost(key, inbound_queue(key.slug if key.vhost == LEGACY_VHOST else prefixes[key.organization_id]))
@@ -40,5 +42,5 @@ async def served_vhosts(db: Connection, system: SystemScope) -> list[ServedVhost
 
 
 async def listened_plants(db: Connection, system: SystemScope, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
-    """The organisation of each of those plants whose events somebody gets."""
+    """Return the organisation of each of those plants whose events a partner receives, by plant id."""
     return await store.listeners(db, system, plant_ids)

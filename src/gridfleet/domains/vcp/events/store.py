@@ -16,7 +16,7 @@ _QUEUED = ", ".join(QueuedEvent._fields)
 
 
 async def insert(db: Connection, system: SystemScope, events: Sequence[NewEvent]) -> None:
-    """Queues events in their order."""
+    """Queue events in their order."""
     await db.execute(
         "INSERT INTO partner_event (event_id, organization_id, plant_id, api_key_id, kind, body, cause)"
         " SELECT e.event_id, e.organization_id, e.plant_id, e.api_key_id, e.kind, e.body, e.cause FROM unnest(%s::uuid[],"
@@ -34,7 +34,7 @@ def _cause(event: NewEvent) -> Jsonb | None:
 async def waiting(
     db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
 ) -> list[QueuedEvent]:
-    """The oldest events of these organisations, but for those `claimed`."""
+    """Return the oldest events of these organisations, at most `limit`, without the ids in `claimed`."""
     cursor = db.cursor(row_factory=class_row(QueuedEvent), binary=True)
     await cursor.execute(
         f"SELECT {_QUEUED} FROM partner_event WHERE organization_id = ANY(%s) AND id <> ALL(%s) ORDER BY id LIMIT %s",
@@ -44,18 +44,21 @@ async def waiting(
 
 
 async def delete(db: Connection, system: SystemScope, ids: Collection[int]) -> None:
-    """Strikes off what the broker has confirmed."""
+    """Delete events that the broker has confirmed."""
     await db.execute("DELETE FROM partner_event WHERE id = ANY(%s)", (list(ids),))
 
 
 async def delete_before(db: Connection, system: SystemScope, moment: datetime) -> int:
-    """Strikes off what nobody wants any more; how many."""
+    """Delete events that were queued before `moment`. Returns how many."""
     cursor = await db.execute("DELETE FROM partner_event WHERE at < %s", (moment,))
     return cursor.rowcount
 
 
 async def listeners(db: Connection, system: SystemScope, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
-    """The organisations of those plants whose events somebody gets: its queues stand, and a live key may see the plant."""
+    """Return the organisations of plants whose events a partner receives, by plant id.
+
+    Such a plant's organisation has enabled queues and a live key that may see the plant.
+    """
     cursor = await db.execute(
         "SELECT p.id, p.organization_id FROM plant p"
         " JOIN partner_queues q ON q.organization_id = p.organization_id AND q.enabled"
@@ -68,6 +71,6 @@ async def listeners(db: Connection, system: SystemScope, plant_ids: Collection[U
 
 
 async def queues(db: Connection, system: SystemScope) -> dict[UUID, str]:
-    """The prefix of the own queues of every organisation whose queues stand at the broker."""
+    """Return the queue name prefix of each organisation whose queues are enabled."""
     cursor = await db.execute("SELECT organization_id, prefix FROM partner_queues WHERE enabled")
     return dict(await cursor.fetchall())

@@ -1,4 +1,4 @@
-"""The plants whose events somebody gets, as far as this process has met them. Database notifications empty it."""
+"""Cache of the plants whose events partners receive. Database notifications invalidate its entries."""
 
 from collections.abc import Collection
 from typing import Final
@@ -14,7 +14,7 @@ _SYSTEM: Final = SystemScope("ingest tells partners what plants reported")
 
 
 class SubscriptionCache:
-    """Organisations by plant; most plants have no listener, which is remembered too."""
+    """Organisations by plant. Plants without a subscription are cached too, since most have none."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -22,8 +22,8 @@ class SubscriptionCache:
         self._changes = 0
 
     async def look_up(self, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
-        """The organisations of those plants that have a listener."""
-        # Taken now: an entry may be struck out while the others are looked up.
+        """Return the organisations of those plants that have a subscription, by plant id."""
+        # Copied first: an entry may be invalidated while the others are read.
         known = {plant_id: self._known[plant_id] for plant_id in plant_ids if plant_id in self._known}
         missing = [plant_id for plant_id in plant_ids if plant_id not in known]
         if missing:
@@ -32,16 +32,16 @@ class SubscriptionCache:
                 found = await listened_plants(db, _SYSTEM, missing)
             read = {plant_id: found.get(plant_id) for plant_id in missing}
             known |= read
-            if changes == self._changes:  # else it may be stale already: good for now, not to be remembered
+            if changes == self._changes:  # else the answer may be stale: used once, not cached
                 self._known |= read
         return {plant_id: organization for plant_id, organization in known.items() if organization is not None}
 
     def invalidate(self, plant_id: str) -> None:
-        """Strikes one plant out: it may belong to somebody else now."""
+        """Remove one plant, which may belong to another organisation now."""
         self._changes += 1
         self._known.pop(UUID(plant_id), None)
 
     def invalidate_all(self) -> None:
-        """Strikes everything out."""
+        """Remove all entries."""
         self._changes += 1
         self._known.clear()

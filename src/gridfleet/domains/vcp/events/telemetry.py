@@ -1,4 +1,4 @@
-"""What partners are told of a plant's measurements: decoded, and fresh."""
+"""Telemetry events: a plant's decoded values, recent ones only."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +14,7 @@ from gridfleet.protocol.partner_messages import DeviceValues, TelemetryEvent
 __all__ = ["MAX_AGE", "telemetry_event"]
 
 MAX_AGE: Final = timedelta(minutes=15)
-"""What was measured longer ago is history, and read over REST."""
+"""Older values are not published. They are read over REST."""
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -22,7 +22,14 @@ _encoder: Final = msgspec.json.Encoder()
 def telemetry_event(
     organization_id: UUID, plant_id: UUID, message_id: str, time: datetime, values: dict[str | None, dict[str, float]]
 ) -> NewEvent:
-    """The event about one snapshot: values by external id, None for the plant itself. The same message tells the same."""
+    """Return the event about one snapshot.
+
+    Args:
+        values: values by metric for each external id; None stands for the plant itself.
+
+    Returns:
+        The event. The same message gives the same event id.
+    """
     own = values.get(None, {})
     devices = [DeviceValues(external_id, found) for external_id, found in values.items() if external_id is not None]
     body = _encoder.encode(TelemetryEvent(plant_id, time.replace(microsecond=time.microsecond // 1000 * 1000), own, devices))

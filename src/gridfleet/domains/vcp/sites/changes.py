@@ -1,4 +1,4 @@
-"""What an accepted order changes at its site."""
+"""Changes of a site by accepted partner commands."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -30,7 +30,7 @@ __all__ = ["change_site"]
 async def change_site(
     db: Connection, system: SystemScope, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime
 ) -> None:
-    """Write the locked site as it is after an accepted order, whose command was issued at `now`."""
+    """Save the locked site as it is after an accepted command, whose plant command was issued at `now`."""
     after = await _after(db, system, order, site, command_id, set_by, now)
     await store.save_site(db, system, after)
     await _expect_confirmation(db, system, order, site, after, command_id, now)
@@ -39,7 +39,7 @@ async def change_site(
 async def _after(
     db: Connection, system: SystemScope, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime
 ) -> Site:
-    """Return the site after an accepted order; its intervals are written."""
+    """Return the site after an accepted command. Schedule intervals are written here."""
     new = replace(site, silent_from=max(site.silent_from, now), fallback_since=None)
     match order:
         case ModeOrder(mode=Mode.AUTO):
@@ -85,7 +85,10 @@ async def _after(
 async def _expect_confirmation(
     db: Connection, system: SystemScope, order: Heading, before: Site, after: Site, command_id: UUID, now: datetime
 ) -> None:
-    """Keep a mode or schedule until the plant confirms it. Any other order ends the fallback, ahead of itself."""
+    """Insert a mode or schedule that the plant has to confirm.
+
+    Any other command ends an active fallback. The mode is then issued before the command itself.
+    """
     row = Unconfirmed(
         plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=before.mode(now)
     )

@@ -1,8 +1,8 @@
 """SQL of sites and their schedules.
 
-Locks are taken in the order plant, site: a change of the plant (a move to another organisation, above all) holds the plant
-and then deletes the site. Conditions and values that come from other rows than the locked one are read by a statement of
-their own after the lock: a statement that had to wait goes on with the snapshot from before the wait.
+Locks are taken in the order plant, site: a change of the plant (above all a move to another organisation) locks the plant
+and then deletes the site. Conditions and values that come from other rows than the locked one are read by a separate
+statement after the lock: a statement that had to wait continues with the snapshot from before the wait.
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Selection(NamedTuple):
-    """The sites that are claimed: `only` these, None for all, and none of `without`."""
+    """The sites to claim: those in `only`, or all if it is None, without those in `without`."""
 
     only: Sequence[UUID] | None = None
     without: Sequence[UUID] = ()
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Values of SELECTED."""
+        """The parameters of SELECTED."""
         return {"only": None if self.only is None else list(self.only), "without": list(self.without)}
 
 
@@ -47,7 +47,7 @@ SELECTED = "(%(only)s::uuid[] IS NULL OR s.plant_id = ANY(%(only)s)) AND s.plant
 
 
 class DueInterval(NamedTuple):
-    """A step of a schedule whose time has come, with the limits of its site."""
+    """A schedule step that is due, with the limits of its site."""
 
     plant_id: UUID
     start_at: datetime
@@ -91,7 +91,7 @@ def _due(**row: Any) -> DueInterval:
 
 
 async def open_site(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID) -> None:
-    """Makes the row of a plant of the organisation, unless it stands."""
+    """Insert the site's row if the plant belongs to the organisation and has none."""
     await db.execute(
         "INSERT INTO vcp_site (plant_id) SELECT id FROM plant WHERE id = %s AND organization_id = %s FOR KEY SHARE"
         " ON CONFLICT DO NOTHING",
@@ -100,7 +100,7 @@ async def open_site(db: Connection, system: SystemScope, organization_id: UUID, 
 
 
 async def lock_site(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID) -> Site | None:
-    """Lock the site of a plant of the organisation until the transaction ends. Returns None unless it was opened."""
+    """Lock the site of a plant of the organisation until the transaction ends. Returns None if the site has no row."""
     cursor = await db.execute(
         "SELECT s.plant_id FROM plant p JOIN vcp_site s ON s.plant_id = p.id WHERE p.id = %s AND p.organization_id = %s"
         " FOR KEY SHARE OF p FOR NO KEY UPDATE OF s",
@@ -111,7 +111,7 @@ async def lock_site(db: Connection, system: SystemScope, organization_id: UUID, 
 
 
 async def lock_many(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Site]:
-    """Lock sites until the transaction ends. It must not issue commands: the plants are not locked."""
+    """Lock sites until the transaction ends. Do not issue commands afterwards: the plants are not locked."""
     cursor = await db.execute(
         "SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%s) ORDER BY plant_id FOR NO KEY UPDATE", (list(plant_ids),)
     )
@@ -119,7 +119,7 @@ async def lock_many(db: Connection, system: SystemScope, plant_ids: Sequence[UUI
 
 
 async def read_locked(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Site]:
-    """Read sites that the transaction has locked."""
+    """Return the sites that the transaction has locked."""
     if not plant_ids:
         return []
     cursor = db.cursor(row_factory=kwargs_row(_site))
@@ -128,7 +128,7 @@ async def read_locked(db: Connection, system: SystemScope, plant_ids: Sequence[U
 
 
 async def save_site(db: Connection, system: SystemScope, site: Site) -> None:
-    """Writes a locked site but for its intervals."""
+    """Save a locked site, without its intervals."""
     override = site.override
     await db.execute(
         "UPDATE vcp_site SET constraints = %(constraints)s, fallback_mode = %(fallback_mode)s,"
@@ -163,12 +163,12 @@ async def save_site(db: Connection, system: SystemScope, site: Site) -> None:
 
 
 async def delete_intervals(db: Connection, system: SystemScope, plant_id: UUID) -> None:
-    """Forgets the site's schedule."""
+    """Delete the intervals of the site's schedule."""
     await db.execute("DELETE FROM vcp_interval WHERE plant_id = %s", (plant_id,))
 
 
 async def insert_intervals(db: Connection, system: SystemScope, plant_id: UUID, intervals: Sequence[ScheduleInterval]) -> None:
-    """The steps of a new schedule."""
+    """Insert the intervals of a new schedule."""
     await db.execute(
         "INSERT INTO vcp_interval (plant_id, start_at, end_at, power_kw)"
         " SELECT %s, i.* FROM unnest(%s::timestamptz[], %s::timestamptz[], %s::float8[]) AS i",
@@ -182,7 +182,7 @@ async def insert_intervals(db: Connection, system: SystemScope, plant_id: UUID, 
 
 
 async def list_ids(db: Connection, system: SystemScope, without: Sequence[UUID]) -> list[UUID]:
-    """Return the plants of all sites but those `without`."""
+    """Return the plants of all sites other than those in `without`."""
     cursor = await db.execute("SELECT plant_id FROM vcp_site WHERE plant_id <> ALL(%s) ORDER BY plant_id", (list(without),))
     return [row[0] for row in await cursor.fetchall()]
 
@@ -190,7 +190,7 @@ async def list_ids(db: Connection, system: SystemScope, without: Sequence[UUID])
 async def claim_due_intervals(
     db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection
 ) -> list[DueInterval]:
-    """Claim the intervals that have begun, at sites without an override. The sites stay locked, the intervals are done."""
+    """Claim the intervals that have begun at sites without an override, and mark them as done. The sites stay locked."""
     times = {"now": now, "limit": limit, **selection.parameters}
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_interval i JOIN vcp_site s ON s.plant_id = i.plant_id JOIN plant p ON p.id = i.plant_id"
@@ -219,7 +219,7 @@ _DUE = (
 
 
 async def reopen_interval(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
-    """The step that holds at `now` is to be done again."""
+    """Mark the interval at `now` as not done, so that it is issued again."""
     await db.execute(
         "UPDATE vcp_interval SET done_at = NULL"
         " WHERE plant_id = %(plant)s AND start_at <= %(now)s AND end_at > %(now)s AND done_at IS NOT NULL",
@@ -228,7 +228,7 @@ async def reopen_interval(db: Connection, system: SystemScope, plant_id: UUID, n
 
 
 async def end_schedules(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> int:
-    """End the schedules whose last interval is over. Returns how many sites were looked at."""
+    """End the schedules whose last interval is over. Returns how many sites were checked."""
     over = "s.schedule_active AND NOT EXISTS (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %(now)s)"
     cursor = await db.execute(
         f"SELECT s.plant_id FROM vcp_site s WHERE {over} AND {SELECTED} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED",
@@ -251,7 +251,7 @@ async def end_schedules(db: Connection, system: SystemScope, now: datetime, limi
 async def claim_ended_overrides(
     db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection
 ) -> list[Site]:
-    """Lock sites whose override has ended; it is still in them."""
+    """Lock sites whose override has ended. The returned sites still contain it."""
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.override_expires_at <= %(now)s"
         f" AND {SELECTED} ORDER BY s.override_expires_at LIMIT %(limit)s {_SKIP}",
@@ -261,9 +261,9 @@ async def claim_ended_overrides(
 
 
 async def claim_silent(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> list[Site]:
-    """Lock sites whose partner has been silent for as long as their fallback waits.
+    """Lock sites whose partner has been silent for the time that their fallback sets.
 
-    An override, a schedule and a setpoint with a duration speak for the partner until they end.
+    The time counts from the end of an override, a schedule or a setpoint with a duration, if one holds.
     """
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.fallback_mode IS NOT NULL"
@@ -277,7 +277,7 @@ async def claim_silent(db: Connection, system: SystemScope, now: datetime, limit
 
 
 async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | None:
-    """A plant that the caller may see, with what partners have set there."""
+    """Return the site of a plant that the caller may see, or None. A plant without a site row gets default values."""
     cursor = db.cursor(row_factory=kwargs_row(_seen))
     await cursor.execute(
         f"{_SITE} LEFT JOIN vcp_site s ON s.plant_id = p.id WHERE p.id = %(plant)s AND p.organization_id = %(org)s"
@@ -288,7 +288,7 @@ async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | Non
 
 
 def _seen(**row: Any) -> Site:
-    """A site of which partners may never have spoken."""
+    """Return a site that may have no row yet."""
     return _site(**row | {"constraints": row["constraints"] or {}, "silent_from": row["silent_from"] or _LONG_AGO})
 
 
@@ -307,7 +307,7 @@ _INTERVAL = "i.start_at AS start, extract(epoch FROM i.end_at - i.start_at)::int
 
 
 async def intervals(db: Connection, org: OrgScope, plant_id: UUID) -> list[ScheduleInterval]:
-    """The steps of the schedule that holds, by time."""
+    """Return the intervals of the current schedule, by time."""
     cursor = db.cursor(row_factory=class_row(ScheduleInterval))
     await cursor.execute(
         f"SELECT {_INTERVAL}"
