@@ -1,1 +1,3 @@
-"""Partners' API keys: making and revoking them, what their scopes open over REST, and what they may do at the broker."""
+"""API keys of partners: creating and revoking them, what their scopes allow over REST, and what they may do at the
+broker.
+"""

@@ -1,4 +1,4 @@
-"""Refusals about partner keys."""
+"""Errors about partner keys."""
 
 from gridfleet.kernel.errors import CodedError
 
@@ -13,7 +13,7 @@ class ApiKeyNotFound(CodedError):
 
 
 class SelfTestFailed(CodedError):
-    """The broker did not let the new key in; nothing of it remains."""
+    """The broker refused the new key. Nothing of it is kept."""
 
     code = "INTERNAL_SERVER_ERROR"
     message = "The key could not be proved at the broker, so it was not created."

@@ -1,10 +1,10 @@
-"""Making API keys: first a key that counts for nothing, then its proof at the broker, then the key.
+"""Creating API keys: insert an inactive key, prove it at the broker, activate it.
 
-    prepare (a transaction of its own) ──▶ vhost and proof, if it may use the broker ──▶ activate
-                                                      └── failed ──▶ withdraw (a transaction of its own)
+    prepare (its own transaction) ──▶ vhost and proof, if it may use the broker ──▶ activate
+                                                      └── failed ──▶ withdraw (its own transaction)
 
-The broker asks about the new key while it is being proved, so the key must be committed before; nobody but us has it then.
-What a killed process leaves behind is withdrawn by `vhosts.expire_due`.
+The broker sends requests about the new key while it is being proved, so the key must be committed before. At that time only
+the service has the key. `vhosts.expire_due` removes what a killed process leaves behind.
 """
 
 import secrets
@@ -34,7 +34,7 @@ _MOST_COMPLAINTS: Final = 1_000
 
 
 class PreparedKey(NamedTuple):
-    """A key that waits for its proof. `at_broker` is what the broker knows of it, None if it may not log in there."""
+    """A key that waits for its proof. `at_broker` is its record for the broker, None if it may not log in there."""
 
     id: UUID
     text: str
@@ -43,7 +43,7 @@ class PreparedKey(NamedTuple):
 
 
 async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKey) -> PreparedKey:
-    """Stores a key that counts for nothing yet. Raises ValidationFailed with every complaint."""
+    """Store a new, inactive key. Raises ValidationFailed with all errors."""
     await _check(db, org, wanted)
     key_id, text = new_id(), make_key()
     signing_key = secrets.token_bytes(32) if WRITE_SCOPES & set(wanted.scopes) else None
@@ -58,7 +58,9 @@ async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKe
 
 
 async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> CreatedKey:
-    """The key, with its secrets for the only time. Raises SelfTestFailed when it was withdrawn meanwhile."""
+    """Activate the key and return it with its secrets, which are returned only this once. Raises SelfTestFailed if it was
+    withdrawn.
+    """
     row = await store.activate(db, org, prepared.id)
     if row is None:
         raise SelfTestFailed
@@ -71,7 +73,7 @@ async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> Crea
 
 
 async def withdraw(db: Connection, org: OrgScope, prepared: PreparedKey) -> None:
-    """Leaves nothing of a key that was not proved; its vhost goes after the commit."""
+    """Delete a key that was not proved. Its vhost is removed after the commit."""
     await store.delete_unproven(db, org, prepared.id)
     if prepared.at_broker is not None:
         await vhosts.queue_settling(db, prepared.at_broker)
@@ -81,7 +83,7 @@ async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
     complaints = []
     if wanted.expires_at is not None and wanted.expires_at <= utc_now():
         complaints.append("expiresAt: must lie in the future")
-    # One question for all of them: this connection is one of the few that the broker's questions need.
+    # One query for all ids: it runs on one of the few connections that the broker's requests need.
     known = await visible_among(db, org, wanted.plant_ids or ())
     complaints += [
         f"allowedPlantIds.{number}: is no plant of this organisation"

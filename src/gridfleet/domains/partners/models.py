@@ -1,4 +1,4 @@
-"""API keys as organisations see them, and as the gateway uses them."""
+"""Records of API keys, for organisations and for the gateway."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -15,8 +15,11 @@ __all__ = ["AmqpKey", "AmqpPlace", "ApiKey", "CreatedKey", "LegacyKey", "LiveKey
 
 
 class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
-    """An API key without its secrets (spec, API key record). `allowed_plant_ids` null is every plant of the organisation,
-    `allowed_ips` empty is every address; `is_active` until it is revoked or has expired."""
+    """An API key without its secrets (spec, API key record).
+
+    `allowed_plant_ids` null allows every plant of the organisation, an empty `allowed_ips` every address. `is_active` is true
+    until the key is revoked or expires.
+    """
 
     id: UUID
     organization_id: UUID
@@ -37,7 +40,7 @@ class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NewKey(NamedTuple):
-    """What an organisation wants a key to be. `plant_ids` None is every plant, `networks` empty every address."""
+    """The properties of a key to create. `plant_ids` None allows every plant, empty `networks` every address."""
 
     name: str
     partner_id: str
@@ -48,8 +51,11 @@ class NewKey(NamedTuple):
 
 
 class LegacyKey(NamedTuple):
-    """A key to import. `digest` is the SHA-256 of the key's text, `shown` the beginning that identifies it, `organization` a
-    slug or an id, `line` its place in the file."""
+    """A key to import.
+
+    `digest` is the SHA-256 of the key's text, `shown` the prefix that identifies it, `organization` a slug or an id, `line` its
+    line number in the file.
+    """
 
     line: int
     id: UUID
@@ -63,7 +69,9 @@ class LegacyKey(NamedTuple):
 
 
 class CreatedKey(msgspec.Struct, frozen=True, rename="camel"):
-    """A new key. `key` and `signing_key` (64 hex digits; null without a `vcp:write:*` scope) exist in clear only here."""
+    """A new key. `key` and `signing_key` (64 hex digits; null without a `vcp:write:*` scope) exist in plain text only
+    here.
+    """
 
     key: str
     signing_key: str | None
@@ -71,7 +79,7 @@ class CreatedKey(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LiveKey(NamedTuple):
-    """A key that is neither revoked nor unproved. `networks` empty is every address."""
+    """A key that is proved and not revoked. Empty `networks` allow every address."""
 
     caller: KeyCaller
     networks: tuple[IPNetwork, ...]
@@ -79,8 +87,9 @@ class LiveKey(NamedTuple):
 
 
 class AmqpKey(NamedTuple):
-    """An active key that may use the broker. `scopes` are expanded (`scopes.expand_amqp`); `plant_ids` None is every plant of
-    the organisation."""
+    """A key that may use the broker. `scopes` are expanded (`scopes.expand_amqp`); `plant_ids` None allows every plant of
+    the organisation.
+    """
 
     id: UUID
     organization_id: UUID
@@ -91,20 +100,22 @@ class AmqpKey(NamedTuple):
 
 
 class AmqpPlace(NamedTuple):
-    """Where an organisation's programs meet the broker. `vhost` is the newest active key's, None without any."""
+    """Where an organisation's programs connect to the broker. `vhost` is that of the newest active key, None without one."""
 
     slug: str
     vhost: str | None
 
 
 class SendingKey(NamedTuple):
-    """An `AmqpKey` with the 32 bytes its messages are signed with; None for a key without a `vcp:write:*` scope, and for a
-    legacy one that was imported without."""
+    """An `AmqpKey` with the 32 bytes that sign its messages.
+
+    None for a key without a `vcp:write:*` scope, and for a legacy key that was imported without a signing key.
+    """
 
     key: AmqpKey
     signing_key: bytes | None
 
 
 def vhost_of(key_id: UUID) -> str:
-    """The vhost of a new key."""
+    """Return the name of the vhost of a new key."""
     return f"partner-{key_id}"

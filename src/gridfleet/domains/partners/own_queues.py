@@ -1,4 +1,4 @@
-"""Partners' queues: who owns a vhost, and the record of queues that were removed and events that were dropped."""
+"""The owners of partners' vhosts, and the audit records of removed queues and dropped events."""
 
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -18,7 +18,7 @@ _MOST_REMOVALS_A_MINUTE: Final = 60
 
 
 class VhostOwner(NamedTuple):
-    """The key that a vhost belongs to, and the names of the service's queues there."""
+    """The key that owns a vhost, and the names of the service's queues there."""
 
     key: AmqpKey
     service_queues: frozenset[str]
@@ -51,7 +51,10 @@ async def record_removal(db: Connection, key: AmqpKey, queue: str, argument: str
 
 
 async def record_dropped_events(db: Connection, key: AmqpKey, kind: EventKind, reason: str, events: int) -> None:
-    """Record how many events of a kind a key's queue dropped: `maxlen`, it was full; `expired`, they were a day old."""
+    """Record how many events of a kind a key's queue has dropped.
+
+    `reason` is `maxlen` if the queue was full, `expired` if the events were a day old.
+    """
     await record(
         db,
         Event.PARTNER_EVENTS_DROPPED,

@@ -1,7 +1,7 @@
-"""The organisation's queues at the broker: whether they stand, and what the names of its own ones begin with.
+"""An organisation's queues at the broker: whether they are enabled, and the prefix of its own queue names.
 
-Trading switches them on and off. What must stand in which vhost follows from here and from the keys; the gateway makes it so
-(`vhosts.SETTLE`), now and whenever it is told again.
+Trading switches them on and off. The required queues of each vhost follow from this and from the keys. The gateway creates
+and removes queues accordingly each time it gets the effect `vhosts.SETTLE`.
 """
 
 from uuid import UUID
@@ -16,8 +16,11 @@ __all__ = ["amqp_place", "queue_prefix", "set_queues"]
 
 
 async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: bool) -> None:
-    """From the commit on the organisation's own queues begin with `prefix`; with `enabled` the service's queues
-    stand in the vhost of each of its active keys, without it they are removed there."""
+    """Set the prefix of the organisation's own queues and switch the service's queues on or off, with the transaction's
+    commit.
+
+    With `enabled` the service's queues exist in the vhost of each of its active keys; without it they are removed there.
+    """
     before = await store.lock_queues(db, org)
     await store.save_queues(db, org, prefix, enabled)
     gone = [] if before is None or not before.enabled else [inbound_queue(before.prefix)]
@@ -27,10 +30,10 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
 
 
 async def queue_prefix(db: Connection, system: SystemScope, organization_id: UUID) -> str:
-    """What the names of the organisation's own queues begin with: its slug until trading chose otherwise."""
+    """Return the prefix of the names of the organisation's own queues: its slug until trading sets another."""
     return await store.find_prefix(db, system, organization_id)
 
 
 async def amqp_place(db: Connection, org: OrgScope) -> AmqpPlace:
-    """Where the organisation's programs connect: the vhost of its newest active key, None without any, and its slug."""
+    """Return where the organisation's programs connect: its slug, and the vhost of its newest active key or None."""
     return await store.find_place(db, org)

@@ -1,4 +1,4 @@
-"""API keys as their organisation keeps them: list, look up, revoke, and what else people do with them."""
+"""Operations on an organisation's API keys: list, get, revoke, acknowledge and test."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ __all__ = ["Trial", "acknowledge_bundle", "get_key", "list_keys", "record_trial"
 
 
 class Trial(NamedTuple):
-    """How to try a key at the broker, or why there is nothing to try."""
+    """What is needed to test a key at the broker. `complaint` says why it cannot be tested, None if it can."""
 
     slug: str
     vhost: str
@@ -30,14 +30,14 @@ class Trial(NamedTuple):
 
 
 async def list_keys(db: Connection, org: OrgScope, paging: Paging) -> Page[ApiKey]:
-    """One page of the organisation's keys, revoked ones too, newest first."""
+    """Return one page of the organisation's keys, newest first, with revoked ones."""
     rows = await store.page(db, org, paging)
     creators = await users_by_id(db, {row.created_by for row in rows})
     return Page.of([shown(row, creators) for row in rows], await store.count(db, org), paging)
 
 
 async def get_key(db: Connection, org: OrgScope, key_id: UUID) -> ApiKey:
-    """One key. Raises ApiKeyNotFound."""
+    """Return one key. Raises ApiKeyNotFound."""
     row = await store.find(db, org, key_id)
     if row is None:
         raise ApiKeyNotFound
@@ -45,9 +45,9 @@ async def get_key(db: Connection, org: OrgScope, key_id: UUID) -> ApiKey:
 
 
 async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
-    """Ends a key for ever, at once: REST hears of it with the commit, and the broker drops its connections right after.
+    """Revoke a key permanently. REST refuses it from the commit on, and the broker closes its connections shortly after.
 
-    A second time changes nothing. Raises ApiKeyNotFound.
+    Does nothing if the key is already revoked. Raises ApiKeyNotFound.
     """
     found = await store.lock_for_revoking(db, org, key_id)
     if found is None:
@@ -62,14 +62,14 @@ async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
 
 
 async def acknowledge_bundle(db: Connection, org: OrgScope, key_id: UUID) -> None:
-    """Somebody says that the key's secrets are kept; a second time changes nothing. Raises ApiKeyNotFound."""
+    """Record that the user has stored the key's secrets. Does nothing the second time. Raises ApiKeyNotFound."""
     await get_key(db, org, key_id)
     if await store.acknowledge_bundle(db, org, key_id):
         await _record(db, org, Event.API_KEY_BUNDLE_ACKNOWLEDGED, key_id, {})
 
 
 async def trial_of(db: Connection, org: OrgScope, key_id: UUID, text: str) -> Trial:
-    """What it takes to try the key whose text somebody has. Raises ApiKeyNotFound."""
+    """Return what is needed to test the key with this text. Raises ApiKeyNotFound."""
     key = await get_key(db, org, key_id)
     digest = broker_digest_of(text)
     complaint = None
@@ -81,14 +81,14 @@ async def trial_of(db: Connection, org: OrgScope, key_id: UUID, text: str) -> Tr
 
 
 async def record_trial(db: Connection, org: OrgScope, key_id: UUID, duration_ms: int, error: str | None) -> None:
-    """Keeps what a trial came to."""
+    """Record the result of a test as an audit event. `error` None means success."""
     await _record(
         db, org, Event.API_KEY_TEST_CONNECTION, key_id, {"ok": error is None, "durationMs": duration_ms, "error": error}
     )
 
 
 def shown(row: store.KeyRow, creators: Mapping[UUID, User]) -> ApiKey:
-    """The record as people see it."""
+    """Return the API record of a row. `creators` holds the users by id."""
     return ApiKey(
         **{
             **row._asdict(),

@@ -1,4 +1,4 @@
-"""Whether an API key opens the REST API, and the mark that it was used."""
+"""Access of API keys to the REST API, and the record of their last use."""
 
 from datetime import timedelta
 from typing import Final
@@ -14,26 +14,26 @@ from gridfleet.kernel.db import Connection
 __all__ = ["NOTED_EVERY", "admits", "find_live", "note_use", "scope_of"]
 
 NOTED_EVERY: Final = timedelta(minutes=1)
-"""`lastUsedAt` is that exact."""
+"""The resolution of `lastUsedAt`."""
 
 _SYSTEM: Final = SystemScope("a key says itself which organisation it belongs to")
 
 
 async def find_live(db: Connection, digest: bytes) -> LiveKey | None:
-    """The key with this digest, unless it was revoked or has expired."""
+    """Return the key with this digest; None if it was revoked or has expired."""
     return await store.find_live(db, _SYSTEM, digest)
 
 
 def admits(key: LiveKey, ip: str) -> bool:
-    """Whether the key opens anything now, for a caller at this address."""
+    """Return whether the key is valid now for a caller at this address."""
     return (key.expires_at is None or utc_now() < key.expires_at) and (not key.networks or is_within(ip, key.networks))
 
 
 def scope_of(program: KeyCaller, role: OrgRole) -> OrgScope:
-    """The key's right to act in its own organisation, as somebody with `role`, on the plants that it is limited to."""
+    """Return the key's scope in its own organisation with `role`, limited to the plants that it allows."""
     return OrgScope(program.organization_id, role, program, program.plant_ids)
 
 
 async def note_use(db: Connection, key_id: UUID) -> None:
-    """Keeps `lastUsedAt` fresh while the key lives."""
+    """Update `lastUsedAt` of a live key."""
     await store.note_use(db, _SYSTEM, key_id, NOTED_EVERY)

@@ -1,4 +1,4 @@
-"""What API keys can be allowed (spec, Authentication 9)."""
+"""Scopes of API keys (spec, Authentication 9)."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -10,7 +10,7 @@ __all__ = ["AMQP_SCOPES", "LEGACY_VHOST", "WRITE_SCOPES", "Scope", "expand_amqp"
 
 
 class Scope(StrEnum):
-    """One thing an API key may be allowed."""
+    """A permission of an API key."""
 
     PLANTS_READ = "plants:read"
     PLANTS_WRITE = "plants:write"
@@ -33,15 +33,19 @@ class Scope(StrEnum):
 
 
 WRITE_SCOPES: Final = frozenset(scope for scope in Scope if scope.startswith("vcp:write:"))
-"""Publishing to the exchange `vcp`; a key with one of them has a signing key."""
+"""Scopes that allow publishing to the exchange `vcp`. A key with one of them has a signing key."""
 
 AMQP_SCOPES: Final = frozenset({Scope.VCP_CONNECT, Scope.TRADING_CONNECT}) | WRITE_SCOPES
-"""Any of these opens the broker, and gives the key a vhost there."""
+"""Scopes of which each allows a login at the broker and gives the key a vhost there."""
 
 
 def expand_amqp(scopes: Iterable[Scope], vhost: str) -> frozenset[Scope]:
-    """What a key may do at the broker: `trading:connect` is another word for `vcp:connect`, and a legacy key that holds
-    nothing else may write everything, as it could before there were scopes for it."""
+    """Return a key's scopes at the broker.
+
+    `trading:connect` means the same as `vcp:connect`. A legacy key without a write scope gets all of them, as it had before
+    write
+    scopes existed.
+    """
     held = frozenset(scopes) & AMQP_SCOPES
     if Scope.TRADING_CONNECT in held:
         held |= {Scope.VCP_CONNECT}

@@ -1,6 +1,6 @@
-"""The keys that partners use at the broker, as the gateway needs them.
+"""The keys that partners use at the broker, in the form that the gateway needs.
 
-The database notifies `partner_key_changed`, with the key's id, when one is made, revoked, expires or changes.
+The database notifies `partner_key_changed`, with the key's id, when a key is created, revoked, changed or expires.
 """
 
 from typing import Final
@@ -18,11 +18,11 @@ __all__ = ["KEY_CHANGED", "SIGNING_KEYS", "list_amqp_keys", "load_sending_key"]
 KEY_CHANGED: Final = "partner_key_changed"
 
 SIGNING_KEYS: Final = EncryptedTable("partner_key", ("id",), ("signing_key",))
-"""What is encrypted of them."""
+"""The encrypted columns of keys."""
 
 
 async def load_sending_key(db: Connection, system: SystemScope, keyring: Keyring, key_id: UUID) -> SendingKey | None:
-    """The key with its signing key; None when it is unknown, revoked, expired, or may not use the broker."""
+    """Return the key with its signing key; None if it is unknown, revoked, expired, or may not use the broker."""
     found = await store.find_sending(db, system, key_id)
     if found is None:
         return None
@@ -35,5 +35,5 @@ async def load_sending_key(db: Connection, system: SystemScope, keyring: Keyring
 
 
 async def list_amqp_keys(db: Connection, system: SystemScope) -> list[AmqpKey]:
-    """Every active key that may use the broker, of all organisations."""
+    """Return every active key that may use the broker, of all organisations."""
     return await store.list_amqp(db, system)

@@ -24,7 +24,7 @@ _OURS = "organization_id = %(org)s AND activated_at IS NOT NULL"
 
 
 class KeyRow(NamedTuple):
-    """A key as its organisation sees it, but for the person who made it."""
+    """A key as its organisation sees it, without the user who created it."""
 
     id: UUID
     organization_id: UUID
@@ -52,7 +52,7 @@ class EncryptedKey(NamedTuple):
 
 
 class Secrets(NamedTuple):
-    """What of a new key's secrets is stored."""
+    """The stored part of a new key's secrets. `signing_key` is encrypted."""
 
     prefix: str
     digest: bytes
@@ -61,7 +61,7 @@ class Secrets(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """An organisation's queues."""
+    """The settings of an organisation's queues."""
 
     prefix: str
     enabled: bool
@@ -96,13 +96,13 @@ def _live_key(
     return LiveKey(KeyCaller(id, organization_id, frozenset(scopes), plants), tuple(allowed_ips), expires_at)
 
 
-# As organisations keep them
+# Keys of an organisation
 
 
 async def insert(
     db: Connection, org: OrgScope, key_id: UUID, vhost: str, wanted: NewKey, secrets: Secrets, *, at_broker: bool
 ) -> AmqpKey | None:
-    """A new key that has not been proved. Answers what the broker has to know of it; None without `at_broker`."""
+    """Insert a new, inactive key. Returns its record for the broker, or None without `at_broker`."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
         "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_plant_ids,"
@@ -133,7 +133,7 @@ async def insert(
 
 
 async def activate(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None:
-    """The key, which counts from now on; None when it is gone."""
+    """Activate the key and return it; None if it no longer exists."""
     cursor = db.cursor(row_factory=class_row(KeyRow))
     await cursor.execute(
         "UPDATE partner_key SET activated_at = now() WHERE id = %s AND organization_id = %s AND activated_at IS NULL"
@@ -144,14 +144,14 @@ async def activate(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None
 
 
 async def delete_unproven(db: Connection, org: OrgScope, key_id: UUID) -> None:
-    """Removes a key that was never proved."""
+    """Delete a key that was never proved."""
     await db.execute(
         "DELETE FROM partner_key WHERE id = %s AND organization_id = %s AND activated_at IS NULL", (key_id, org.organization_id)
     )
 
 
 async def page(db: Connection, org: OrgScope, paging: Paging) -> list[KeyRow]:
-    """One page of the organisation's keys, newest first."""
+    """Return one page of the organisation's keys, newest first."""
     cursor = db.cursor(row_factory=class_row(KeyRow))
     await cursor.execute(
         f"SELECT {_SHOWN} FROM partner_key WHERE {_OURS} ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
@@ -161,14 +161,14 @@ async def page(db: Connection, org: OrgScope, paging: Paging) -> list[KeyRow]:
 
 
 async def count(db: Connection, org: OrgScope) -> int:
-    """How many keys the list has."""
+    """Return the number of the organisation's keys."""
     cursor = await db.execute(f"SELECT count(*) FROM partner_key WHERE {_OURS}", {"org": org.organization_id})
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def find(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None:
-    """The key, if the organisation has it."""
+    """Return the organisation's key with this id, or None."""
     cursor = db.cursor(row_factory=class_row(KeyRow))
     await cursor.execute(
         f"SELECT {_SHOWN} FROM partner_key WHERE id = %(id)s AND {_OURS}", {"id": key_id, "org": org.organization_id}
@@ -177,8 +177,11 @@ async def find(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None:
 
 
 async def lock_for_revoking(db: Connection, org: OrgScope, key_id: UUID) -> tuple[bool, AmqpKey | None] | None:
-    """Whether the key was revoked before, and what the broker knows of it; held until the transaction ends. None when there is
-    no such key."""
+    """Lock the key until the transaction ends.
+
+    Returns:
+        Whether the key is revoked already, and its record for the broker or None. None if there is no such key.
+    """
     cursor = await db.execute(
         f"SELECT revoked_at IS NOT NULL, {_AMQP} FROM partner_key WHERE id = %(id)s AND {_OURS} FOR UPDATE",
         {"id": key_id, "org": org.organization_id},
@@ -192,7 +195,7 @@ async def lock_for_revoking(db: Connection, org: OrgScope, key_id: UUID) -> tupl
 
 
 async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
-    """Ends the key for ever."""
+    """Revoke the key permanently."""
     await db.execute(
         "UPDATE partner_key SET revoked_at = now(), amqp_slug = NULL, updated_at = now()"
         " WHERE id = %s AND organization_id = %s AND revoked_at IS NULL",
@@ -201,7 +204,7 @@ async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
 
 
 async def is_key(db: Connection, org: OrgScope, key_id: UUID, digest: bytes) -> bool:
-    """Whether a key's text has this digest."""
+    """Return whether the text of the organisation's key has this digest."""
     cursor = await db.execute(
         f"SELECT EXISTS (SELECT FROM partner_key WHERE id = %(id)s AND key_hash = %(hash)s AND {_OURS})",
         {"id": key_id, "hash": digest, "org": org.organization_id},
@@ -211,7 +214,7 @@ async def is_key(db: Connection, org: OrgScope, key_id: UUID, digest: bytes) -> 
 
 
 async def acknowledge_bundle(db: Connection, org: OrgScope, key_id: UUID) -> bool:
-    """Notes that somebody has kept the key's secrets; False when that was noted before."""
+    """Record that the key's secrets have been stored. Returns False if that was recorded before."""
     cursor = await db.execute(
         "UPDATE partner_key SET bundle_acknowledged_at = now() WHERE id = %s AND organization_id = %s"
         " AND bundle_acknowledged_at IS NULL",
@@ -220,11 +223,11 @@ async def acknowledge_bundle(db: Connection, org: OrgScope, key_id: UUID) -> boo
     return cursor.rowcount == 1
 
 
-# Over REST
+# Keys over REST
 
 
 async def find_live(db: Connection, system: SystemScope, digest: bytes) -> LiveKey | None:
-    """The key with this digest while it lives."""
+    """Return the key with this digest if it is live, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_live_key))
     await cursor.execute(
         "SELECT id, organization_id, scopes, allowed_plant_ids, allowed_ips, expires_at FROM partner_key"
@@ -235,7 +238,7 @@ async def find_live(db: Connection, system: SystemScope, digest: bytes) -> LiveK
 
 
 async def note_use(db: Connection, system: SystemScope, key_id: UUID, every: timedelta) -> None:
-    """The key was used now, unless that was written less than `every` ago or it lives no more."""
+    """Set the last use of a live key to now, unless it is less than `every` ago."""
     await db.execute(
         "UPDATE partner_key SET last_used_at = now()"
         f" WHERE id = %s AND {_LIVES} AND (last_used_at IS NULL OR last_used_at < now() - %s)",
@@ -243,11 +246,11 @@ async def note_use(db: Connection, system: SystemScope, key_id: UUID, every: tim
     )
 
 
-# At the broker
+# Keys at the broker
 
 
 async def find_sending(db: Connection, system: SystemScope, key_id: UUID) -> EncryptedKey | None:
-    """The key while it lives and may use the broker."""
+    """Return the live key if it may use the broker, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_encrypted_key))
     await cursor.execute(
         f"SELECT {_AMQP}, signing_key, key_version FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL AND {_LIVES}",
@@ -257,21 +260,21 @@ async def find_sending(db: Connection, system: SystemScope, key_id: UUID) -> Enc
 
 
 async def find_amqp(db: Connection, system: SystemScope, key_id: UUID) -> AmqpKey | None:
-    """The key while it may use the broker, one that waits for its proof too."""
+    """Return the key if it may use the broker, or None. Keys that wait for their proof are included."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL", (key_id,))
     return await cursor.fetchone()
 
 
 async def list_amqp(db: Connection, system: SystemScope) -> list[AmqpKey]:
-    """Every key that lives and may use the broker, of all organisations, the oldest first."""
+    """Return every live key that may use the broker, of all organisations, oldest first."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE amqp_slug IS NOT NULL AND {_LIVES} ORDER BY created_at, id")
     return await cursor.fetchall()
 
 
 async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
-    """The organisation's keys that have a vhost, those that wait for their proof too."""
+    """Return the organisation's keys that may use the broker, including those that wait for their proof."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
         f"SELECT {_AMQP} FROM partner_key WHERE organization_id = %s AND amqp_slug IS NOT NULL ORDER BY created_at, id",
@@ -281,7 +284,7 @@ async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
 
 
 async def has_amqp_in(db: Connection, system: SystemScope, organization_id: UUID, vhost: str) -> bool:
-    """Whether a key of the organisation should be able to use this vhost."""
+    """Return whether a key of the organisation may use this vhost."""
     cursor = await db.execute(
         "SELECT EXISTS (SELECT FROM partner_key WHERE organization_id = %s AND vhost = %s AND amqp_slug IS NOT NULL)",
         (organization_id, vhost),
@@ -291,7 +294,7 @@ async def has_amqp_in(db: Connection, system: SystemScope, organization_id: UUID
 
 
 async def lock_vhost(db: Connection, system: SystemScope, vhost: str) -> None:
-    """Wait until no other transaction holds the vhost, and hold it until this one ends."""
+    """Lock the vhost until the transaction ends; wait for other transactions that hold it."""
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('vhost ' || %s, 0))", (vhost,))
 
 
@@ -304,7 +307,7 @@ async def legacy_slugs(db: Connection, system: SystemScope) -> set[str]:
 
 
 async def end_expired(db: Connection, system: SystemScope, now: datetime) -> list[AmqpKey]:
-    """Keys whose time is over and who could still use the broker until now."""
+    """End the broker access of keys that have expired. Returns them as they were before."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
         "UPDATE partner_key k SET amqp_slug = NULL FROM (SELECT id, amqp_slug FROM partner_key"
@@ -316,7 +319,7 @@ async def end_expired(db: Connection, system: SystemScope, now: datetime) -> lis
 
 
 async def forget_unproven(db: Connection, system: SystemScope, made_before: datetime) -> list[AmqpKey]:
-    """Removes keys that were never proved; answers those that may have a vhost."""
+    """Delete keys that were never proved. Returns those that may have a vhost."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
         f"WITH gone AS (DELETE FROM partner_key WHERE activated_at IS NULL AND created_at < %s RETURNING {_AMQP})"
@@ -326,11 +329,11 @@ async def forget_unproven(db: Connection, system: SystemScope, made_before: date
     return await cursor.fetchall()
 
 
-# The organisation's queues
+# Queues of an organisation
 
 
 async def lock_queues(db: Connection, org: OrgScope) -> Queues | None:
-    """What was last said about the organisation's queues, held until the transaction ends."""
+    """Return the settings of the organisation's queues, locked until the transaction ends."""
     cursor = db.cursor(row_factory=class_row(Queues))
     await cursor.execute(
         "SELECT prefix, enabled FROM partner_queues WHERE organization_id = %s FOR UPDATE", (org.organization_id,)
@@ -339,7 +342,7 @@ async def lock_queues(db: Connection, org: OrgScope) -> Queues | None:
 
 
 async def save_queues(db: Connection, org: OrgScope, prefix: str, enabled: bool) -> None:
-    """Says it anew."""
+    """Save the settings of the organisation's queues."""
     await db.execute(
         "INSERT INTO partner_queues (organization_id, prefix, enabled) VALUES (%s, %s, %s)"
         " ON CONFLICT (organization_id) DO UPDATE SET prefix = excluded.prefix, enabled = excluded.enabled",
@@ -348,14 +351,14 @@ async def save_queues(db: Connection, org: OrgScope, prefix: str, enabled: bool)
 
 
 async def find_queues(db: Connection, system: SystemScope, organization_id: UUID) -> Queues | None:
-    """What was last said about the organisation's queues."""
+    """Return the settings of the organisation's queues, or None."""
     cursor = db.cursor(row_factory=class_row(Queues))
     await cursor.execute("SELECT prefix, enabled FROM partner_queues WHERE organization_id = %s", (organization_id,))
     return await cursor.fetchone()
 
 
 async def find_prefix(db: Connection, system: SystemScope, organization_id: UUID) -> str:
-    """What the names of the organisation's own queues begin with."""
+    """Return the prefix of the names of the organisation's own queues; empty if there is no such organisation."""
     cursor = await db.execute(
         "SELECT coalesce(q.prefix, o.slug) FROM organization o LEFT JOIN partner_queues q ON q.organization_id = o.id"
         " WHERE o.id = %s",
@@ -366,7 +369,7 @@ async def find_prefix(db: Connection, system: SystemScope, organization_id: UUID
 
 
 async def find_place(db: Connection, org: OrgScope) -> AmqpPlace:
-    """The organisation's slug and the vhost of its newest key that may use the broker."""
+    """Return the organisation's slug and the vhost of its newest live key that may use the broker."""
     cursor = await db.execute(
         "SELECT o.slug, (SELECT k.vhost FROM partner_key k WHERE k.organization_id = o.id AND k.amqp_slug IS NOT NULL"
         f" AND {_LIVES} ORDER BY k.created_at DESC, k.id DESC LIMIT 1)"

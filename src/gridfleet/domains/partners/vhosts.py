@@ -1,8 +1,8 @@
-"""The keys' vhosts at the broker, as effects of what happens to the keys.
+"""The vhosts of keys at the broker, updated by effects of changes to the keys.
 
-`SETTLE` names a key and says nothing about what to do: whoever carries it out looks at the key and makes the vhost what it
-should be by then. So effects may come late, twice and in any order. The connections of a key that ended are closed by an effect
-of a kind of its own, since removing one vhost can take as long as half a minute.
+The effect `SETTLE` names a key but no action: its worker reads the key and updates the vhost to what it should be at that
+time. Effects may therefore come late, twice and in any order. A separate kind of effect closes the connections of a key that
+ended, since removing one vhost can take up to half a minute.
 """
 
 from collections.abc import Sequence
@@ -33,22 +33,26 @@ __all__ = [
 ]
 
 SETTLE: Final = "partners.settle_vhost"
-"""The kind of effect; its payload is for `wanted_vhost`."""
+"""A kind of effect. `wanted_vhost` reads its payload."""
 
 CLOSE_CONNECTIONS: Final = "partners.close_connections"
-"""The kind of effect; its payload is {vhost, slug: the broker user name}."""
+"""A kind of effect. Its payload is {vhost, slug: the broker user name}."""
 
 _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 2))
-"""A login that was answered just before a key's end may become a connection just after it."""
+"""Delays of repeated effects: a login that was answered just before a key's end may become a connection just after it."""
 
 _SYSTEM: Final = SystemScope("a new key gets its vhost")
 _UNPROVEN: Final = timedelta(minutes=2)
-"""How long the proof of a new key may take: what is older was left by a process that was killed."""
+"""Maximum time for the proof of a new key. Older unproved keys were left by a process that was killed."""
 
 
 class WantedVhost(NamedTuple):
-    """What a vhost should be. `stands`: the key lives, so the vhost does; else it goes, or in the legacy one, which all such
-    keys share, the connections of `slug`. `queues` that must be there, names of those that must not."""
+    """The state that a vhost should have.
+
+    `stands`: the key lives, so the vhost is kept. Otherwise the vhost is removed; in the shared vhost of the legacy keys only
+    the
+    connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not.
+    """
 
     vhost: str
     slug: str
@@ -58,13 +62,16 @@ class WantedVhost(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other keys live in it too."""
+        """Whether other keys use the vhost too."""
         return self.vhost == LEGACY_VHOST
 
 
 async def queue_settling(db: Connection, key: AmqpKey, unwanted: Sequence[str] = ()) -> None:
-    """Has the key's vhost looked after once the transaction has committed. `unwanted`: queues to remove, if the organisation
-    does not want them after all."""
+    """Queue an update of the key's vhost for after the commit.
+
+    Args:
+        unwanted: names of queues to remove, unless the organisation needs them by then.
+    """
     payload = {
         "keyId": str(key.id),
         "vhost": key.vhost,
@@ -84,9 +91,9 @@ async def queue_ending(db: Connection, key: AmqpKey) -> None:
 
 
 async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, Any]) -> WantedVhost:
-    """Return what the vhost should be now. Until the transaction ends, others wait here for the same vhost.
+    """Return the state that the vhost should have now, and lock the vhost until the transaction ends.
 
-    Two settlements at once close each other's connections to the vhost while queues are replaced.
+    Two updates at once would close each other's connections to the vhost while queues are replaced.
     """
     vhost, slug, unwanted = payload["vhost"], payload["slug"], frozenset(payload["unwanted"])
     await store.lock_vhost(db, system, vhost)
@@ -94,7 +101,7 @@ async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, A
     stands = await store.find_amqp(db, system, UUID(payload["keyId"])) is not None
     queues = await _queues(db, system, organization_id, slug, vhost)
     if vhost == LEGACY_VHOST and unwanted:
-        # Names with the organisation's prefix may be another organisation's here.
+        # Here, names with the organisation's prefix may belong to another organisation.
         unwanted = PartnerQueues(slug, slug).names
     if vhost == LEGACY_VHOST and not stands and not await store.has_amqp_in(db, system, organization_id, vhost):
         queues, unwanted = None, PartnerQueues(slug, slug).names
@@ -102,7 +109,7 @@ async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, A
 
 
 async def wanted_queues(db: Connection, key: AmqpKey) -> PartnerQueues | None:
-    """The queues that a key's vhost should have; None while its organisation does not trade."""
+    """Return the queues that a key's vhost should have; None while its organisation does not trade."""
     return await _queues(db, _SYSTEM, key.organization_id, key.slug, key.vhost)
 
 
@@ -110,7 +117,7 @@ async def _queues(db: Connection, system: SystemScope, organization_id: UUID, sl
     found = await store.find_queues(db, system, organization_id)
     if found is None or not found.enabled:
         return None
-    # In the vhost that all legacy keys share only the slug keeps organisations apart.
+    # In the vhost that all legacy keys share, only the slug separates organisations.
     return PartnerQueues(slug, slug if vhost == LEGACY_VHOST else found.prefix)
 
 
@@ -120,7 +127,7 @@ async def legacy_slugs(db: Connection, system: SystemScope) -> set[str]:
 
 
 async def expire_due(db: Connection, system: SystemScope) -> int:
-    """Shuts the broker to keys that have expired, and forgets those that were never proved; how many there were."""
+    """End the broker access of expired keys and delete keys that were never proved. Returns the number of keys."""
     now = utc_now()
     ended = await store.end_expired(db, system, now)
     ended += await store.forget_unproven(db, system, now - _UNPROVEN)
@@ -130,7 +137,7 @@ async def expire_due(db: Connection, system: SystemScope) -> int:
 
 
 async def settle_all_but(db: Connection, system: SystemScope, settled: set[str]) -> None:
-    """Queue the settlement of the vhosts that keys need and that are not `settled` at the broker."""
+    """Queue an update of each vhost that keys need and that is not in `settled`."""
     for key in await store.list_amqp(db, system):
         if key.vhost not in settled or key.vhost == LEGACY_VHOST:
             await queue_settling(db, key)

@@ -1,2 +1,5 @@
-"""What a partner may do at the broker. The broker asks at every login and caches for a minute what it was told about vhosts,
-resources and topics; so everything that can be revoked is decided at login."""
+"""What a partner may do at the broker.
+
+The broker sends a request at every login, and caches the answers about vhosts, resources and topics for a minute. Everything
+that can be revoked is therefore decided at login.
+"""

@@ -1,7 +1,7 @@
-"""The broker's four questions about a partner: login, vhost, resource, topic.
+"""Answers to the broker's four authorisation requests about a partner: login, vhost, resource, topic.
 
-A partner's user name is its organisation's slug, its password the key. The login is answered with the tag `key-<key id>`, by
-which the broker names the key in its other questions.
+A partner's user name is its organisation's slug, its password the key. The answer to the login carries the tag
+`key-<key id>`, by which the broker identifies the key in its other requests.
 """
 
 import re
@@ -43,7 +43,7 @@ _SYSTEM: Final = SystemScope("the broker asks about a partner's login")
 _TAG: Final = "key-"
 _PROOF: Final = "proof"
 _MOST_REFUSALS_A_MINUTE: Final = 60
-"""That are kept of one organisation, and of keys that are nobody's."""
+"""Maximum audit events per minute for refusals of one organisation, and for refusals of unknown keys together."""
 _FAMILIES: Final = (
     (r"command\.site-setpoint", Scope.VCP_WRITE_SETPOINT),
     (r"command\.device(\.[^.]+)?", Scope.VCP_WRITE_DEVICE_COMMAND),
@@ -51,16 +51,18 @@ _FAMILIES: Final = (
     (r"schedule\.[^.]+", Scope.VCP_WRITE_SCHEDULE),
     (r"config\.[^.]+", Scope.VCP_WRITE_CONFIG),
 )
-"""What follows the slug in a routing key, and the scope it takes (spec, Authentication 9)."""
+"""Patterns of what follows the slug in a routing key, with the scope that each needs (spec, Authentication 9)."""
 
 
 def is_key(password: str | None) -> bool:
-    """Whether somebody means to log in with an API key."""
+    """Return whether the password looks like an API key."""
     return password is not None and password.startswith(key_text.MARK)
 
 
 def key_of_tags(tags: str) -> UUID | None:
-    """The key that the broker's tags, separated by spaces or commas, name; None for whoever is no partner."""
+    """Return the key id in the broker's tags, which are separated by spaces or commas. None for users that are not
+    partners.
+    """
     for tag in re.split(r"[ ,]+", tags):
         if tag.startswith(_TAG):
             try:
@@ -71,33 +73,38 @@ def key_of_tags(tags: str) -> UUID | None:
 
 
 class Admitted(NamedTuple):
-    """A login that succeeded. `tags` are for the broker, which repeats them in its other questions."""
+    """A successful login. The broker repeats `tags` in its other requests."""
 
     key_id: UUID
     tags: str
 
 
 async def log_in(db: Connection, user_name: str, password: str | None) -> Admitted | str:
-    """The key that logs in, or why it may not: every refusal becomes an audit event."""
+    """Return the admitted login of the key, or the reason for the refusal. Each refusal is recorded as an audit event."""
     digest = None if password is None else key_text.broker_digest_of(password)
     key = None if digest is None else await store.find_asked(db, _SYSTEM, digest)
     reason = "bad key" if key is None else _refusal(key, user_name)
     if key is not None and reason is None:
-        # What the broker was told of the proof, which asks less, it must not remember for the logins that follow.
+        # The login that proves a key is checked less strictly. Its own tag keeps the broker from reusing the cached answer for
+        # later logins.
         return Admitted(key.id, f"{_TAG}{key.id}" if key.is_proven else f"{_TAG}{key.id} {_PROOF}")
     await _record_refusal(db, key, reason or "", ip=None)
     return reason or ""
 
 
 async def enter_vhost(db: Connection, key_id: UUID, user_name: str, vhost: str, ip: str, client_id: str | None) -> str | None:
-    """Why the key may not enter; None lets it in. Refusals become audit events, and so does the first entry of all."""
+    """Return why the key may not enter the vhost; None if it may.
+
+    Refusals and the key's first connection are recorded as audit events.
+    """
     key = await store.find_asked_by_id(db, _SYSTEM, key_id)
     if key is None:
         return "bad key"
     reason = _refusal(key, user_name)
     if reason is None and (vhost != key.vhost or client_id is not None):
         reason = "wrong vhost"
-    # A key that is being proved is tried by ourselves, wherever we are; nobody else has it yet.
+    # The service itself uses a key that is not proved yet, possibly from an address that the key does not allow. No other
+    # program has the key.
     if reason is None and key.is_proven and key.allowed_ips and not is_within(ip, key.allowed_ips):
         reason = "address not allowed"
     if reason is not None:
@@ -110,15 +117,14 @@ async def enter_vhost(db: Connection, key_id: UUID, user_name: str, vhost: str, 
 
 
 class Rights(NamedTuple):
-    """What the questions about a connection that stands are decided by. `prefix` begins the names of the organisation's own
-    queues."""
+    """The rights of an open connection. `prefix` begins the names of the organisation's own queues."""
 
     key: AmqpKey
     prefix: str
 
 
 async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
-    """The rights of a key that may use the broker; None when there is none such."""
+    """Return the rights of a key that may use the broker; None if there is no such key."""
     key = await keys.find_amqp(db, _SYSTEM, key_id)
     if key is None:
         return None
@@ -126,17 +132,19 @@ async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
 
 
 def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str, permission: str) -> bool:
-    """Read the organisation's four outbound queues; do everything with queues of its own; publish and bind to `vcp`.
+    """Return whether the key may use a resource: read the organisation's four outbound queues, do everything with queues of
+    its own,
+    publish and bind to `vcp`.
 
-    In the vhost that legacy keys share: read the outbound queues and publish, nothing else.
-    Write on `vcp` needs a scope that publishes: the broker asks for nothing else when a queue names its dead-letter exchange.
+    In the vhost that legacy keys share, it may read the outbound queues and publish, nothing else. Write access to `vcp` needs
+    a scope that allows publishing: when a queue names `vcp` as its dead-letter exchange, the broker checks only this access.
     """
     if rights is None or rights.key.vhost != vhost:
         return False
     connects = Scope.VCP_CONNECT in rights.key.scopes
     shared = vhost == LEGACY_VHOST
     if resource == "exchange":
-        # Topics decide further. Binding reads the exchange, publishing writes to it.
+        # The topic request decides the rest. Binding reads the exchange, publishing writes to it.
         writes = bool(WRITE_SCOPES & rights.key.scopes)
         return name == EXCHANGE and ((permission == "write" and writes) or (permission == "read" and connects and not shared))
     if resource != "queue" or not connects:
@@ -147,7 +155,7 @@ def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str
 
 
 def may_use_topic(rights: Rights | None, vhost: str, exchange: str, permission: str, routing_key: str) -> bool:
-    """Publish what the scopes allow; bind to the events of the own organisation."""
+    """Return whether the key may publish with this routing key, or bind a queue with it."""
     if rights is None or rights.key.vhost != vhost or exchange != EXCHANGE:
         return False
     if permission == "write":
@@ -156,7 +164,7 @@ def may_use_topic(rights: Rights | None, vhost: str, exchange: str, permission: 
 
 
 def may_publish(key: AmqpKey, routing_key: str) -> bool:
-    """Whether the routing key starts with the own slug and belongs to a family that the scopes allow."""
+    """Return whether the routing key begins with the key's own slug and belongs to a family that its scopes allow."""
     start = f"{key.slug}."
     if not routing_key.startswith(start):
         return False
@@ -165,14 +173,14 @@ def may_publish(key: AmqpKey, routing_key: str) -> bool:
 
 
 def may_bind(key: AmqpKey, routing_key: str) -> bool:
-    """Whether a binding with this key catches nothing but the own organisation's events."""
+    """Return whether a binding with this routing key matches only events of the key's own organisation."""
     own = {event_routing_key(key.slug, kind) for kind in EventKind} | {f"{key.slug}.event.*", f"{key.slug}.event.#"}
     return Scope.VCP_CONNECT in key.scopes and routing_key in own
 
 
 def is_own_queue(name: str, prefix: str) -> bool:
-    """Whether a queue of this name is the partner's to declare and use."""
-    # What begins with the exchange's name is ours, even for an organisation whose slug it is.
+    """Return whether the partner may declare and use a queue of this name."""
+    # Names that begin with the exchange's name belong to the service, even if an organisation has that slug.
     own = bool(prefix) and name.startswith(f"{prefix}.") and not name.startswith(f"{EXCHANGE}.")
     return own and name != inbound_queue(prefix)
 
@@ -188,7 +196,7 @@ def _refusal(key: store.BrokerKey, user_name: str) -> str | None:
 
 
 async def _record_refusal(db: Connection, key: store.BrokerKey | None, reason: str, ip: str | None) -> None:
-    # The broker asks as often as anybody out there wants to try.
+    # Anyone can cause refusals without limit, so the number of audit events is limited.
     await _record(db, Event.PARTNER_CONNECTION_REFUSED, key, {"reason": reason}, ip, _MOST_REFUSALS_A_MINUTE)
 
 

@@ -1,8 +1,8 @@
-"""The rights of the partners whose connections stand, also while the database is away.
+"""Cache of the rights of connected partners, for the time that the database is unavailable.
 
-The broker asks anew once a minute and closes the connection when it gets no answer. So what the database said last counts
-until it can be asked again. That opens nothing: a login asks the database or fails, and a key whose access ends loses its
-vhost, whatever is answered here.
+The broker repeats its requests once a minute and closes the connection when it gets no answer. The last answer of the database
+therefore holds until the database can be queried again. This grants nothing new: a login queries the database or fails, and
+a key whose access ends loses its vhost, whatever the cache holds.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ __all__ = ["RightsCache"]
 
 _PATIENCE_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 3_600.0
-"""What nobody has confirmed for longer than this counts no more."""
+"""Seconds for which a cached answer may be used."""
 _TELL_AGAIN_SECONDS: Final = 60.0
 _MOST: Final = 10_000
-"""Keys that are remembered."""
+"""Maximum number of cached keys."""
 
 log = structlog.get_logger(__name__)
 
 
 class RightsCache:
-    """One process's memory of them."""
+    """The cached rights of one process."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[UUID, tuple[Rights, float]] = OrderedDict()
@@ -39,12 +39,17 @@ class RightsCache:
         self._told = -_TELL_AGAIN_SECONDS
 
     async def of(self, database: Database, key_id: UUID) -> Rights | None:
-        """The key's rights, None for a key that has none; of a database that is away or does not answer within two seconds,
-        those of at most an hour ago. Raises what the database raises when none are remembered."""
+        """Return the key's rights, or None for a key that has none.
+
+        If the database is unavailable or does not answer within two seconds, rights read at most an hour ago are returned.
+
+        Raises:
+            psycopg.OperationalError, PoolTimeout, PoolClosed: the database failed and no rights are cached.
+        """
         asking = asyncio.create_task(self._ask(database, key_id), name="partner rights")
         self._asking.add(asking)
         asking.add_done_callback(self._asked)
-        # Left to end by itself: ending the query of a server that hangs takes ten seconds.
+        # The query is not cancelled: cancelling it at a server that hangs takes ten seconds.
         await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
         answered = asking.done() and not isinstance(asking.exception(), (psycopg.OperationalError, PoolTimeout, PoolClosed))
         rights = None if answered else self._remembered(key_id)
@@ -75,4 +80,4 @@ class RightsCache:
     def _asked(self, asking: asyncio.Task[Rights | None]) -> None:
         self._asking.discard(asking)
         if not asking.cancelled():
-            asking.exception()  # whoever still waits for it hears of it
+            asking.exception()  # mark the exception as retrieved; callers that await the task get it too

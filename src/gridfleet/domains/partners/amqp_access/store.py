@@ -1,4 +1,4 @@
-"""SQL behind the broker's questions about partners."""
+"""SQL for the broker's requests about partners."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from gridfleet.kernel.db import Connection
 
 
 class BrokerKey(NamedTuple):
-    """A key as the broker's questions need it, in whatever state. `slug` is its organisation's."""
+    """The fields of a key that the broker's requests need, in any state. `slug` is its organisation's."""
 
     id: UUID
     organization_id: UUID
@@ -24,7 +24,7 @@ class BrokerKey(NamedTuple):
     revoked_at: datetime | None
     is_proven: bool
     is_known_at_broker: bool
-    """Whether it has logged in there before."""
+    """Whether the key has connected to the broker before."""
 
 
 _ASKED = (
@@ -35,20 +35,20 @@ _ASKED = (
 
 
 async def find_asked(db: Connection, system: SystemScope, digest: bytes) -> BrokerKey | None:
-    """The key with this digest, in whatever state."""
+    """Return the key with this digest in any state, or None."""
     cursor = db.cursor(row_factory=class_row(BrokerKey))
     await cursor.execute(f"{_ASKED} WHERE k.key_hash = %s", (digest,))
     return await cursor.fetchone()
 
 
 async def find_asked_by_id(db: Connection, system: SystemScope, key_id: UUID) -> BrokerKey | None:
-    """The same by its id."""
+    """Return the key with this id in any state, or None."""
     cursor = db.cursor(row_factory=class_row(BrokerKey))
     await cursor.execute(f"{_ASKED} WHERE k.id = %s", (key_id,))
     return await cursor.fetchone()
 
 
 async def note_connection(db: Connection, system: SystemScope, key_id: UUID) -> bool:
-    """The key has logged in at the broker; whether for the first time."""
+    """Record the key's first connection to the broker. Returns False if one was recorded before."""
     cursor = await db.execute("UPDATE partner_key SET connected_at = now() WHERE id = %s AND connected_at IS NULL", (key_id,))
     return cursor.rowcount == 1

@@ -41,7 +41,7 @@ _OUTCOMES: Final = {
 
 
 class ImportRefused(Exception):
-    """Nothing was imported; `complaints` name the lines."""
+    """Nothing was imported. `complaints` name the lines."""
 
     def __init__(self, complaints: Sequence[str]) -> None:
         super().__init__("; ".join(complaints))
@@ -49,14 +49,14 @@ class ImportRefused(Exception):
 
 
 class Imported(NamedTuple):
-    """How many keys are new, and how many were there from an earlier run."""
+    """The number of new keys, and of keys that an earlier run imported."""
 
     new: int
     known: int
 
 
 def read_keys(text: str) -> list[LegacyKey]:
-    """Read the rows of a CSV file. Raises ImportRefused with every complaint."""
+    """Return the rows of a CSV file. Raises ImportRefused with all errors."""
     reader = csv.DictReader(io.StringIO(text), strict=True)
     columns = [name.strip().lower() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
@@ -79,9 +79,10 @@ def read_keys(text: str) -> list[LegacyKey]:
 
 
 async def import_keys(db: Connection, keyring: Keyring, creator_id: UUID, keys: Sequence[LegacyKey]) -> Imported:
-    """Store the keys, active at once, in the caller's transaction; `creator_id` is the user recorded as their creator.
+    """Store the keys, active at once, in the caller's transaction. `creator_id` is the user recorded as their creator.
 
-    Raises ImportRefused with every complaint; roll back then.
+    Raises:
+        ImportRefused: with all errors. Roll the transaction back.
     """
     complaints, known = [], 0
     for key in keys:

@@ -20,11 +20,11 @@ async def is_known(db: Connection, system: SystemScope, key_id: UUID, digest: by
 async def insert(
     db: Connection, system: SystemScope, key: LegacyKey, signing_key: bytes | None, key_version: int | None, creator_id: UUID
 ) -> UUID:
-    """Store an imported key, which counts at once; return its organisation. `signing_key` is encrypted.
+    """Store an imported key, active at once, and return its organisation's id. `signing_key` is encrypted.
 
     Raises:
-        LookupError: There is no such organisation.
-        psycopg.errors.UniqueViolation: The id, the key, or the organisation's place in the vhost is taken.
+        LookupError: there is no such organisation.
+        psycopg.errors.UniqueViolation: the id or the key exists, or the organisation has a key in the shared vhost.
     """
     async with db.transaction():
         cursor = await db.execute(
