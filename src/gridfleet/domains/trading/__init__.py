@@ -1,4 +1,4 @@
-"""Energy trading: an organisation's ESM and its credentials, the sync of plants, the plans that are relayed, metered energy.
+"""Energy trading: an organisation's ESM and its credentials, plant sync, plans relayed to the ESM, metered energy.
 
-What partners do over AMQP is not here; that trading was switched on or off is queued for it.
+The AMQP interface of partners is not part of it. Switching trading on or off only queues an effect for it.
 """

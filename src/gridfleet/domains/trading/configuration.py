@@ -41,11 +41,11 @@ _VHOST_PATTERN: Final = "partner-{keyId}"
 _PLACE: Final[dict[str, Any]] = {"table": "trading_config", "column": "esm_client_secret"}
 
 ESM_SECRETS: Final = EncryptedTable("trading_config", ("id",), ("esm_client_secret",))
-"""What is encrypted of configurations."""
+"""The encrypted columns of configurations."""
 
 
 class EsmSettings(NamedTuple):
-    """What to change; None leaves it as it is. The address has been checked."""
+    """The settings to change; None leaves a setting as it is. The address is already checked."""
 
     esm_api_url: str | None
     esm_client_id: str | None
@@ -54,7 +54,7 @@ class EsmSettings(NamedTuple):
 
 
 async def check_esm_url(esm: EsmClient, url: str) -> str:
-    """The ESM's address as it is kept. Raises ValidationFailed for one that we do not go to."""
+    """Return the ESM's address in the form that is stored. Raises ValidationFailed for an address that is not allowed."""
     try:
         return await esm.check_url(url)
     except AddressRefused as error:
@@ -62,13 +62,17 @@ async def check_esm_url(esm: EsmClient, url: str) -> str:
 
 
 async def get_config(db: Connection, org: OrgScope) -> TradingConfig:
-    """The configuration, which exists from the first time that somebody asks."""
+    """Return the configuration. It is created on the first read."""
     return _shown(await _row(db, org))
 
 
 async def change_config(db: Connection, org: OrgScope, keyring: Keyring, settings: EsmSettings) -> TradingConfig:
-    """The configuration with the new settings. Raises ValidationFailed: the prefix names queues that stand while trading is
-    enabled, and the secret that is kept is meant for the server that it was given for."""
+    """Change the settings and return the configuration.
+
+    Raises:
+        ValidationFailed: the prefix changes while trading is enabled, or the address changes to another server while the
+            secret does not change.
+    """
     row = await _lock(db, org)
     if row.esm_client_secret is not None and settings.esm_client_secret is None and _leads_elsewhere(row, settings):
         raise ValidationFailed(details=["esmClientSecret: must be given again with the address of another server"])
@@ -87,7 +91,7 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
 
 
 async def enable(db: Connection, org: OrgScope) -> TradingConfig:
-    """Trading is on: partners get their queues, plants are synced by themselves. Enabling again mends queues.
+    """Enable trading: partners get their queues, plants are synced automatically. Enabling again repairs the queues.
 
     Raises TradingConfigIncomplete.
     """
@@ -102,20 +106,22 @@ async def enable(db: Connection, org: OrgScope) -> TradingConfig:
 
 
 async def disable(db: Connection, org: OrgScope) -> TradingConfig:
-    """Trading is off: partners' queues go, and nothing is synced but by hand."""
+    """Disable trading: partners' queues are removed, and plants are synced only on request."""
     return await _turn(db, org, await _lock(db, org), TradingStatus.DISABLED)
 
 
 async def queues(db: Connection, org: OrgScope) -> tuple[str, str, list[PartnerQueue]]:
-    """Where partners connect: the newest key's vhost, or how vhosts are named while there is no key; the queue prefix, and
-    the queues that stand while trading is enabled."""
+    """Return the vhost, the queue prefix and the queues that exist while trading is enabled.
+
+    The vhost is that of the newest key, or the naming pattern of vhosts if there is no key.
+    """
     row = await _row(db, org)
     place = await amqp_place(db, org)
     return place.vhost or _VHOST_PATTERN, row.queue_prefix, partner_queues(row.slug, row.queue_prefix)
 
 
 async def esm_access(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAccess:
-    """How to reach the organisation's ESM. Raises EsmNotConfigured."""
+    """Return address and credentials of the organisation's ESM. Raises EsmNotConfigured."""
     row = await store.find_config(db, org)
     access = None if row is None else access_of(row, keyring)
     if access is None:
@@ -124,7 +130,9 @@ async def esm_access(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAcce
 
 
 def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
-    """How to reach the ESM of a configuration; None while something is missing. Raises what `Keyring.decrypt` raises."""
+    """Return address and credentials of a configuration's ESM; None if one is missing. Raises what `Keyring.decrypt`
+    raises.
+    """
     if row.esm_api_url is None or row.esm_client_id is None or row.esm_client_secret is None or row.key_version is None:
         return None
     secret = keyring.decrypt(row.esm_client_secret, row.key_version, row_id=row.id, **_PLACE)
@@ -132,7 +140,7 @@ def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
 
 
 async def forget_unsaved(db: Connection, organization_id: UUID) -> None:
-    """Removes a configuration that was only ever read, before its organisation is deleted."""
+    """Delete a configuration that was only read, never saved, before its organisation is deleted."""
     await store.delete_unsaved(db, _SYSTEM, organization_id)
 
 

@@ -13,7 +13,7 @@ class TradingConfigIncomplete(CodedError):
 
 
 class EsmNotConfigured(CodedError):
-    """The organisation has no ESM that could be asked."""
+    """The organisation has no ESM configured."""
 
     code = "ESM_NOT_CONFIGURED"
     message = "The organisation has no ESM: set its address and credentials first."
@@ -27,7 +27,7 @@ class PlantNotLinked(CodedError):
 
 
 class EsmSilent(CodedError):
-    """The ESM gave no answer that could be passed on."""
+    """The ESM gave no answer that can be passed on."""
 
     code = "INTERNAL_SERVER_ERROR"
     message = "The ESM gave no answer."

@@ -1,4 +1,4 @@
-"""A plant's metered energy: by its ESM when it is linked to one, else by its own meters."""
+"""A plant's metered energy, from its ESM if it is linked to one, else from its own meters."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,9 @@ _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def checked_range(start: datetime | None, end: datetime | None, now: datetime) -> tuple[datetime, datetime]:
-    """The range that is asked for: up to `now` and of 24 hours where it is left open. Raises ValidationFailed."""
+    """Return the requested range. An open end means `now`, an open start 24 hours before the end. Raises
+    ValidationFailed.
+    """
     until = end or now
     since = start or max(until, _FIRST + _USUAL_SPAN) - _USUAL_SPAN
     if since >= until:
@@ -38,7 +40,15 @@ def checked_range(start: datetime | None, end: datetime | None, now: datetime) -
 async def esm_meters(
     esm: EsmClient, plant: LinkedPlant, start: datetime, end: datetime, bucket_minutes: float
 ) -> list[MeterRow]:
-    """What the ESM's meters counted. Raises PlantNotLinked when it does not know the plant, EsmSilent."""
+    """Return the readings of the ESM's meters.
+
+    Args:
+        bucket_minutes: width of the buckets that finer readings are added up to.
+
+    Raises:
+        PlantNotLinked: the ESM does not have the plant.
+        EsmSilent: the ESM gave no valid answer.
+    """
     start, end = measurable(start, end)
     if start == end:
         return []
@@ -51,8 +61,10 @@ async def esm_meters(
 
 
 def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: float) -> Iterator[MeterRow]:
-    """Readings put together to buckets that are aligned to the epoch, those that are covered whole; readings that are not
-    finer than the buckets stay as they are."""
+    """Add readings up to buckets that are aligned to the epoch. Only buckets that are covered completely are returned.
+
+    Readings that are not finer than the buckets are returned unchanged.
+    """
     width = timedelta(minutes=bucket_minutes)
     sums: dict[tuple[str, datetime], tuple[float, float]] = {}
     for reading in readings:
@@ -71,7 +83,7 @@ def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: f
 async def own_meters(
     db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, bucket_minutes: float
 ) -> list[MeterRow]:
-    """What the plant's METER sub-devices counted, by their external ids. Raises PlantNotFound."""
+    """Return the readings of the plant's METER sub-devices, by their external ids. Raises PlantNotFound."""
     width, interval = timedelta(minutes=bucket_minutes), _plain(bucket_minutes)
     rows = [
         MeterRow(one.start, plant_id, one.external_id, interval, one.energy)

@@ -11,14 +11,14 @@ __all__ = ["ConfigChange", "MeterRow", "SyncResult", "TradingConfig", "TradingSt
 
 
 class TradingStatus(StrEnum):
-    """Whether partners have queues and plants are synced by themselves."""
+    """Whether partners have queues and plants are synced automatically."""
 
     DISABLED = "DISABLED"
     ENABLED = "ENABLED"
 
 
 class TradingConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """An organisation's way to its ESM. The secret is never shown."""
+    """An organisation's connection to its ESM, without the secret."""
 
     id: UUID
     organization_id: UUID
@@ -34,9 +34,9 @@ class TradingConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, rename="camel"):
-    """A plan that was sent to the ESM, and what it said. `resultCode` and what follows it are empty until it has answered.
+    """A plan that was sent to the ESM, with its answer. `resultCode` and what follows it are null until there is an answer.
 
-    `isTerminal`: nothing more will come of it, so sending it again would end the same.
+    `isTerminal`: the result is final; sending the same plan again gives the same result.
     """
 
     id: int
@@ -55,14 +55,14 @@ class ConfigChange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SyncResult(NamedTuple):
-    """Plants that were brought up to date, and what went wrong."""
+    """The number of plants that were updated, and of errors."""
 
     synced: int
     errors: int
 
 
 class MeterRow(msgspec.Struct, frozen=True):
-    """Energy in kWh of `interval` minutes from `time` on: taken from the grid, negative when fed into it."""
+    """Energy in kWh of the `interval` minutes from `time` on: positive from the grid, negative into it."""
 
     time: datetime
     plant_id: UUID

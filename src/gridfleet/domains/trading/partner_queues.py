@@ -1,4 +1,4 @@
-"""The queues of a trading organisation as its partners are told about them."""
+"""The queues of a trading organisation, as the API describes them to partners."""
 
 from typing import Final, NamedTuple
 
@@ -8,7 +8,7 @@ from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, ev
 __all__ = ["EXCHANGE", "RESERVED_PREFIX", "PartnerQueue", "partner_queues"]
 
 RESERVED_PREFIX: Final = EXCHANGE
-"""Outbound queues begin with it, so no organisation's own may."""
+"""The names of outbound queues begin with this, so an organisation's own prefix must not be the same."""
 
 _OUTBOUND: Final = {
     EventKind.TELEMETRY: "Decoded values of your sites as they come in.",
@@ -26,7 +26,7 @@ _INBOUND: Final = {
 
 
 class PartnerQueue(NamedTuple):
-    """A queue with a key that leads into it: `outbound` to the partner, `inbound` from it."""
+    """A queue with a routing key that leads into it: `outbound` to the partner, `inbound` from it."""
 
     name: str
     routing_key: str
@@ -35,7 +35,7 @@ class PartnerQueue(NamedTuple):
 
 
 def partner_queues(slug: str, queue_prefix: str) -> list[PartnerQueue]:
-    """The four outbound queues, and the inbound one with each family of keys that it is bound to."""
+    """Return the four outbound queues, and the inbound queue with each family of routing keys that it is bound to."""
     outbound = [
         PartnerQueue(event_queue(slug, kind), event_routing_key(slug, kind), "outbound", text)
         for kind, text in _OUTBOUND.items()

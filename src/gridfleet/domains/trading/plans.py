@@ -1,4 +1,4 @@
-"""A plant's plan: read from the ESM, sent to it, and every sending kept with what came of it."""
+"""A plant's plan: reading it from the ESM, sending it there, and the record of each request with its result."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,11 +28,11 @@ from gridfleet.protocol.time_blocks import TimeBlock
 __all__ = ["LinkedPlant", "Relay", "begin", "deliver", "finish", "linked_plant", "list_changes", "read_config"]
 
 _REQUEST_CODES: Final = UUID("1b0f8a52-6c5e-5d0c-9a55-4c1f0f0e7d11")
-"""Names the request codes that are made from an `Idempotency-Key`."""
+"""Namespace of the request codes that are derived from an `Idempotency-Key`."""
 
 
 class LinkedPlant(NamedTuple):
-    """A plant that the organisation's ESM can be asked about."""
+    """A plant that is linked to one of the organisation's ESM."""
 
     id: UUID
     external_id: str
@@ -40,7 +40,7 @@ class LinkedPlant(NamedTuple):
 
 
 class Relay(NamedTuple):
-    """A plan on its way to the ESM; one with an outcome has arrived before."""
+    """A plan to send to the ESM."""
 
     plant: LinkedPlant
     change: ConfigChange
@@ -48,12 +48,12 @@ class Relay(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the ESM, or its silence, has been recorded already."""
+        """Whether the ESM's answer or its absence is already recorded."""
         return self.change.responded_at is not None
 
 
 async def linked_plant(db: Connection, org: OrgScope, keyring: Keyring, plant_id: UUID) -> LinkedPlant:
-    """The plant and how to reach its ESM. Raises PlantNotFound, PlantNotLinked."""
+    """Return the plant and the access to its ESM. Raises PlantNotFound, PlantNotLinked."""
     plant = await get_plant(db, org, plant_id)
     if plant.external_plant_id is None:
         raise PlantNotLinked
@@ -64,7 +64,12 @@ async def linked_plant(db: Connection, org: OrgScope, keyring: Keyring, plant_id
 
 
 async def read_config(esm: EsmClient, plant: LinkedPlant) -> EsmConfig:
-    """The plan that the plant works by. Raises PlantNotLinked when the ESM does not know it, EsmSilent."""
+    """Return the current plan of the plant.
+
+    Raises:
+        PlantNotLinked: the ESM does not have the plant.
+        EsmSilent: the ESM gave no valid answer.
+    """
     try:
         return await esm.config(plant.access, plant.external_id)
     except EsmFailed as error:
@@ -81,9 +86,12 @@ async def begin(
     validate_only: bool,
     key: str | None,
 ) -> Relay:
-    """Writes down that a plan will be sent. With `key`, the same one again gives what it began the first time.
+    """Record that a plan will be sent. The same plan with the same `key` again returns the first record.
 
-    Raises PlantNotFound, PlantNotLinked, ValidationFailed for a key that was used with another plan.
+    Raises:
+        PlantNotFound: the plant does not exist.
+        PlantNotLinked: the plant has no counterpart at an ESM.
+        ValidationFailed: the key was used with another plan.
     """
     plant = await linked_plant(db, org, keyring, plant_id)
     snapshot = {"timeConfigs": msgspec.to_builtins(list(blocks)), "version": None}
@@ -99,7 +107,11 @@ async def begin(
 
 
 async def deliver(esm: EsmClient, relay: Relay) -> tuple[Outcome, int | None, datetime]:
-    """Sends the plan: its outcome, the version that it became, and when that was known."""
+    """Send the plan.
+
+    Returns:
+        The outcome, the version of the plan at the ESM or None, and the time of the answer.
+    """
     plant, change = relay.plant, relay.change
     try:
         answer = await esm.send_plan(
@@ -110,7 +122,7 @@ async def deliver(esm: EsmClient, relay: Relay) -> tuple[Outcome, int | None, da
             validate_only=change.validate_only,
         )
     except EsmFailed as error:
-        # What was refused stays refused; whoever did not answer may yet, and may even have done it.
+        # A refusal is final. Without an answer, the ESM may still accept the plan, or may have accepted it already.
         outcome = Outcome(error.result_code, error.text, True, error.result_code == "VALIDATION_FAILED")
         return outcome, None, utc_now()
     return _outcome(answer), answer.version, utc_now()
@@ -119,8 +131,11 @@ async def deliver(esm: EsmClient, relay: Relay) -> tuple[Outcome, int | None, da
 async def finish(
     db: Connection, org: OrgScope, relay: Relay, outcome: Outcome, version: int | None, responded_at: datetime
 ) -> ConfigChange:
-    """The record with its outcome, or with that of the same plan's repetition, which the ESM has answered meanwhile. Raises
-    PlantNotFound when the plant is gone meanwhile."""
+    """Save the outcome and return the record.
+
+    If a repetition of the same plan has been answered meanwhile, that record is returned. Raises PlantNotFound if the plant was
+    deleted meanwhile.
+    """
     change = await store.finish_change(db, org, relay.change.id, outcome, version, responded_at)
     if change is None:
         change = await store.find_change(db, org, relay.change.request_code)
@@ -130,14 +145,14 @@ async def finish(
 
 
 async def list_changes(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> Page[ConfigChange]:
-    """One page of what was sent to the ESM for a plant, newest first. Raises PlantNotFound."""
+    """Return one page of the plans sent to the ESM for a plant, newest first. Raises PlantNotFound."""
     await get_plant(db, org, plant_id)
     changes = await store.page_of_changes(db, org, plant_id, paging)
     return Page.of(changes, await store.count_changes(db, org, plant_id), paging)
 
 
 def refusal(error: EsmFailed) -> PlantNotLinked | EsmSilent:
-    """What a caller is told when the ESM gave nothing to pass on."""
+    """Return the coded error for a failed call of the ESM."""
     return PlantNotLinked("The ESM does not know this plant.") if error.status == 404 else EsmSilent(error.text)
 
 

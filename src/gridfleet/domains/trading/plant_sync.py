@@ -1,4 +1,4 @@
-"""Bringing linked plants up to date with what the ESM tells of them."""
+"""Sync of linked plants with the ESM's records."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -25,9 +25,9 @@ __all__ = ["sync_enabled", "sync_plants"]
 
 _SYSTEM: Final = SystemScope("every organisation's ESM is asked about its plants")
 _AT_ONCE: Final = 8
-"""An ESM that hangs must not keep many others waiting."""
+"""Number of organisations synced at once, so that an ESM that hangs does not delay many others."""
 _MOST_NAMED: Final = 5
-"""How many complaints `lastSyncError` spells out."""
+"""Number of errors that `lastSyncError` lists in full."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,10 +35,10 @@ log = structlog.get_logger(__name__)
 async def sync_plants(
     database: Database, esm: EsmClient, access: EsmAccess, organization_id: UUID, plant_ids: Collection[UUID] | None
 ) -> SyncResult:
-    """Asks the ESM and writes what it tells of the organisation's linked plants, or of those among `plant_ids`.
+    """Read the ESM's plants and write the facts of the organisation's linked plants, or of those among `plant_ids`.
 
-    A plant of the ESM that is not linked counts as neither synced nor wrong; a linked one that the ESM does not know, or
-    describes badly, as wrong. When the ESM gives no answer, every linked plant is wrong, and at least one thing is.
+    A plant of the ESM that is not linked is not counted. A linked plant that the ESM does not have, or whose record is invalid,
+    counts as an error. If the ESM gives no answer, every linked plant counts as an error, and the number is at least 1.
     """
     async with database.transaction() as db:
         linked = await linked_plants(db, organization_id, plant_ids)
@@ -57,7 +57,7 @@ async def sync_plants(
 
 
 async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> None:
-    """Syncs every organisation whose trading is enabled, the one that has waited longest first."""
+    """Sync every organisation whose trading is enabled, the longest waiting one first."""
     async with database.transaction() as db:
         rows = await store.enabled_configs(db, _SYSTEM)
     places = asyncio.Semaphore(_AT_ONCE)
@@ -72,7 +72,7 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
             if access is not None:
                 try:
                     result = await sync_plants(database, esm, access, row.organization_id, None)
-                except Exception as error:  # else the others' would end with it, and begin after it the next time
+                except Exception as error:  # a failure would cancel the other organisations, on each run again
                     if not is_poison(error):
                         log.exception("plants not synced", organization_id=str(row.organization_id))
                     else:
@@ -88,7 +88,7 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
 async def _write(
     database: Database, organization_id: UUID, linked: Mapping[str, UUID], facts: Mapping[str, EsmFacts]
 ) -> list[str]:
-    """Write the facts of each plant; return what is wrong with those that cannot be stored."""
+    """Write the facts of each plant. Returns an error text for each plant whose facts cannot be stored."""
     complaints: list[str] = []
 
     async def write(external_ids: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ async def _write(
 
 
 def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[str, EsmFacts], list[str]]:
-    """What is told of linked plants, and everything that is wrong with it."""
+    """Return the facts of linked plants by external id, and the errors in the records."""
     facts: dict[str, EsmFacts] = {}
     wrong: dict[str, str] = {}
     complaints: list[str] = []

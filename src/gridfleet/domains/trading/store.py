@@ -43,7 +43,7 @@ class ConfigRow(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a plan, by column."""
+    """The columns of a plan's result."""
 
     result_code: str
     message: str
@@ -56,7 +56,7 @@ def _config(**row: Any) -> ConfigRow:
 
 
 async def find_config(db: Connection, org: OrgScope) -> ConfigRow | None:
-    """The organisation's configuration."""
+    """Return the organisation's configuration, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_config))
     await cursor.execute(
         f"SELECT {_CONFIG} FROM trading_config c JOIN organization o ON o.id = c.organization_id WHERE c.organization_id = %s",
@@ -66,7 +66,7 @@ async def find_config(db: Connection, org: OrgScope) -> ConfigRow | None:
 
 
 async def lock_config(db: Connection, org: OrgScope) -> ConfigRow | None:
-    """The same, held against changes until the transaction ends."""
+    """Return the organisation's configuration, locked until the transaction ends, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_config))
     await cursor.execute(
         f"SELECT {_CONFIG} FROM trading_config c JOIN organization o ON o.id = c.organization_id"
@@ -77,7 +77,7 @@ async def lock_config(db: Connection, org: OrgScope) -> ConfigRow | None:
 
 
 async def ensure_config(db: Connection, org: OrgScope, config_id: UUID) -> None:
-    """Makes the organisation's configuration, empty, unless it has one."""
+    """Insert an empty configuration for the organisation if it has none."""
     await db.execute(
         "INSERT INTO trading_config (id, organization_id) VALUES (%s, %s)"
         " ON CONFLICT ON CONSTRAINT trading_config_organization_key DO NOTHING",
@@ -86,7 +86,7 @@ async def ensure_config(db: Connection, org: OrgScope, config_id: UUID) -> None:
 
 
 async def save_config(db: Connection, org: OrgScope, columns: Mapping[str, Any]) -> None:
-    """Writes columns of the configuration, which counts as saved from now on."""
+    """Write columns of the configuration and mark it as saved."""
     assignments = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in columns]
     await db.execute(
         sql.SQL("UPDATE trading_config SET {} WHERE organization_id = %(organization_id)s").format(
@@ -97,19 +97,19 @@ async def save_config(db: Connection, org: OrgScope, columns: Mapping[str, Any])
 
 
 async def set_status(db: Connection, org: OrgScope, status: TradingStatus) -> None:
-    """Writes the status; whether it may be taken is decided before."""
+    """Write the status. The caller has checked that it is allowed."""
     await db.execute(
         "UPDATE trading_config SET status = %s, updated_at = now() WHERE organization_id = %s", (status, org.organization_id)
     )
 
 
 async def delete_unsaved(db: Connection, system: SystemScope, organization_id: UUID) -> None:
-    """Removes the organisation's configuration if it was only ever read."""
+    """Delete the organisation's configuration if it was only read, never saved."""
     await db.execute("DELETE FROM trading_config WHERE organization_id = %s AND NOT saved", (organization_id,))
 
 
 async def enabled_configs(db: Connection, system: SystemScope) -> list[ConfigRow]:
-    """Every organisation's that is enabled."""
+    """Return the enabled configurations of all organisations, the longest waiting one first."""
     cursor = db.cursor(row_factory=kwargs_row(_config))
     await cursor.execute(
         f"SELECT {_CONFIG} FROM trading_config c JOIN organization o ON o.id = c.organization_id"
@@ -119,7 +119,7 @@ async def enabled_configs(db: Connection, system: SystemScope) -> list[ConfigRow
 
 
 async def record_sync(db: Connection, system: SystemScope, organization_id: UUID, error: str | None) -> None:
-    """The organisation's plants were synced now."""
+    """Record a sync of the organisation's plants at the current time, with its error or None."""
     await db.execute(
         "UPDATE trading_config SET last_sync_at = now(), last_sync_error = %s WHERE organization_id = %s",
         (error, organization_id),
@@ -136,7 +136,7 @@ async def insert_change(
     *,
     validate_only: bool,
 ) -> ConfigChange | None:
-    """A plan that is about to be sent; None when there is one of this request code."""
+    """Insert a plan that is about to be sent; returns None if its request code exists."""
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
         "INSERT INTO trading_config_change (organization_id, plant_id, request_code, validate_only, config_snapshot,"
@@ -148,7 +148,7 @@ async def insert_change(
 
 
 async def find_change(db: Connection, org: OrgScope, request_code: UUID) -> ConfigChange | None:
-    """The organisation's plan of this request code."""
+    """Return the organisation's plan with this request code, or None."""
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
         f"SELECT {_CHANGE} FROM trading_config_change WHERE request_code = %s AND organization_id = %s",
@@ -160,7 +160,9 @@ async def find_change(db: Connection, org: OrgScope, request_code: UUID) -> Conf
 async def finish_change(
     db: Connection, org: OrgScope, change_id: int, outcome: Outcome, version: int | None, responded_at: datetime
 ) -> ConfigChange | None:
-    """The plan with its outcome; None when it is gone with its plant, or the ESM's own word on it is known already."""
+    """Save a plan's outcome and return the plan. None if it was deleted with its plant, or if the ESM has already
+    answered it.
+    """
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
         "UPDATE trading_config_change SET result_code = %(result_code)s, message = %(message)s, is_error = %(is_error)s,"
@@ -174,7 +176,7 @@ async def finish_change(
 
 
 async def page_of_changes(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> list[ConfigChange]:
-    """One page of a plant's plans, newest first."""
+    """Return one page of a plant's plans, newest first."""
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
         f"SELECT {_CHANGE} FROM trading_config_change WHERE plant_id = %s AND organization_id = %s"
@@ -185,7 +187,7 @@ async def page_of_changes(db: Connection, org: OrgScope, plant_id: UUID, paging:
 
 
 async def count_changes(db: Connection, org: OrgScope, plant_id: UUID) -> int:
-    """How many plans the plant has been sent."""
+    """Return the number of plans sent for a plant."""
     cursor = await db.execute(
         "SELECT count(*) FROM trading_config_change WHERE plant_id = %s AND organization_id = %s",
         (plant_id, org.organization_id),

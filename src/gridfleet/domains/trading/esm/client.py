@@ -1,4 +1,4 @@
-"""Calls of an ESM's HTTP API: logged in by client credentials, tried again where that does no harm, never waited for long."""
+"""Client of an ESM's HTTP API: client credentials, retries of idempotent requests, a time limit for each call."""
 
 import asyncio
 import re
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 _READ_TRIES: Final = 3
 _MOST_SECONDS: Final = 30.0
-"""For one call with every try, token included."""
+"""Maximum seconds for one call with all its tries, including the token request."""
 _MOST_TOKENS: Final = 1_000
 _SPARE_SECONDS: Final = 30.0
-"""A token is not used any more so shortly before its end."""
+"""A token is replaced this many seconds before it expires."""
 _FORM: Final = "application/x-www-form-urlencoded"
 
 log = structlog.get_logger(__name__)
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EsmAccess:
-    """Where an organisation's ESM is, and what proves that we may use it."""
+    """Address and credentials of an organisation's ESM."""
 
     url: str
     client_id: str
@@ -47,8 +47,10 @@ class EsmAccess:
 
 
 class EsmFailed(Exception):
-    """The ESM gave no answer that counts. `result_code` says how, in the words of change records; `status` is that of its
-    HTTP answer, if there was one."""
+    """The ESM gave no valid answer.
+
+    `result_code` is the result as change records name it; `status` is that of the HTTP answer, None if there was none.
+    """
 
     def __init__(self, result_code: str, text: str, status: int | None = None) -> None:
         super().__init__(text)
@@ -58,19 +60,29 @@ class EsmFailed(Exception):
 
 
 class EsmClient:
-    """Every organisation's ESM, for one process. Raises `EsmFailed` and nothing else."""
+    """Client of the ESMs of all organisations, one per process. Raises `EsmFailed` and nothing else, except `check_url`."""
 
     def __init__(self, outbound: Outbound, own_url: str, *, backoff_seconds: float = 0.25) -> None:
-        """`own_url` is the sandbox's, which may be reached wherever it is. Tries are `backoff_seconds` apart, then twice
-        that."""
+        """Create a client.
+
+        Args:
+            outbound: opens the HTTP connections.
+            own_url: the address of the sandbox, which may be a private address.
+            backoff_seconds: pause before the second try; it doubles with each further try.
+        """
         self._outbound = outbound
         self._own_url = own_url
         self._backoff_seconds = backoff_seconds
         self._tokens: dict[EsmAccess, tuple[str, float]] = {}
 
     async def check_url(self, text: str) -> str:
-        """The address as it is kept. Raises AddressRefused for one that is never called; a name that has no address yet may
-        get one, and is looked at again before each call."""
+        """Return the address in the form that is stored.
+
+        A host name without an address is accepted, since it may get one later; it is checked again before each call.
+
+        Raises:
+            AddressRefused: the address is never called.
+        """
         if text.rstrip("/") == self._own_url:
             return self._own_url
         url = parse_base_url(text)
@@ -81,15 +93,15 @@ class EsmClient:
         return str(url)
 
     async def plants(self, access: EsmAccess) -> list[msgspec.Raw]:
-        """The ESM's plants, each as it was sent."""
+        """Return the ESM's plants, each as the undecoded JSON record."""
         return (await self._read(access, "plants", "/plants", EsmPlants)).plants
 
     async def config(self, access: EsmAccess, external_plant_id: str) -> EsmConfig:
-        """The plan that a plant works by."""
+        """Return the current plan of a plant."""
         return await self._read(access, "config", f"{_path(external_plant_id)}/config", EsmConfig)
 
     async def readings(self, access: EsmAccess, external_plant_id: str, start: datetime, end: datetime) -> list[EsmReading]:
-        """What a plant's meters counted between two moments."""
+        """Return the readings of a plant's meters between two times."""
         query = {"from": format_time(start), "to": format_time(end)}
         path = f"{_path(external_plant_id)}/meters"
         return (await self._read(access, "meters", path, EsmReadings, query)).readings
@@ -103,7 +115,7 @@ class EsmClient:
         *,
         validate_only: bool,
     ) -> PlanAnswer:
-        """What the ESM says to a plan, sent once."""
+        """Send a plan once and return the ESM's answer. With `validate_only` the ESM only checks it."""
         content = msgspec.json.encode({"requestCode": request_code, "timeConfigs": list(blocks)})
         path = f"{_path(external_plant_id)}/config"
         call, method, path = ("validate", "POST", f"{path}/validate") if validate_only else ("plan", "PUT", path)
@@ -162,7 +174,7 @@ class EsmClient:
             raise EsmFailed("TIMEOUT", "The ESM did not answer in time.") from error
 
     async def _token(self, access: EsmAccess, wire: Wire) -> tuple[str, bool]:
-        """A token, and whether it was got just now."""
+        """Return a token, and whether it is new."""
         known = self._tokens.get(access)
         if known is not None and time.monotonic() < known[1]:
             return known[0], False
@@ -177,15 +189,17 @@ class EsmClient:
         try:
             token = _decoded(answer, EsmToken)
         except EsmFailed as error:
-            # Its status says nothing about what is asked for, so it does not travel along.
+            # The token request's status says nothing about the call itself, so it is not passed on.
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM gives no token. {error.text}") from error
         if len(self._tokens) >= _MOST_TOKENS:
-            self._tokens.pop(next(iter(self._tokens)))  # whoever has been here longest gets a new one soon enough
+            self._tokens.pop(next(iter(self._tokens)))  # remove the oldest; its owner requests a new one
         self._tokens[access] = (token.access_token, time.monotonic() + token.expires_in - _SPARE_SECONDS)
         return token.access_token, True
 
     async def _send(self, wire: Wire, tries: int, method: str, path: str, **more: Any) -> Answer:
-        """One request, up to `tries` times while there is no connection or the ESM is in trouble."""
+        """Send one request, up to `tries` times while there is no connection or the ESM answers with a status from 500
+        on.
+        """
         for number in range(1, tries + 1):
             try:
                 answer = await wire.send(method, path, **more)
@@ -202,13 +216,13 @@ class EsmClient:
 def _path(external_plant_id: str) -> str:
     segment = quote(external_plant_id, safe="")
     if segment in (".", ".."):
-        # No encoding keeps these from being read as a way through the path.
+        # No encoding keeps these from being interpreted as path segments with a meaning of their own.
         raise EsmFailed("ESM_UNAVAILABLE", "The plant's external id cannot stand in an address.")
     return f"/plants/{segment}"
 
 
 def _decoded(answer: Answer, kind: type[T]) -> T:
-    """The record that an answer holds. Raises EsmFailed for every other answer."""
+    """Return the record in an answer. Raises EsmFailed for an error status or another content."""
     if not 200 <= answer.status < 300:
         code = "VALIDATION_FAILED" if answer.status in (400, 422) else "ESM_UNAVAILABLE"
         raise EsmFailed(code, f"The ESM answered {answer.status}{_reason(answer)}.", answer.status)
@@ -226,7 +240,7 @@ def _is_json(answer: Answer) -> bool:
 
 
 def _reason(answer: Answer) -> str:
-    """What the ESM says about its refusal, if it says so in a member `message`."""
+    """Return the text of the answer's member `message`, shortened to printable ASCII, or an empty string."""
     if not _is_json(answer):
         return ""
     try:

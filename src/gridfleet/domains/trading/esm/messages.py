@@ -1,4 +1,4 @@
-"""What an ESM answers. Unknown members are ignored, missing and mistyped ones refuse the record."""
+"""Records of an ESM's answers. Unknown members are ignored; missing and mistyped members make the record invalid."""
 
 from datetime import datetime
 from typing import Annotated
@@ -24,13 +24,13 @@ class EsmToken(msgspec.Struct, frozen=True):
 
 
 class EsmPlants(msgspec.Struct, frozen=True):
-    """The ESM's plants, each still to be read: one bad record spoils no other."""
+    """The ESM's plants, each undecoded, so that an invalid record does not affect the others."""
 
     plants: list[msgspec.Raw]
 
 
 class EsmPlantName(msgspec.Struct, frozen=True, rename="camel"):
-    """Which plant a record is about, whatever else is wrong with it."""
+    """The id of the plant in a record, even if the rest of the record is invalid."""
 
     external_plant_id: Word
 
@@ -50,7 +50,7 @@ class EsmPlant(EsmPlantName, frozen=True, rename="camel"):
 
 
 class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """The plan that a plant works by."""
+    """The current plan of a plant."""
 
     config_enabled: bool
     esi_state: str
@@ -59,7 +59,7 @@ class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of a plan."""
+    """The ESM's answer to a plan."""
 
     request_code: str
     result_code: Word
@@ -70,7 +70,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EsmReading(msgspec.Struct, frozen=True):
-    """Energy in kWh of `interval` minutes from `time` on."""
+    """Energy in kWh of the `interval` minutes from `time` on."""
 
     time: Annotated[datetime, msgspec.Meta(tz=True)]
     meter_id: Word
