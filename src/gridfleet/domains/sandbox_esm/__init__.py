@@ -1,4 +1,4 @@
-"""The sandbox ESM: stands in for a real one, for an organisation that a SuperAdmin gives credentials to.
+"""The sandbox ESM: replaces a real ESM for organisations that a SuperAdmin gives credentials to.
 
-It owns its clients, their tokens, its plants and how those behave. Trading reaches it over HTTP, as it reaches any ESM.
+It owns its clients, their tokens, its plants and their behaviour. Trading calls it over HTTP, like any ESM.
 """

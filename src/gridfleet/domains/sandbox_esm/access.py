@@ -1,4 +1,6 @@
-"""Who may use the sandbox: one client an organisation, with a secret that is shown once and tokens of an hour."""
+"""Access to the sandbox: one client per organisation, with a secret that is shown once and tokens that are valid for an
+hour.
+"""
 
 import hmac
 import secrets
@@ -25,7 +27,7 @@ _NOBODYS_HASH: Final = sha256(b"").digest()
 
 
 async def enable(db: Connection, actor: Actor, organization_id: UUID) -> Credentials:
-    """Fresh credentials for an organisation: the same client, a new secret. The old secret and its tokens end at once.
+    """Return new credentials for an organisation: the same client, a new secret. The old secret and its tokens end at once.
 
     Raises OrganizationNotFound.
     """
@@ -38,7 +40,7 @@ async def enable(db: Connection, actor: Actor, organization_id: UUID) -> Credent
 
 
 async def disable(db: Connection, actor: Actor, organization_id: UUID) -> None:
-    """Ends an organisation's access; its plants wait for it to come back. Raises OrganizationNotFound."""
+    """End an organisation's access. Its plants are kept. Raises OrganizationNotFound."""
     await organizations.get(db, organization_id)
     client_id = await store.disable_client(db, _SYSTEM, organization_id)
     if client_id is not None:
@@ -47,13 +49,13 @@ async def disable(db: Connection, actor: Actor, organization_id: UUID) -> None:
 
 
 async def is_enabled(db: Connection, organization_id: UUID) -> bool:
-    """Whether the organisation has a sandbox."""
+    """Return whether the organisation has an enabled sandbox client."""
     client = await store.client_of_organization(db, _SYSTEM, organization_id)
     return client is not None and client.enabled
 
 
 async def issue_token(db: Connection, client_id: str, client_secret: str) -> str:
-    """A token for the client. Raises ClientRefused."""
+    """Return a new token for the client. Raises ClientRefused."""
     client = await store.find_client(db, _SYSTEM, client_id)
     is_right = hmac.compare_digest(_hash(client_secret), client.secret_hash if client else _NOBODYS_HASH)
     if client is None or not is_right or not client.enabled:
@@ -64,7 +66,7 @@ async def issue_token(db: Connection, client_id: str, client_secret: str) -> str
 
 
 async def client_of(db: Connection, token: str) -> str:
-    """The id of the client that holds the token. Raises ClientRefused."""
+    """Return the id of the client that holds the token. Raises ClientRefused."""
     client_id = await store.client_of_token(db, _hash(token))
     if client_id is None:
         raise ClientRefused
@@ -72,7 +74,7 @@ async def client_of(db: Connection, token: str) -> str:
 
 
 def _hash(secret: str) -> bytes:
-    # Both secrets are 256 random bits: one fast hash is as good as a slow one.
+    # Both secrets have 256 random bits: a fast hash is as safe as a slow one.
     return sha256(secret.encode()).digest()
 
 

@@ -1,4 +1,4 @@
-"""How the sandbox's plants behave towards the client that they belong to."""
+"""Behaviour of the sandbox's plants towards their client."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def plants_of(db: Connection, client_id: str) -> list[SandboxPlant]:
-    """The client's plants."""
+    """Return the client's plants."""
     return await store.plants_of(db, client_id)
 
 
 async def plant_of(db: Connection, client_id: str, external_plant_id: str) -> SandboxPlant:
-    """One of the client's plants. Raises SandboxPlantNotFound."""
+    """Return one of the client's plants. Raises SandboxPlantNotFound."""
     plant = await store.find_plant_of(db, client_id, external_plant_id)
     if plant is None:
         raise SandboxPlantNotFound
@@ -33,14 +33,14 @@ async def plant_of(db: Connection, client_id: str, external_plant_id: str) -> Sa
 
 
 async def validate(db: Connection, client_id: str, external_plant_id: str, request_code: str) -> PlanAnswer:
-    """What a plan would be answered now; changes nothing. Raises SandboxPlantNotFound."""
+    """Return the answer to a plan without changing anything. Raises SandboxPlantNotFound."""
     return judge(await plant_of(db, client_id, external_plant_id), request_code)
 
 
 async def carry_out(
     db: Connection, client_id: str, external_plant_id: str, request_code: str, blocks: Sequence[TimeBlock]
 ) -> PlanAnswer:
-    """The plan is the plant's from now on, if it can be. The same request code again gets the first answer again.
+    """Set the plant's plan if its state allows it. The same request code again returns the first answer.
 
     Raises SandboxPlantNotFound.
     """
@@ -58,7 +58,7 @@ async def carry_out(
 
 
 def judge(plant: SandboxPlant, request_code: str) -> PlanAnswer:
-    """What a plant says to a plan, by its state. A plant that is not ready may be so later: that answer is not the last."""
+    """Return a plant's answer to a plan, by its state. A plant that is not ready may become so: that answer is not final."""
     if not plant.config_enabled:
         return PlanAnswer(request_code, "CONFIG_DISABLED", "The plant takes no plans.", True, True, plant.version)
     if plant.esi_state is not EsiState.PLC_READY:
@@ -67,9 +67,9 @@ def judge(plant: SandboxPlant, request_code: str) -> PlanAnswer:
 
 
 def readings(plant: SandboxPlant, start: datetime, end: datetime) -> Iterator[Reading]:
-    """The grid meter's whole intervals between two moments, up to now: sun by day, loads in the morning and the evening.
+    """Return the grid meter's whole intervals between two times, at most up to now.
 
-    The same plant has the same curve whenever it is asked.
+    The curve has sun by day and loads in the morning and the evening. It is the same for each call.
     """
     start, end = measurable(start, min(end, utc_now()))
     start += (_EPOCH - start) % _WIDTH

@@ -6,14 +6,14 @@ __all__ = ["ClientRefused", "SandboxPlantNotFound"]
 
 
 class SandboxPlantNotFound(CodedError):
-    """Absent, or another client's."""
+    """The plant does not exist, or belongs to another client."""
 
     code = "NOT_FOUND"
     message = "The sandbox has no such plant."
 
 
 class ClientRefused(CodedError):
-    """Credentials or token that do not count, or not any more."""
+    """Credentials or token that are invalid or no longer valid."""
 
     code = "UNAUTHORIZED"
     message = "The client's credentials do not count."

@@ -14,7 +14,7 @@ __all__ = ["Credentials", "EsiState", "NewSandboxPlant", "PlanAnswer", "Reading"
 
 
 class EsiState(StrEnum):
-    """What the ESM knows of a plant's controller."""
+    """State of a plant's controller at the ESM."""
 
     PLC_READY = "PLC_READY"
     PLC_OFFLINE = "PLC_OFFLINE"
@@ -23,14 +23,14 @@ class EsiState(StrEnum):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What a client proves itself with; the secret exists nowhere else in clear."""
+    """A client's credentials. The secret is stored nowhere in plain text."""
 
     client_id: str
     client_secret: str
 
 
 class SandboxPlant(msgspec.Struct, frozen=True, rename="camel"):
-    """A plant that the sandbox pretends to run. Capacity in kWh, peak power in kWp; `version` rises with every plan."""
+    """A simulated plant. Capacity in kWh, peak power in kWp; `version` rises with every plan."""
 
     id: UUID
     client_id: str
@@ -49,7 +49,7 @@ class SandboxPlant(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NewSandboxPlant(msgspec.Struct, frozen=True):
-    """A plant to pretend."""
+    """A plant to create."""
 
     client_id: str
     external_plant_id: str
@@ -62,7 +62,7 @@ class NewSandboxPlant(msgspec.Struct, frozen=True):
 
 
 class SandboxPlantChanges(msgspec.Struct, frozen=True):
-    """What to change; members left out stay as they are."""
+    """The members to change; those left out stay as they are."""
 
     name: str | UnsetType = UNSET
     description: str | UnsetType | None = UNSET
@@ -74,12 +74,12 @@ class SandboxPlantChanges(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Those that are to be written, by column."""
+        """The values to write, by column."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of a plan."""
+    """The sandbox's answer to a plan."""
 
     request_code: str
     result_code: str
@@ -90,7 +90,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Energy in kWh that a meter counted in `interval` minutes from `time` on; negative = fed into the grid."""
+    """Energy in kWh that a meter counted in the `interval` minutes from `time` on; negative into the grid."""
 
     time: datetime
     meter_id: str

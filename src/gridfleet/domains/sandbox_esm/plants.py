@@ -1,4 +1,4 @@
-"""The sandbox's plants, as SuperAdmins keep them."""
+"""The sandbox's plants, as SuperAdmins manage them."""
 
 from uuid import UUID
 
@@ -15,7 +15,9 @@ __all__ = ["change_plant", "create_plant", "delete_plant", "get_plant", "list_pl
 
 
 async def create_plant(db: Connection, new: NewSandboxPlant) -> SandboxPlant:
-    """A new plant, ready at once. Raises ValidationFailed for a client that enabling never made, and for a taken id."""
+    """Create a plant, which is ready at once. Raises ValidationFailed for an unknown client or an external id that is in
+    use.
+    """
     try:
         plant = await store.insert_plant(db, new_id(), new)
     except ForeignKeyViolation:
@@ -26,12 +28,12 @@ async def create_plant(db: Connection, new: NewSandboxPlant) -> SandboxPlant:
 
 
 async def list_plants(db: Connection) -> list[SandboxPlant]:
-    """The plants of all clients, newest first."""
+    """Return the plants of all clients, newest first."""
     return await store.all_plants(db)
 
 
 async def get_plant(db: Connection, plant_id: UUID) -> SandboxPlant:
-    """One plant. Raises SandboxPlantNotFound."""
+    """Return one plant. Raises SandboxPlantNotFound."""
     plant = await store.find_plant(db, plant_id)
     if plant is None:
         raise SandboxPlantNotFound
@@ -39,7 +41,7 @@ async def get_plant(db: Connection, plant_id: UUID) -> SandboxPlant:
 
 
 async def change_plant(db: Connection, plant_id: UUID, changes: SandboxPlantChanges) -> SandboxPlant:
-    """The changed plant; an empty change answers it as it is. Raises SandboxPlantNotFound."""
+    """Change a plant and return it. An empty change returns it as it is. Raises SandboxPlantNotFound."""
     if not changes.columns:
         return await get_plant(db, plant_id)
     plant = await store.update_plant(db, plant_id, changes.columns)
@@ -49,6 +51,6 @@ async def change_plant(db: Connection, plant_id: UUID, changes: SandboxPlantChan
 
 
 async def delete_plant(db: Connection, plant_id: UUID) -> None:
-    """Deletes a plant. Raises SandboxPlantNotFound."""
+    """Delete a plant. Raises SandboxPlantNotFound."""
     if not await store.delete_plant(db, plant_id):
         raise SandboxPlantNotFound

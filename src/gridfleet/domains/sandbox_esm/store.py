@@ -39,7 +39,9 @@ def _blocks(blocks: Sequence[TimeBlock]) -> Jsonb:
 
 
 async def enable_client(db: Connection, system: SystemScope, organization_id: UUID, client_id: str, secret_hash: bytes) -> str:
-    """Gives the organisation's client a secret; answers its id, which is `client_id` for a new one."""
+    """Set the secret of the organisation's client, which is created if missing with the id `client_id`. Returns the
+    client's id.
+    """
     cursor = await db.execute(
         "INSERT INTO sandbox_esm_client (client_id, organization_id, secret_hash, enabled) VALUES (%s, %s, %s, true)"
         " ON CONFLICT ON CONSTRAINT sandbox_esm_client_organization_key DO UPDATE"
@@ -52,7 +54,7 @@ async def enable_client(db: Connection, system: SystemScope, organization_id: UU
 
 
 async def disable_client(db: Connection, system: SystemScope, organization_id: UUID) -> str | None:
-    """Switches the organisation's client off; its id, or None when there is none that is on."""
+    """Disable the organisation's client. Returns its id, or None if there is no enabled one."""
     cursor = await db.execute(
         "UPDATE sandbox_esm_client SET enabled = false, updated_at = now() WHERE organization_id = %s AND enabled"
         " RETURNING client_id",
@@ -63,7 +65,7 @@ async def disable_client(db: Connection, system: SystemScope, organization_id: U
 
 
 async def client_of_organization(db: Connection, system: SystemScope, organization_id: UUID) -> Client | None:
-    """The organisation's client."""
+    """Return the organisation's client, or None."""
     cursor = db.cursor(row_factory=class_row(Client))
     await cursor.execute(
         "SELECT client_id, secret_hash, enabled FROM sandbox_esm_client WHERE organization_id = %s", (organization_id,)
@@ -72,7 +74,7 @@ async def client_of_organization(db: Connection, system: SystemScope, organizati
 
 
 async def find_client(db: Connection, system: SystemScope, client_id: str) -> Client | None:
-    """The client with this id, not rotated until the transaction ends."""
+    """Return the client with this id, locked against a new secret until the transaction ends, or None."""
     cursor = db.cursor(row_factory=class_row(Client))
     await cursor.execute(
         "SELECT client_id, secret_hash, enabled FROM sandbox_esm_client WHERE client_id = %s FOR SHARE", (client_id,)
@@ -81,7 +83,7 @@ async def find_client(db: Connection, system: SystemScope, client_id: str) -> Cl
 
 
 async def insert_token(db: Connection, client_id: str, token_hash: bytes, expires_at: datetime) -> None:
-    """A new token of the client, whose expired ones are forgotten."""
+    """Insert a token of the client and delete its expired ones."""
     await db.execute(
         "WITH expired AS (DELETE FROM sandbox_esm_token WHERE client_id = %(client)s AND expires_at < now())"
         " INSERT INTO sandbox_esm_token (token_hash, client_id, expires_at) VALUES (%(hash)s, %(client)s, %(expires)s)",
@@ -90,12 +92,12 @@ async def insert_token(db: Connection, client_id: str, token_hash: bytes, expire
 
 
 async def delete_tokens(db: Connection, client_id: str) -> None:
-    """Ends every token of the client."""
+    """Delete every token of the client."""
     await db.execute("DELETE FROM sandbox_esm_token WHERE client_id = %s", (client_id,))
 
 
 async def client_of_token(db: Connection, token_hash: bytes) -> str | None:
-    """The id of the client that holds the token, while it is valid."""
+    """Return the id of the client that holds the token, or None if the token is unknown or has expired."""
     cursor = await db.execute(
         "SELECT client_id FROM sandbox_esm_token WHERE token_hash = %s AND expires_at > now()", (token_hash,)
     )
@@ -104,7 +106,11 @@ async def client_of_token(db: Connection, token_hash: bytes) -> str | None:
 
 
 async def insert_plant(db: Connection, plant_id: UUID, new: NewSandboxPlant) -> SandboxPlant | None:
-    """The new plant; None when the client has one of this external id. An unknown client is a foreign key violation."""
+    """Insert a plant and return it; None if the client has one with this external id.
+
+    Raises:
+        psycopg.errors.ForeignKeyViolation: the client does not exist.
+    """
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
         "INSERT INTO sandbox_esm_plant (id, client_id, external_plant_id, name, description, capacity_kwh,"
@@ -126,14 +132,14 @@ async def insert_plant(db: Connection, plant_id: UUID, new: NewSandboxPlant) -> 
 
 
 async def all_plants(db: Connection) -> list[SandboxPlant]:
-    """Every client's plants, newest first."""
+    """Return the plants of all clients, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(f"SELECT {_COLUMNS} FROM sandbox_esm_plant ORDER BY created_at DESC, id DESC")
     return await cursor.fetchall()
 
 
 async def plants_of(db: Connection, client_id: str) -> list[SandboxPlant]:
-    """The client's plants, by external id."""
+    """Return the client's plants, by external id."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM sandbox_esm_plant WHERE client_id = %s ORDER BY external_plant_id", (client_id,)
@@ -142,14 +148,14 @@ async def plants_of(db: Connection, client_id: str) -> list[SandboxPlant]:
 
 
 async def find_plant(db: Connection, plant_id: UUID) -> SandboxPlant | None:
-    """The plant."""
+    """Return the plant, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(f"SELECT {_COLUMNS} FROM sandbox_esm_plant WHERE id = %s", (plant_id,))
     return await cursor.fetchone()
 
 
 async def find_plant_of(db: Connection, client_id: str, external_plant_id: str) -> SandboxPlant | None:
-    """The client's plant with this external id, held against changes until the transaction ends."""
+    """Return the client's plant with this external id, locked until the transaction ends, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM sandbox_esm_plant WHERE client_id = %s AND external_plant_id = %s FOR UPDATE",
@@ -159,7 +165,7 @@ async def find_plant_of(db: Connection, client_id: str, external_plant_id: str) 
 
 
 async def update_plant(db: Connection, plant_id: UUID, columns: Mapping[str, Any]) -> SandboxPlant | None:
-    """The plant with these columns (at least one) changed; a new plan raises the version."""
+    """Change columns (at least one) of a plant and return it, or None. A new plan raises the version."""
     values = {name: _blocks(value) if name == "time_configs" else value for name, value in columns.items()}
     assignments: list[sql.Composable] = [
         sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in values
@@ -175,13 +181,13 @@ async def update_plant(db: Connection, plant_id: UUID, columns: Mapping[str, Any
 
 
 async def delete_plant(db: Connection, plant_id: UUID) -> bool:
-    """Deletes the plant; whether there was one."""
+    """Delete the plant. Returns whether it existed."""
     cursor = await db.execute("DELETE FROM sandbox_esm_plant WHERE id = %s", (plant_id,))
     return cursor.rowcount == 1
 
 
 async def find_answer(db: Connection, plant_id: UUID, request_code: str) -> PlanAnswer | None:
-    """What a plan with this request code was answered."""
+    """Return the answer to the plan with this request code, or None."""
     cursor = await db.execute(
         "SELECT answer FROM sandbox_esm_answer WHERE sandbox_plant_id = %s AND request_code = %s", (plant_id, request_code)
     )
@@ -190,7 +196,7 @@ async def find_answer(db: Connection, plant_id: UUID, request_code: str) -> Plan
 
 
 async def keep_answer(db: Connection, plant_id: UUID, answer: PlanAnswer) -> None:
-    """Keeps an answer, and forgets the plant's that are older than a day."""
+    """Store an answer, and delete the plant's answers that are older than a day."""
     await db.execute(
         "WITH old AS (DELETE FROM sandbox_esm_answer WHERE sandbox_plant_id = %(plant)s"
         " AND created_at < now() - interval '1 day')"
