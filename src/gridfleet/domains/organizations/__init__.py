@@ -1,4 +1,4 @@
-"""Organisations and who belongs to them, with which role.
+"""Organisations, their members and the members' roles.
 
-Membership is where the right to act in an organisation, an `OrgScope`, is made.
+The module `membership` creates the right to act in an organisation, an `OrgScope`.
 """

@@ -1,4 +1,4 @@
-"""Refusals about organisations."""
+"""Errors about organisations."""
 
 from gridfleet.kernel.errors import CodedError, Forbidden
 
@@ -35,7 +35,7 @@ class SlugTaken(CodedError):
 
 
 class SlugInUse(CodedError):
-    """Partners log in at the broker with the slug."""
+    """API keys at the broker use the slug as their user name."""
 
     code = "CONFLICT"
     message = "The slug cannot change while API keys use it at the broker."
@@ -49,21 +49,21 @@ class OrganizationInUse(CodedError):
 
 
 class MembershipRequired(CodedError):
-    """The caller does not belong to the organisation, or it does not exist: both answer alike."""
+    """The caller is not a member of the organisation, or it does not exist. The answer is the same in both cases."""
 
     code = "ORG_MEMBERSHIP_REQUIRED"
     message = "You are not a member of this organisation."
 
 
 class MemberNotFound(CodedError):
-    """Nobody with this id belongs to the organisation."""
+    """The organisation has no member with this id."""
 
     code = "MEMBER_NOT_FOUND"
     message = "The organisation has no such member."
 
 
 class LastAdmin(Forbidden):
-    """Somebody must be left who can let others in."""
+    """The organisation must keep at least one ORG_ADMIN."""
 
     message = "The last ORG_ADMIN of an organisation can be removed or demoted by a SuperAdmin only."
 
@@ -76,7 +76,7 @@ class InvitationNotFound(CodedError):
 
 
 class InvitationExpired(CodedError):
-    """The invitation is too old."""
+    """The invitation has expired."""
 
     code = "INVITATION_EXPIRED"
     message = "The invitation has expired. Ask for a new one."
@@ -97,14 +97,14 @@ class InvitationTokenMissing(CodedError):
 
 
 class InvitationNotRevocable(CodedError):
-    """The invitation has made a member, has expired or is revoked."""
+    """The invitation was used, has expired or is revoked."""
 
     code = "BAD_REQUEST"
     message = "The invitation cannot be revoked: it has been used, has expired or is revoked already."
 
 
 class InvitationPending(CodedError):
-    """The address has an invitation that waits."""
+    """The address has a pending invitation."""
 
     code = "CONFLICT"
     message = "A pending invitation for this e-mail exists already."

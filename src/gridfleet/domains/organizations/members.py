@@ -1,4 +1,4 @@
-"""Who belongs to an organisation, with which role."""
+"""Members of an organisation and their roles."""
 
 from uuid import UUID
 
@@ -20,7 +20,7 @@ __all__ = ["add", "change_role", "list_members", "remove"]
 
 
 async def list_members(db: Connection, org: OrgScope, paging: Paging) -> Page[Member]:
-    """One page of the organisation's members, newest first."""
+    """Return one page of the organisation's members, newest first."""
     found = await store.list_members(db, org, paging)
     users = await users_by_id(db, {membership.user_id for membership in found})
     shown = [_member(membership, users[membership.user_id]) for membership in found]
@@ -28,7 +28,10 @@ async def list_members(db: Connection, org: OrgScope, paging: Paging) -> Page[Me
 
 
 async def add(db: Connection, system: SystemScope, actor: Actor, organization_id: UUID, user_id: UUID, role: RoleName) -> None:
-    """Makes somebody a member, who starts in this organisation if he has chosen none. A member stays what he is."""
+    """Make a user a member. Does nothing if the user is one already.
+
+    The organisation becomes the user's default if they have none.
+    """
     member_id = new_id()
     if await store.insert_member(db, system, member_id, organization_id, user_id, role):
         await profile.start_in_first(db, user_id, organization_id)
@@ -38,7 +41,7 @@ async def add(db: Connection, system: SystemScope, actor: Actor, organization_id
 
 
 async def change_role(db: Connection, org: OrgScope, member_id: UUID, role: RoleName) -> Member:
-    """The member with another role. Raises MemberNotFound, LastAdmin."""
+    """Change a member's role and return the member. Raises MemberNotFound, LastAdmin."""
     before = await _claim(db, org, member_id, stays_admin=role is RoleName.ORG_ADMIN)
     after = await store.set_role(db, org, member_id, role) if before.role is not role else before
     if after is None:
@@ -51,7 +54,7 @@ async def change_role(db: Connection, org: OrgScope, member_id: UUID, role: Role
 
 
 async def remove(db: Connection, org: OrgScope, member_id: UUID) -> None:
-    """Ends a membership at once; the account stays. Raises MemberNotFound, LastAdmin."""
+    """End a membership at once. The account stays. Raises MemberNotFound, LastAdmin."""
     before = await _claim(db, org, member_id, stays_admin=False)
     if not await store.delete_member(db, org, member_id):
         raise MemberNotFound
@@ -60,9 +63,14 @@ async def remove(db: Connection, org: OrgScope, member_id: UUID) -> None:
 
 
 async def _claim(db: Connection, org: OrgScope, member_id: UUID, *, stays_admin: bool) -> store.Membership:
-    """The membership, once nobody else is changing who the ORG_ADMINs are.
+    """Return the membership, with the rows of all ORG_ADMINs locked.
 
-    Two of them who demote each other at the same moment come one after the other: the second is no ORG_ADMIN any more.
+    If two ORG_ADMINs demote each other at the same time, the second waits, and is no ORG_ADMIN any more when it continues.
+
+    Raises:
+        Forbidden: the caller is no ORG_ADMIN of the organisation any more.
+        MemberNotFound: the organisation has no such member.
+        LastAdmin: the member is the last ORG_ADMIN and would not stay one.
     """
     admins = await store.lock_admins(db, org)
     if not org.actor.is_super_admin and org.actor.id not in admins:

@@ -1,4 +1,4 @@
-"""Who may act in which organisation."""
+"""The right of users to act in organisations."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -30,10 +30,12 @@ async def role_in(db: Connection, user_id: UUID, organization_id: UUID) -> Organ
 def scope_of(
     caller: UserCaller, organization_id: UUID, membership: OrganizationRole | None, *, must_exist: bool = True
 ) -> OrgScope:
-    """The caller's right to act in an organisation: with the own role, SuperAdmins as ORG_ADMIN everywhere.
+    """Return the caller's right to act in an organisation: with their own role, SuperAdmins as ORG_ADMIN everywhere.
 
-    Without `must_exist` a SuperAdmin gets the right to an organisation that is not there, and finds it empty.
-    Raises Forbidden, alike for a stranger's organisation and for one that does not exist.
+    Without `must_exist` a SuperAdmin gets the right to an organisation that does not exist, which is then empty.
+
+    Raises:
+        Forbidden: the caller is not a member, or the organisation does not exist.
     """
     if caller.is_super_admin and (membership is not None or not must_exist):
         return OrgScope(organization_id, OrgRole.ORG_ADMIN, caller)
@@ -43,21 +45,23 @@ def scope_of(
 
 
 def everywhere(caller: UserCaller) -> PlatformScope:
-    """A SuperAdmin's right to read across organisations. Raises Forbidden for everybody else."""
+    """Return a SuperAdmin's right to read all organisations. Raises Forbidden for other users."""
     if not caller.is_super_admin:
         raise Forbidden
     return PlatformScope(caller)
 
 
 async def enter(db: Connection, caller: UserCaller, organization_id: UUID) -> OrgScope:
-    """The caller's right to act in an organisation, as `scope_of` gives it."""
+    """Return the caller's right to act in an organisation, as `scope_of` does."""
     return scope_of(caller, organization_id, await role_in(db, caller.user_id, organization_id))
 
 
 async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
-    """Chooses the organisation the caller starts in: one of his own, or for a SuperAdmin any.
+    """Set the caller's default organisation: one of their own, or any for a SuperAdmin.
 
-    Raises MembershipRequired, and OrganizationNotFound to a SuperAdmin.
+    Raises:
+        MembershipRequired: the caller is not a member, or the organisation does not exist.
+        OrganizationNotFound: it does not exist, and the caller is a SuperAdmin.
     """
     membership = await role_in(db, caller.user_id, organization_id)
     if caller.is_super_admin and membership is None:
@@ -68,16 +72,16 @@ async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) ->
 
 
 async def organizations_of(db: Connection, user_id: UUID) -> list[OwnOrganization]:
-    """The organisations a person belongs to, the first joined first."""
+    """Return the organisations of a user, in the order of joining."""
     return await store.list_of_member(db, user_id)
 
 
 async def current_organization(
     db: Connection, own: Sequence[OwnOrganization], default_id: UUID | None, *, is_super_admin: bool
 ) -> OwnOrganization | None:
-    """The organisation a person starts in: the default one, else the first joined, else none.
+    """Return the organisation that a user starts in: the default one, else the first joined, else None.
 
-    A SuperAdmin's default may be one he does not belong to.
+    A SuperAdmin's default may be an organisation without their membership.
     """
     for organization in own:
         if organization.id == default_id:

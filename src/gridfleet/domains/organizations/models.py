@@ -1,4 +1,4 @@
-"""Organisations, who belongs to them, and how a person sees the own ones."""
+"""Records of organisations, memberships and a user's own organisations."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -14,7 +14,7 @@ __all__ = ["Member", "Organization", "OrganizationRole", "OwnOrganization", "Rol
 
 
 class RoleName(StrEnum):
-    """Organisation roles as they are written."""
+    """Organisation roles as the API writes them."""
 
     ORG_ADMIN = "ORG_ADMIN"
     OPERATOR = "OPERATOR"
@@ -39,7 +39,7 @@ class Organization(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OwnOrganization(msgspec.Struct, frozen=True):
-    """An organisation with the role somebody has in it."""
+    """An organisation with the role that a user has in it."""
 
     id: UUID
     name: str
@@ -48,7 +48,7 @@ class OwnOrganization(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel"):
-    """Somebody's membership in an organisation."""
+    """A user's membership in an organisation."""
 
     id: UUID
     organization_id: UUID

@@ -1,4 +1,4 @@
-"""Organisations, as SuperAdmins keep them."""
+"""Organisations as SuperAdmins manage them."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -17,7 +17,7 @@ __all__ = ["change", "create", "delete", "get", "list_organizations"]
 
 
 async def create(db: Connection, actor: Actor, name: str, slug: str, description: str | None) -> Organization:
-    """A new organisation without members. Raises SlugTaken."""
+    """Create an organisation without members. Raises SlugTaken."""
     created = await store.insert(db, new_id(), name, slug, description)
     if created is None:
         raise SlugTaken
@@ -28,7 +28,7 @@ async def create(db: Connection, actor: Actor, name: str, slug: str, description
 async def change(
     db: Connection, actor: Actor, organization_id: UUID, name: str | None, slug: str | None, description: str | None
 ) -> Organization:
-    """The organisation with what is not None changed. Raises OrganizationNotFound, SlugTaken, SlugInUse."""
+    """Change the fields that are not None and return the organisation. Raises OrganizationNotFound, SlugTaken, SlugInUse."""
     before = await store.lock(db, organization_id)
     if before is None:
         raise OrganizationNotFound
@@ -45,7 +45,7 @@ async def change(
 
 
 async def delete(db: Connection, actor: Actor, organization_id: UUID) -> None:
-    """Deletes an organisation with its invitations. Raises OrganizationNotFound, OrganizationInUse."""
+    """Delete an organisation with its invitations. Raises OrganizationNotFound, OrganizationInUse."""
     organization = await store.lock(db, organization_id)
     if organization is None:
         raise OrganizationNotFound
@@ -55,7 +55,7 @@ async def delete(db: Connection, actor: Actor, organization_id: UUID) -> None:
 
 
 async def get(db: Connection, organization_id: UUID) -> Organization:
-    """The organisation. Raises OrganizationNotFound."""
+    """Return the organisation. Raises OrganizationNotFound."""
     found = await store.find(db, organization_id)
     if found is None:
         raise OrganizationNotFound
@@ -63,7 +63,7 @@ async def get(db: Connection, organization_id: UUID) -> Organization:
 
 
 async def list_organizations(db: Connection, paging: Paging) -> Page[Organization]:
-    """One page of all organisations, newest first."""
+    """Return one page of all organisations, newest first."""
     return Page.of(await store.list_page(db, paging), await store.count(db), paging)
 
 

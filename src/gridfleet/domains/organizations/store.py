@@ -18,7 +18,7 @@ _MEMBERSHIP = "id, organization_id, user_id, role, created_at, updated_at"
 
 
 class Membership(NamedTuple):
-    """A row that makes somebody a member."""
+    """A row of the table `membership`."""
 
     id: UUID
     organization_id: UUID
@@ -33,7 +33,7 @@ def _own(**row: Any) -> OwnOrganization:
 
 
 async def insert(db: Connection, organization_id: UUID, name: str, slug: str, description: str | None) -> Organization | None:
-    """The new organisation, or None when the slug is taken."""
+    """Insert an organisation and return it; None if the slug is taken."""
     cursor = db.cursor(row_factory=class_row(Organization))
     await cursor.execute(
         "INSERT INTO organization (id, name, slug, description) VALUES (%s, %s, %s, %s)"
@@ -44,7 +44,7 @@ async def insert(db: Connection, organization_id: UUID, name: str, slug: str, de
 
 
 async def find(db: Connection, organization_id: UUID) -> Organization | None:
-    """The organisation, if there is one."""
+    """Return the organisation, or None."""
     cursor = db.cursor(row_factory=class_row(Organization))
     await cursor.execute(f"SELECT {_COLUMNS} FROM organization WHERE id = %s", (organization_id,))
     return await cursor.fetchone()
@@ -53,8 +53,10 @@ async def find(db: Connection, organization_id: UUID) -> Organization | None:
 async def update(
     db: Connection, organization_id: UUID, name: str | None, slug: str | None, description: str | None
 ) -> Organization | None:
-    """The organisation with what is not None changed; None when the slug is taken, which leaves the transaction to be
-    rolled back. Raises SlugInUse, which does so too."""
+    """Change the fields that are not None and return the organisation. None if the slug is taken.
+
+    Raises SlugInUse. Roll the transaction back after None or an error.
+    """
     cursor = db.cursor(row_factory=class_row(Organization))
     try:
         await cursor.execute(
@@ -71,7 +73,7 @@ async def update(
 
 
 async def delete(db: Connection, organization_id: UUID) -> bool:
-    """Deletes an organisation; False when something still hangs off it, which leaves the transaction to be rolled back."""
+    """Delete an organisation. Returns False if other rows refer to it; then roll the transaction back."""
     try:
         await db.execute("DELETE FROM organization WHERE id = %s", (organization_id,))
     except ForeignKeyViolation:
@@ -80,14 +82,14 @@ async def delete(db: Connection, organization_id: UUID) -> bool:
 
 
 async def lock(db: Connection, organization_id: UUID) -> Organization | None:
-    """The organisation, unchanged by others until the transaction ends."""
+    """Return the organisation, locked until the transaction ends, or None."""
     cursor = db.cursor(row_factory=class_row(Organization))
     await cursor.execute(f"SELECT {_COLUMNS} FROM organization WHERE id = %s FOR UPDATE", (organization_id,))
     return await cursor.fetchone()
 
 
 async def list_page(db: Connection, paging: Paging) -> list[Organization]:
-    """One page of all organisations, newest first."""
+    """Return one page of all organisations, newest first."""
     cursor = db.cursor(row_factory=class_row(Organization))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM organization ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
@@ -97,14 +99,14 @@ async def list_page(db: Connection, paging: Paging) -> list[Organization]:
 
 
 async def count(db: Connection) -> int:
-    """How many organisations there are."""
+    """Return the number of organisations."""
     cursor = await db.execute("SELECT count(*) FROM organization")
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def find_role(db: Connection, organization_id: UUID, user_id: UUID) -> OrganizationRole | None:
-    """Somebody's role in an organisation; None when the organisation does not exist."""
+    """Return a user's role in an organisation; None if the organisation does not exist."""
     cursor = await db.execute(
         "SELECT m.role FROM organization o LEFT JOIN membership m ON m.organization_id = o.id AND m.user_id = %s"
         " WHERE o.id = %s",
@@ -115,7 +117,7 @@ async def find_role(db: Connection, organization_id: UUID, user_id: UUID) -> Org
 
 
 async def list_of_member(db: Connection, user_id: UUID) -> list[OwnOrganization]:
-    """The organisations somebody belongs to, in the order of joining."""
+    """Return the organisations of a user, in the order of joining."""
     cursor = db.cursor(row_factory=kwargs_row(_own))
     await cursor.execute(
         "SELECT o.id, o.name, m.role, o.slug FROM membership m JOIN organization o ON o.id = m.organization_id"
@@ -131,7 +133,7 @@ def _membership(*row: Any) -> Membership:
 
 
 async def list_members(db: Connection, org: OrgScope, paging: Paging) -> list[Membership]:
-    """One page of an organisation's memberships, newest first."""
+    """Return one page of an organisation's memberships, newest first."""
     cursor = db.cursor(row_factory=args_row(_membership))
     await cursor.execute(
         f"SELECT {_MEMBERSHIP} FROM membership WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
@@ -141,14 +143,14 @@ async def list_members(db: Connection, org: OrgScope, paging: Paging) -> list[Me
 
 
 async def count_members(db: Connection, org: OrgScope) -> int:
-    """How many members an organisation has."""
+    """Return the number of an organisation's members."""
     cursor = await db.execute("SELECT count(*) FROM membership WHERE organization_id = %s", (org.organization_id,))
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def find_member(db: Connection, org: OrgScope, member_id: UUID) -> Membership | None:
-    """A membership in the organisation."""
+    """Return a membership of the organisation, or None."""
     cursor = db.cursor(row_factory=args_row(_membership))
     await cursor.execute(
         f"SELECT {_MEMBERSHIP} FROM membership WHERE organization_id = %s AND id = %s", (org.organization_id, member_id)
@@ -157,7 +159,7 @@ async def find_member(db: Connection, org: OrgScope, member_id: UUID) -> Members
 
 
 async def lock_admins(db: Connection, org: OrgScope) -> set[UUID]:
-    """The users who are ORG_ADMINs of the organisation, with their memberships locked until the transaction ends."""
+    """Return the ids of the organisation's ORG_ADMINs, with their memberships locked until the transaction ends."""
     cursor = await db.execute(
         "SELECT user_id FROM membership WHERE organization_id = %s AND role = 'ORG_ADMIN' ORDER BY id FOR UPDATE",
         (org.organization_id,),
@@ -166,7 +168,7 @@ async def lock_admins(db: Connection, org: OrgScope) -> set[UUID]:
 
 
 async def set_role(db: Connection, org: OrgScope, member_id: UUID, role: RoleName) -> Membership | None:
-    """The membership with another role."""
+    """Set the role of a membership and return it, or None."""
     cursor = db.cursor(row_factory=args_row(_membership))
     await cursor.execute(
         f"UPDATE membership SET role = %s, updated_at = now() WHERE organization_id = %s AND id = %s RETURNING {_MEMBERSHIP}",
@@ -176,13 +178,13 @@ async def set_role(db: Connection, org: OrgScope, member_id: UUID, role: RoleNam
 
 
 async def delete_member(db: Connection, org: OrgScope, member_id: UUID) -> bool:
-    """Ends a membership; whether there was one."""
+    """Delete a membership. Returns whether it existed."""
     cursor = await db.execute("DELETE FROM membership WHERE organization_id = %s AND id = %s", (org.organization_id, member_id))
     return cursor.rowcount == 1
 
 
 async def has_member_with_email(db: Connection, org: OrgScope, email: str) -> bool:
-    """Whether a member of the organisation has this normalised e-mail."""
+    """Return whether a member of the organisation has this normalised e-mail address."""
     cursor = await db.execute(
         "SELECT EXISTS (SELECT FROM membership m JOIN user_account u ON u.id = m.user_id"
         " WHERE m.organization_id = %s AND u.email = %s)",
@@ -195,7 +197,7 @@ async def has_member_with_email(db: Connection, org: OrgScope, email: str) -> bo
 async def insert_member(
     db: Connection, system: SystemScope, member_id: UUID, organization_id: UUID, user_id: UUID, role: RoleName
 ) -> bool:
-    """Makes somebody a member; False when he is one already."""
+    """Make a user a member. Returns False if the user is one already."""
     cursor = await db.execute(
         "INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)"
         " ON CONFLICT ON CONSTRAINT membership_key DO NOTHING",

@@ -1,1 +1,1 @@
-"""Invitations: an address is asked to join an organisation with a role, and does so with a token that only it was mailed."""
+"""Invitations of an e-mail address to an organisation with a role, accepted with a token that is mailed to the address."""

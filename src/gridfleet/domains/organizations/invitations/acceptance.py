@@ -1,4 +1,4 @@
-"""Accepting an invitation with its token: whoever has an account joins, whoever has none registers first."""
+"""Acceptance of an invitation with its token: a user with an account joins, a user without one registers first."""
 
 import re
 from typing import Final
@@ -27,18 +27,18 @@ _SYSTEM: Final = SystemScope("an invitation's token is the right to join the org
 
 
 async def check(db: Connection, token: str) -> None:
-    """Do nothing if the invitation of a token can still make a member.
+    """Check that the invitation of a token can still be used.
 
     Raises:
-        InvitationNotFound: The token is unknown, or its invitation is revoked.
-        InvitationAccepted: It has made a member.
-        InvitationExpired: It is too old.
+        InvitationNotFound: the token is unknown, or its invitation is revoked.
+        InvitationAccepted: it has been used.
+        InvitationExpired: it has expired.
     """
     _open(await store.find_held(db, _SYSTEM, digest(token)))
 
 
 async def accept(db: Connection, token: str, ip: str) -> Acceptance:
-    """Marks the invitation as accepted, once. Whoever has an account with the invited address becomes a member at once.
+    """Mark the invitation as accepted, once. A user who has an account with the invited address becomes a member at once.
 
     Raises InvitationNotFound, InvitationAccepted, InvitationExpired.
     """
@@ -54,10 +54,15 @@ async def accept(db: Connection, token: str, ip: str) -> Acceptance:
 async def register_invited(
     database: Database, passwords: Passwords, tokens: AccessTokens, token: str, name: str, password: str, client: Client
 ) -> OpenedSession:
-    """An account for the invited address, a member, logged in.
+    """Create an account for the invited address, make it a member, and log it in.
 
-    Takes the database, so that no connection waits while the password is hashed. Raises InvitationNotFound,
-    InvitationAccepted when the invitation has made a member already, InvitationExpired, EmailTaken.
+    Takes the database, so that no connection is held while the password is hashed.
+
+    Raises:
+        InvitationNotFound: the token is unknown, or its invitation is revoked.
+        InvitationAccepted: the invitation has already been used.
+        InvitationExpired: it has expired.
+        EmailTaken: the address has an account.
     """
     token_hash = digest(token)
     async with database.transaction() as db:
@@ -69,7 +74,7 @@ async def register_invited(
         held = _open(await store.lock_held(db, _SYSTEM, token_hash))
         account = await register(db, None, held.email, name, password_hash, ip=client.ip)
         await _finish(db, held, account, client.ip)
-        # Again, because joining chose the organisation to start in.
+        # Read again: joining may have set the default organisation.
         account = await account_with_email(db, held.email) or account
         opened = await sessions.open_session(db, tokens, account, password_hash, client)
         if opened is None:
@@ -78,7 +83,7 @@ async def register_invited(
 
 
 def _open(held: store.HeldInvitation | None) -> store.HeldInvitation:
-    """The invitation, if its token still counts for something."""
+    """Return the invitation if its token is valid. Raises InvitationNotFound, InvitationAccepted, InvitationExpired."""
     if held is None or held.status is InvitationStatus.REVOKED:
         raise InvitationNotFound
     if held.used:

@@ -1,4 +1,4 @@
-"""What we write to people who are invited."""
+"""Mails to invited users."""
 
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.mail.letter import Action, Letter
@@ -13,7 +13,7 @@ _ROLES = {
 
 
 def invitation(organization: str, inviter: str, role: RoleName, token: str, *, has_account: bool) -> Letter:
-    """To somebody who is asked to join an organisation."""
+    """Return the mail that invites an address to join an organisation."""
     next_step = (
         "Accept, and the organisation is yours to choose the next time you log in."
         if has_account

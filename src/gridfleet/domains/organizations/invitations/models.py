@@ -1,4 +1,4 @@
-"""Invitations."""
+"""Records of invitations."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -15,8 +15,8 @@ __all__ = ["Acceptance", "Invitation", "InvitationStatus"]
 class InvitationStatus(StrEnum):
     """State of an invitation.
 
-    An ACCEPTED one may still wait for its registration, and can be revoked until then. EXPIRED and REVOKED are final. A
-    pending one past its expiry shows as EXPIRED.
+    An ACCEPTED one may still wait for its registration, and can be revoked until then. EXPIRED and REVOKED are final. A pending
+    one past its expiry is shown as EXPIRED.
     """
 
     PENDING = "PENDING"
@@ -26,7 +26,7 @@ class InvitationStatus(StrEnum):
 
 
 class Invitation(msgspec.Struct, frozen=True, rename="camel"):
-    """An invitation as the organisation sees it; its token is known to the invited alone."""
+    """An invitation as the organisation sees it, without its token."""
 
     id: UUID
     organization_id: UUID
@@ -41,6 +41,6 @@ class Invitation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Acceptance(NamedTuple):
-    """What became of an opened link: whether the address had an account, which is a member now."""
+    """The result of an opened link. `joined`: the address had an account, which is a member now."""
 
     joined: bool

@@ -1,4 +1,4 @@
-"""Inviting people to an organisation, and taking it back."""
+"""Invitations as the organisation manages them: invite, list, revoke."""
 
 import math
 from datetime import timedelta
@@ -33,7 +33,7 @@ __all__ = ["LIFETIME", "MOST_A_DAY", "invite", "list_invitations", "revoke", "sw
 
 LIFETIME: Final = timedelta(days=7)
 MOST_A_DAY: Final = 10
-"""Invitations to one address within 24 hours, of all organisations together: each of them is a mail."""
+"""Maximum invitations to one address within 24 hours, of all organisations together: each of them is a mail."""
 
 _SYSTEM: Final = SystemScope("the mails that an address gets are bounded over all organisations")
 
@@ -42,9 +42,9 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     """Invite an address and mail it the token.
 
     Raises:
-        AlreadyMember: The address belongs to a member.
-        InvitationPending: It has an invitation of this organisation.
-        TooManyRequests: It was invited too often within a day, by whichever organisation.
+        AlreadyMember: the address belongs to a member.
+        InvitationPending: it has a pending invitation of this organisation.
+        TooManyRequests: it was invited too often within a day, by any organisations.
     """
     email, now, token = normalized(email), utc_now(), make_token()
     if await organizations_store.has_member_with_email(db, org, email):
@@ -65,7 +65,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
 
 
 async def list_invitations(db: Connection, org: OrgScope, paging: Paging) -> Page[Invitation]:
-    """One page of the organisation's invitations, newest first."""
+    """Return one page of the organisation's invitations, newest first."""
     return Page.of(await store.list_page(db, org, paging), await store.count(db, org), paging)
 
 
@@ -73,8 +73,8 @@ async def revoke(db: Connection, org: OrgScope, invitation_id: UUID) -> None:
     """Invalidate the token of an invitation that is pending, or accepted without an account yet.
 
     Raises:
-        InvitationNotFound: The organisation has no such invitation.
-        InvitationNotRevocable: It has made a member, has expired or is revoked.
+        InvitationNotFound: the organisation has no such invitation.
+        InvitationNotRevocable: it was used, has expired or is revoked.
     """
     revoked = await store.revoke(db, org, invitation_id, utc_now())
     if revoked is not None:
@@ -86,7 +86,7 @@ async def revoke(db: Connection, org: OrgScope, invitation_id: UUID) -> None:
 
 
 async def sweep_expired(db: Connection, system: SystemScope) -> None:
-    """Marks invitations whose time is over."""
+    """Mark pending invitations that have expired."""
     await store.mark_expired(db, system, utc_now())
 
 

@@ -12,7 +12,7 @@ from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
-# A pending invitation shows as expired from the moment it is, not from the sweep that says so in its row.
+# A pending invitation is shown as expired from its expiry on, even before the sweep updates its row.
 _COLUMNS = (
     "id, organization_id, email, role,"
     " CASE WHEN status = 'PENDING' AND expires_at <= now() THEN 'EXPIRED' ELSE status END AS status,"
@@ -21,7 +21,7 @@ _COLUMNS = (
 
 
 class HeldInvitation(NamedTuple):
-    """An invitation as its token's holder meets it. `used` once it has made somebody a member."""
+    """The fields of an invitation that its token gives access to. `used`: it has created a membership."""
 
     id: UUID
     organization_id: UUID
@@ -52,7 +52,7 @@ async def insert(
     now: datetime,
     expires_at: datetime,
 ) -> Invitation | None:
-    """A new pending invitation, or None when the address has one."""
+    """Insert a pending invitation and return it; None if the address has one."""
     cursor = db.cursor(row_factory=kwargs_row(_invitation))
     await cursor.execute(
         "INSERT INTO invitation (id, organization_id, email, role, token_hash, invited_by, expires_at, created_at, updated_at)"
@@ -73,9 +73,9 @@ async def insert(
 
 
 async def nth_newest_to(db: Connection, system: SystemScope, email: str, n: int) -> datetime | None:
-    """Return when the `n`-th newest invitation to an address was made, in any organisation; None if there are fewer.
+    """Return the time of the `n`-th newest invitation to an address, in any organisation; None if there are fewer.
 
-    Until the transaction ends, others wait here for the same address.
+    Locks the address: other transactions wait here until this one ends.
     """
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('invitation ' || %s, 0))", (email,))
     cursor = await db.execute(
@@ -86,7 +86,7 @@ async def nth_newest_to(db: Connection, system: SystemScope, email: str, n: int)
 
 
 async def list_page(db: Connection, org: OrgScope, paging: Paging) -> list[Invitation]:
-    """One page of an organisation's invitations, newest first."""
+    """Return one page of an organisation's invitations, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_invitation))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM invitation WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
@@ -96,14 +96,14 @@ async def list_page(db: Connection, org: OrgScope, paging: Paging) -> list[Invit
 
 
 async def count(db: Connection, org: OrgScope) -> int:
-    """How many invitations an organisation has."""
+    """Return the number of an organisation's invitations."""
     cursor = await db.execute("SELECT count(*) FROM invitation WHERE organization_id = %s", (org.organization_id,))
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def find(db: Connection, org: OrgScope, invitation_id: UUID) -> Invitation | None:
-    """Return an invitation of the organisation."""
+    """Return an invitation of the organisation, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_invitation))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM invitation WHERE organization_id = %s AND id = %s", (org.organization_id, invitation_id)
@@ -112,7 +112,7 @@ async def find(db: Connection, org: OrgScope, invitation_id: UUID) -> Invitation
 
 
 async def revoke(db: Connection, org: OrgScope, invitation_id: UUID, now: datetime) -> Invitation | None:
-    """Mark an invitation as revoked if its token can still make a member. Return None if it cannot."""
+    """Mark an invitation as revoked if its token can still be used, and return it. None if it cannot."""
     cursor = db.cursor(row_factory=kwargs_row(_invitation))
     await cursor.execute(
         "UPDATE invitation SET status = 'REVOKED', updated_at = %(now)s"
@@ -125,7 +125,7 @@ async def revoke(db: Connection, org: OrgScope, invitation_id: UUID, now: dateti
 
 
 async def mark_expired(db: Connection, system: SystemScope, now: datetime) -> None:
-    """Marks pending invitations of every organisation whose time is over."""
+    """Mark pending invitations of every organisation that have expired."""
     await db.execute(
         "UPDATE invitation SET status = 'EXPIRED', updated_at = %(now)s WHERE status = 'PENDING' AND expires_at <= %(now)s",
         {"now": now},
@@ -133,7 +133,7 @@ async def mark_expired(db: Connection, system: SystemScope, now: datetime) -> No
 
 
 async def mark_expired_in(db: Connection, org: OrgScope, now: datetime) -> None:
-    """The same in one organisation."""
+    """Mark pending invitations of one organisation that have expired."""
     await db.execute(
         "UPDATE invitation SET status = 'EXPIRED', updated_at = %(now)s"
         " WHERE organization_id = %(organization_id)s AND status = 'PENDING' AND expires_at <= %(now)s",
@@ -142,7 +142,7 @@ async def mark_expired_in(db: Connection, org: OrgScope, now: datetime) -> None:
 
 
 async def find_held(db: Connection, system: SystemScope, token_hash: bytes) -> HeldInvitation | None:
-    """The invitation of a token."""
+    """Return the invitation of a token, or None."""
     cursor = db.cursor(row_factory=args_row(_held))
     await cursor.execute(
         "SELECT id, organization_id, email, role, status, expires_at, used_at IS NOT NULL FROM invitation"
@@ -153,7 +153,7 @@ async def find_held(db: Connection, system: SystemScope, token_hash: bytes) -> H
 
 
 async def lock_held(db: Connection, system: SystemScope, token_hash: bytes) -> HeldInvitation | None:
-    """The invitation of a token, unchanged by others until the transaction ends."""
+    """Return the invitation of a token, locked until the transaction ends, or None."""
     cursor = db.cursor(row_factory=args_row(_held))
     await cursor.execute(
         "SELECT id, organization_id, email, role, status, expires_at, used_at IS NOT NULL FROM invitation"
@@ -164,7 +164,7 @@ async def lock_held(db: Connection, system: SystemScope, token_hash: bytes) -> H
 
 
 async def accept(db: Connection, system: SystemScope, invitation_id: UUID, now: datetime, *, used: bool) -> None:
-    """Marks an invitation as accepted, and as used when it makes somebody a member."""
+    """Mark an invitation as accepted, and as used if it creates a membership."""
     await db.execute(
         "UPDATE invitation SET status = 'ACCEPTED', accepted_at = coalesce(accepted_at, %(now)s),"
         " used_at = CASE WHEN %(used)s THEN %(now)s::timestamptz END, updated_at = %(now)s WHERE id = %(id)s",
