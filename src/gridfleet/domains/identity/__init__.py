@@ -1,4 +1,4 @@
-"""Who people are: accounts, passwords, login with its lockout, sessions with their rotating refresh tokens.
+"""Identity of users: accounts, passwords, login with lockout, sessions with rotating refresh tokens.
 
-Global, not of any organisation; which organisations a person belongs to is `domains.organizations`' business.
+Accounts are global. The organisations of a user belong to `domains.organizations`.
 """

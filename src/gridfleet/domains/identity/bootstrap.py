@@ -1,4 +1,4 @@
-"""The first SuperAdmin, without whom nobody could create anybody."""
+"""The first SuperAdmin, who is needed to create other users."""
 
 import re
 import secrets
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 DEFAULT_EMAIL: Final = "admin@gridfleet.local"
-# Told from a terminal by eye and hand: nothing that looks like something else, nothing a shell would touch.
+# Read from a terminal and typed by hand: no characters that look alike, none that a shell interprets.
 _CLASSES: Final = ("abcdefghijkmnpqrstuvwxyz", "ABCDEFGHJKLMNPQRSTUVWXYZ", "23456789", "-_.+=")
 _GENERATED_CHARACTERS: Final = 20
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -36,7 +36,7 @@ class FirstAdminInvalid(WrongSetting):
 
 
 class FirstAdmin(msgspec.Struct, frozen=True):
-    """The SuperAdmin that was just made. `generated_password` is None when the caller chose one; never log it."""
+    """The SuperAdmin that was created. `generated_password` is None if the caller chose one; never log it."""
 
     email: str
     generated_password: str | None
@@ -46,10 +46,12 @@ class FirstAdmin(msgspec.Struct, frozen=True):
 
 
 async def ensure_first_super_admin(db: Connection, email: str | None, password: str | None) -> FirstAdmin | None:
-    """Makes the SuperAdmin while there is none; None when there is one already.
+    """Create the first SuperAdmin. Returns None if there is a SuperAdmin already.
 
-    An ordinary account with that e-mail is raised to SuperAdmin and gets this password.
-    Raises `FirstAdminInvalid` for an e-mail or password that could not log in.
+    An existing account with that e-mail address is made a SuperAdmin and gets this password.
+
+    Raises:
+        FirstAdminInvalid: a login with this address or password would be impossible.
     """
     address = normalized(email or DEFAULT_EMAIL)
     if not is_address(address):
@@ -68,7 +70,7 @@ async def ensure_first_super_admin(db: Connection, email: str | None, password: 
 
 
 def password_complaint(password: str) -> str | None:
-    """Why nobody could log in with this password; None when one can."""
+    """Return the rule that the password breaks, so that a login is impossible; None if it breaks none."""
     shortest = LOGIN_PASSWORD_CHARACTERS[0]
     if shortest <= len(password) <= MAX_PASSWORD_CHARACTERS and not _CONTROL.search(password):
         return None
@@ -76,7 +78,7 @@ def password_complaint(password: str) -> str | None:
 
 
 def generate_password() -> str:
-    """20 random characters with a lowercase letter, an uppercase letter, a digit and a special character at least."""
+    """Return 20 random characters with at least one lowercase letter, uppercase letter, digit and special character."""
     alphabet = "".join(_CLASSES)
     while True:
         password = "".join(secrets.choice(alphabet) for _ in range(_GENERATED_CHARACTERS))

@@ -14,10 +14,10 @@ _MAX_CHARACTERS: Final = 254
 
 
 def normalized(email: str) -> str:
-    """The form that is stored and compared."""
+    """Return the form that is stored and compared."""
     return email.strip().lower()
 
 
 def is_address(text: str) -> bool:
-    """Whether it can be an address at all (a dotted domain, ASCII); only a mail that arrives proves more."""
+    """Return whether the text has the form of an address (a dotted domain, ASCII). Only a delivered mail proves more."""
     return len(text) <= _MAX_CHARACTERS and _ADDRESS.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""Refusals of logins, sessions and accounts."""
+"""Errors of logins, sessions and accounts."""
 
 from gridfleet.kernel.errors import CodedError, NotFound, Unauthorized, ValidationFailed
 
@@ -16,14 +16,14 @@ __all__ = [
 
 
 class InvalidCredentials(CodedError):
-    """Wrong password or no such account: nobody shall learn which."""
+    """The password is wrong or there is no such account. The answer is the same in both cases."""
 
     code = "INVALID_CREDENTIALS"
     message = "The e-mail or the password is wrong."
 
 
 class AccountLocked(CodedError):
-    """Too many failed logins lately."""
+    """Too many failed logins in the last minutes."""
 
     code = "ACCOUNT_LOCKED"
     message = "Too many failed logins. Try again in 15 minutes."
@@ -37,11 +37,11 @@ class RefreshTokenInvalid(CodedError):
 
 
 class RefreshTokenMalformed(RefreshTokenInvalid):
-    """There is no refresh token, or it does not look like one."""
+    """There is no refresh token, or its form is wrong."""
 
     @property
     def status(self) -> int:
-        """Bad Request, unlike a token that merely does not count."""
+        """Bad Request, unlike a token that is no longer valid."""
         return 400
 
 
@@ -52,7 +52,7 @@ class WrongPassword(Unauthorized):
 
 
 class EmailTaken(CodedError):
-    """Another account has this e-mail."""
+    """Another account has this e-mail address."""
 
     code = "EMAIL_ALREADY_REGISTERED"
     message = "An account with this e-mail exists already."

@@ -1,4 +1,4 @@
-"""Forgets what no login or session needs any more."""
+"""Deletion of data that logins and sessions no longer need."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ __all__ = ["sweep"]
 
 
 async def sweep(db: Connection) -> None:
-    """Deletes sessions that ended over a day ago, dead tokens, and failed logins that no longer count."""
+    """Delete sessions that ended over a day ago, expired tokens, and failed logins that no longer count."""
     now = utc_now()
     await store.delete_failures_before(db, now - max(lockout.WINDOW, lockout.LOCK))
     await store.delete_refresh_tokens_expired_before(db, now)

@@ -1,7 +1,7 @@
 """Lockout: ten wrong passwords for one e-mail address within fifteen minutes lock it for fifteen minutes.
 
-An address is held by its hash, known or not, so that nobody can tell accounts from inventions. Results are judged one at
-a time under a row lock: guesses sent in parallel get no more tries than guesses sent in turn.
+An address is stored as its hash, with or without an account, so that the lock does not show which accounts exist. Results
+are counted one at a time under a row lock: parallel attempts get no more tries than sequential ones.
 """
 
 import hashlib
@@ -19,19 +19,19 @@ LOCK: Final = timedelta(minutes=15)
 
 
 class Verdict(NamedTuple):
-    """What a failure led to: the lock was there already, or this failure set it."""
+    """The result of a failure: the lock was set before, or this failure set it."""
 
     was_locked: bool
     locks: bool
 
 
 def digest(what: str) -> bytes:
-    """What stands for a normalised address, or for anything else that passwords are tried on."""
+    """Return the hash of a normalised address, or of another text that identifies what a password is tried on."""
     return hashlib.sha256(what.encode()).digest()
 
 
 async def record_failure(db: Connection, what: str, now: datetime) -> Verdict:
-    """Counts a wrong password, unless the lock is on already."""
+    """Count a wrong password, unless the lock is set."""
     key = digest(what)
     failed_at, locked_until = await store.lock_failures(db, key)
     if locked_until is not None and locked_until > now:
@@ -43,7 +43,7 @@ async def record_failure(db: Connection, what: str, now: datetime) -> Verdict:
 
 
 async def clear(db: Connection, what: str, now: datetime) -> bool:
-    """Forgives whoever brought the right password, unless the lock is on; whether it is."""
+    """Reset the failure counter after a right password, unless the lock is set. Returns True if it is set."""
     key = digest(what)
     _, locked_until = await store.lock_failures(db, key)
     if locked_until is not None and locked_until > now:

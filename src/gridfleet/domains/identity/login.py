@@ -1,4 +1,4 @@
-"""Login: e-mail and password against account and lockout, the same work whatever is wrong."""
+"""Login: checks e-mail address, password and lockout, with the same work for every kind of failure."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from gridfleet.kernel.security.tokens import AccessTokens
 __all__ = ["LOGIN_PASSWORD_CHARACTERS", "log_in"]
 
 LOGIN_PASSWORD_CHARACTERS = (8, 72)
-"""What login asks of a password's length. A changed password may be longer, and logs in."""
+"""Length of a password at login. A changed password may be longer and can be used to log in."""
 
 
 _OUTCOMES: Final = {OpenedSession: "opened", AccountLocked: "locked"}
@@ -28,16 +28,20 @@ _OUTCOMES: Final = {OpenedSession: "opened", AccountLocked: "locked"}
 async def log_in(
     database: Database, passwords: Passwords, tokens: AccessTokens, email: str, password: str, client: Client
 ) -> OpenedSession:
-    """A session for the account's owner.
+    """Open a session for the account's owner.
 
-    Takes the database rather than a connection: a failure must be counted although the request fails, and no connection
-    waits while the password is hashed. Raises InvalidCredentials, AccountLocked, and ValidationFailed for a wrong
-    password that is longer than login allows.
+    Takes the database rather than a connection: a failure must be counted although the request fails, and no connection is
+    held while the password is hashed.
+
+    Raises:
+        InvalidCredentials: address or password are wrong.
+        AccountLocked: the address is locked.
+        ValidationFailed: the password is wrong and longer than login allows.
     """
     email = normalized(email)
     async with database.transaction() as db:
         found = await store.find_credentials(db, email)
-    # Also for an address that is unknown or locked: the time an answer takes must not tell which it is.
+    # Also for an address that is unknown or locked: the time of the answer must not show which it is.
     right = await passwords.matches(password, found.password_hash if found else None)
     async with database.transaction() as db:
         if found is not None and right:

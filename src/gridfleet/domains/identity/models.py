@@ -1,4 +1,4 @@
-"""Accounts and sessions."""
+"""Records of accounts and sessions."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -12,14 +12,14 @@ __all__ = ["Account", "Client", "LiveSession", "OpenedSession", "SessionInfo", "
 
 
 class UserRole(StrEnum):
-    """The global role, apart from those in organisations."""
+    """The global role, separate from the roles in organisations."""
 
     ADMIN = "ADMIN"
     USER = "USER"
 
 
 class Account(msgspec.Struct, frozen=True):
-    """A person's account without its password."""
+    """A user's account without its password."""
 
     id: UUID
     email: str
@@ -30,12 +30,12 @@ class Account(msgspec.Struct, frozen=True):
 
     @property
     def role(self) -> UserRole:
-        """ADMIN for SuperAdmins, USER for everybody else."""
+        """ADMIN for SuperAdmins, USER for all others."""
         return UserRole.ADMIN if self.is_super_admin else UserRole.USER
 
 
 class User(msgspec.Struct, frozen=True, rename="camel"):
-    """An account as others see it (spec, User record)."""
+    """An account as other users see it (spec, User record)."""
 
     id: UUID
     email: str
@@ -46,14 +46,14 @@ class User(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Where a session is opened from, kept for its owner to recognise it."""
+    """Where a session was opened, so that its owner can recognise it."""
 
     ip: str
     user_agent: str | None
 
 
 class OpenedSession(msgspec.Struct, frozen=True):
-    """What a person gets at login and at each refresh. Both tokens exist in clear only here."""
+    """The result of a login or refresh. Both tokens exist in plain text only here."""
 
     account: Account
     access_token: str
@@ -62,7 +62,7 @@ class OpenedSession(msgspec.Struct, frozen=True):
 
 
 class LiveSession(msgspec.Struct, frozen=True):
-    """A session that lives: its owner, the token version that its access tokens must name, and the moment it ends by itself."""
+    """A live session: its owner, the token version that its access tokens must have, and the time at which it expires."""
 
     caller: UserCaller
     token_version: int
@@ -70,7 +70,7 @@ class LiveSession(msgspec.Struct, frozen=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """A session as its owner sees it; `current` is the one that asks."""
+    """A session as its owner sees it. `current` is the session of the request."""
 
     id: UUID
     ip: str | None

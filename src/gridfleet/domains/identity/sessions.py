@@ -1,8 +1,8 @@
-"""Sessions: opened by a login, carried by short access tokens, prolonged by a refresh token that changes at each use.
+"""Sessions: opened by a login, used with short-lived access tokens, extended with a refresh token that changes at each use.
 
-A refresh token is 256 random bits, stored as its SHA-256. One that comes back after its rotation was stolen, by its
-sender or from him, so the whole session ends; for ten seconds after, it may be a second tab that asked at the same time,
-and gets a token of its own.
+A refresh token has 256 random bits and is stored as its SHA-256. A token that is used again after its rotation has been
+copied, so the whole session ends. For ten seconds after the rotation the second use may be another tab that sent its request
+at the same time; it gets a token of its own.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ _REFRESH_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 def read_access_token(tokens: AccessTokens, access_token: str) -> AccessClaims:
-    """What an access token claims; whether its session lives is another question. Raises Unauthorized."""
+    """Return the claims of an access token, without a check of its session. Raises Unauthorized."""
     try:
         return tokens.read(access_token)
     except InvalidToken:
@@ -53,7 +53,7 @@ def read_access_token(tokens: AccessTokens, access_token: str) -> AccessClaims:
 
 
 async def live_session(db: Connection, claims: AccessClaims) -> LiveSession:
-    """The session of an access token. Raises Unauthorized when it ended."""
+    """Return the session of an access token. Raises Unauthorized if it has ended."""
     found = await store.find_live_session(db, claims.session_id, claims.user_id, claims.token_version, utc_now())
     if found is None:
         raise Unauthorized
@@ -61,12 +61,12 @@ async def live_session(db: Connection, claims: AccessClaims) -> LiveSession:
 
 
 async def authenticate(db: Connection, tokens: AccessTokens, access_token: str) -> UserCaller:
-    """The person behind an access token. Raises Unauthorized for a bad or expired token and for a session that ended."""
+    """Return the user of an access token. Raises Unauthorized for an invalid token and for a session that has ended."""
     return (await live_session(db, read_access_token(tokens, access_token))).caller
 
 
 async def account_of(db: Connection, caller: UserCaller) -> Account:
-    """The caller's account as it stands now. Raises Unauthorized when it was deleted since."""
+    """Return the caller's current account. Raises Unauthorized if it was deleted."""
     account = await store.find_account(db, caller.user_id)
     if account is None:
         raise Unauthorized
@@ -76,7 +76,7 @@ async def account_of(db: Connection, caller: UserCaller) -> Account:
 async def open_session(
     db: Connection, tokens: AccessTokens, account: Account, password_hash: str, client: Client
 ) -> OpenedSession | None:
-    """A new session for somebody whose password matched the hash: a login. None when the password changed meanwhile."""
+    """Open a session for a user whose password matched the hash. Returns None if the password has changed meanwhile."""
     now = utc_now()
     session_id = new_id()
     if not await store.insert_session(db, session_id, account.id, password_hash, client, now, now + LIFETIME):
@@ -88,10 +88,13 @@ async def open_session(
 
 
 async def refresh(database: Database, tokens: AccessTokens, refresh_token: str | None, ip: str | None = None) -> OpenedSession:
-    """The session of a refresh token, prolonged, with new tokens.
+    """Extend the session of a refresh token and return it with new tokens.
 
     Takes the database because the end of a stolen session must be committed although the request fails.
-    Raises RefreshTokenMalformed, RefreshTokenInvalid.
+
+    Raises:
+        RefreshTokenMalformed: there is no token, or its form is wrong.
+        RefreshTokenInvalid: it is unknown, expired, used before, or of a session that ended.
     """
     if refresh_token is None or not _REFRESH_TOKEN.fullmatch(refresh_token):
         raise RefreshTokenMalformed
@@ -103,27 +106,27 @@ async def refresh(database: Database, tokens: AccessTokens, refresh_token: str |
 
 
 async def end(db: Connection, caller: UserCaller) -> None:
-    """Logs the caller out: neither token of the session counts any more."""
+    """End the caller's session. Both of its tokens become invalid."""
     await store.revoke_session(db, caller.user_id, caller.session_id, utc_now())
     subject = Subject(SubjectType.USER, caller.user_id)
     await record(db, Event.USER_LOGGED_OUT, caller.as_actor, subject, details={"sessionId": str(caller.session_id)})
 
 
 async def end_all(db: Connection, caller: UserCaller) -> None:
-    """Ends every session of the caller, this one included: no token handed out so far counts any more."""
-    # The account first: a login that goes on at this moment waits for it, and its session is then met below.
+    """End every session of the caller, including the current one. All tokens issued so far become invalid."""
+    # The account row first: this waits for a login in progress, whose session is then revoked below.
     await store.raise_token_version(db, caller.user_id)
     await store.revoke_sessions(db, caller.user_id, None, utc_now())
     await record(db, Event.USER_LOGGED_OUT_EVERYWHERE, caller.as_actor, Subject(SubjectType.USER, caller.user_id))
 
 
 async def list_sessions(db: Connection, caller: UserCaller) -> list[SessionInfo]:
-    """The caller's living sessions, newest first."""
+    """Return the caller's live sessions, newest first."""
     return await store.list_sessions(db, caller.user_id, caller.session_id, utc_now())
 
 
 async def revoke(db: Connection, caller: UserCaller, session_id: UUID) -> None:
-    """Ends one of the caller's sessions. Raises SessionNotFound, also for a session that ended."""
+    """End one of the caller's sessions. Raises SessionNotFound, also for a session that has ended."""
     if not await store.revoke_session(db, caller.user_id, session_id, utc_now()):
         raise SessionNotFound
     await record(db, Event.SESSION_REVOKED, caller.as_actor, Subject(SubjectType.SESSION, session_id))

@@ -1,4 +1,4 @@
-"""SQL of logins, failed ones too, and of sessions."""
+"""SQL of logins, failed logins and sessions."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -12,26 +12,26 @@ from gridfleet.kernel.db import Connection
 
 _ACCOUNT = "u.id, u.email, u.name, u.is_super_admin, u.default_organization_id, u.token_version"
 
-# Two processes starting at once must not both find that there is no SuperAdmin.
+# Two processes that start at once must not both find that there is no SuperAdmin.
 _FIRST_ADMIN_LOCK = 0x6772_6964_0001
 
 
 class Credentials(NamedTuple):
-    """An account with the hash its password must match."""
+    """An account with the hash of its password."""
 
     account: Account
     password_hash: str
 
 
 class LoginFailures(NamedTuple):
-    """What is held against an e-mail address."""
+    """The recent failed logins of an e-mail address, and the end of its lock."""
 
     failed_at: list[datetime]
     locked_until: datetime | None
 
 
 class UsedRefreshToken(NamedTuple):
-    """Whose refresh token it was, and when it was first used."""
+    """A refresh token's session and owner, and the time of its first use."""
 
     session_id: UUID
     user_id: UUID
@@ -44,28 +44,28 @@ def _credentials(**row: Any) -> Credentials:
 
 
 async def find_credentials(db: Connection, email: str) -> Credentials | None:
-    """The account of a normalised e-mail."""
+    """Return the account and password hash of a normalised e-mail address, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_credentials))
     await cursor.execute(f"SELECT {_ACCOUNT}, u.password_hash FROM user_account u WHERE u.email = %s", (email,))
     return await cursor.fetchone()
 
 
 async def find_account(db: Connection, user_id: UUID) -> Account | None:
-    """The account with this id."""
+    """Return the account with this id, or None."""
     cursor = db.cursor(row_factory=class_row(Account))
     await cursor.execute(f"SELECT {_ACCOUNT} FROM user_account u WHERE u.id = %s", (user_id,))
     return await cursor.fetchone()
 
 
 async def replace_hash(db: Connection, user_id: UUID, old_hash: str, new_hash: str) -> None:
-    """Stores the same password hashed anew, unless the password changed meanwhile."""
+    """Store a new hash of the same password, unless the password has changed meanwhile."""
     await db.execute(
         "UPDATE user_account SET password_hash = %s WHERE id = %s AND password_hash = %s", (new_hash, user_id, old_hash)
     )
 
 
 async def lock_first_admin(db: Connection) -> bool:
-    """Waits for its turn to create the first SuperAdmin, until the transaction ends; whether there is one already."""
+    """Lock the creation of the first SuperAdmin until the transaction ends. Returns whether a SuperAdmin exists."""
     await db.execute("SELECT pg_advisory_xact_lock(%s)", (_FIRST_ADMIN_LOCK,))
     cursor = await db.execute("SELECT EXISTS (SELECT FROM user_account WHERE is_super_admin)")
     row = await cursor.fetchone()
@@ -73,7 +73,7 @@ async def lock_first_admin(db: Connection) -> bool:
 
 
 async def save_super_admin(db: Connection, user_id: UUID, email: str, name: str, password_hash: str) -> None:
-    """A new SuperAdmin, or the account with that e-mail raised to one, with this password and no session left."""
+    """Insert a SuperAdmin, or make the account with that e-mail address one. Sets this password and ends its sessions."""
     await db.execute(
         "INSERT INTO user_account AS u (id, email, name, password_hash, is_super_admin) VALUES (%s, %s, %s, %s, true)"
         " ON CONFLICT (email) DO UPDATE SET is_super_admin = true, password_hash = excluded.password_hash,"
@@ -83,7 +83,7 @@ async def save_super_admin(db: Connection, user_id: UUID, email: str, name: str,
 
 
 async def lock_failures(db: Connection, email_hash: bytes) -> LoginFailures:
-    """What is held against an address, with its row locked until the transaction ends; made when there is none."""
+    """Return the failures of an address, with its row locked until the transaction ends. A missing row is inserted."""
     cursor = db.cursor(row_factory=args_row(LoginFailures))
     await cursor.execute(
         "INSERT INTO login_failure AS f (email_hash) VALUES (%s)"
@@ -94,7 +94,7 @@ async def lock_failures(db: Connection, email_hash: bytes) -> LoginFailures:
 
 
 async def save_failures(db: Connection, email_hash: bytes, failures: LoginFailures) -> None:
-    """Replaces what is held against an address."""
+    """Replace the failures of an address."""
     await db.execute(
         "UPDATE login_failure SET failed_at = %s, locked_until = %s WHERE email_hash = %s",
         (failures.failed_at, failures.locked_until, email_hash),
@@ -102,19 +102,19 @@ async def save_failures(db: Connection, email_hash: bytes, failures: LoginFailur
 
 
 async def delete_failures(db: Connection, email_hash: bytes) -> None:
-    """Forgives an address."""
+    """Delete the failures of an address."""
     await db.execute("DELETE FROM login_failure WHERE email_hash = %s", (email_hash,))
 
 
 async def delete_failures_before(db: Connection, moment: datetime) -> None:
-    """Forgets addresses whose every failure, and so every lock, lies before the moment."""
+    """Delete the rows of addresses whose failures, and so their locks, are all older than `moment`."""
     await db.execute("DELETE FROM login_failure WHERE %s > ALL (failed_at)", (moment,))
 
 
 async def insert_session(
     db: Connection, session_id: UUID, user_id: UUID, password_hash: str, client: Client, now: datetime, expires_at: datetime
 ) -> bool:
-    """Opens a session for somebody whose password matched that hash; False when the hash is not the account's any more."""
+    """Open a session for a user whose password matched that hash. Returns False if the account's hash has changed."""
     cursor = await db.execute(
         "INSERT INTO user_session (id, user_id, token_version, ip, user_agent, created_at, last_used_at, expires_at)"
         " SELECT %(id)s, u.id, u.token_version, %(ip)s, %(user_agent)s, %(now)s, %(now)s, %(expires_at)s"
@@ -133,7 +133,7 @@ async def insert_session(
 
 
 async def insert_refresh_token(db: Connection, token_hash: bytes, session_id: UUID, expires_at: datetime) -> None:
-    """A further token of a session."""
+    """Insert a refresh token of a session."""
     await db.execute(
         "INSERT INTO refresh_token (token_hash, session_id, expires_at) VALUES (%s, %s, %s)",
         (token_hash, session_id, expires_at),
@@ -141,7 +141,7 @@ async def insert_refresh_token(db: Connection, token_hash: bytes, session_id: UU
 
 
 async def use_refresh_token(db: Connection, token_hash: bytes, now: datetime) -> UsedRefreshToken | None:
-    """Marks an unexpired token as rotated, if it is not already; two callers at once get the same moment."""
+    """Mark an unexpired token as rotated if it is not yet. Two callers at once get the same time."""
     cursor = db.cursor(row_factory=args_row(UsedRefreshToken))
     await cursor.execute(
         "UPDATE refresh_token t SET rotated_at = coalesce(t.rotated_at, %(now)s) FROM user_session s"
@@ -153,7 +153,7 @@ async def use_refresh_token(db: Connection, token_hash: bytes, now: datetime) ->
 
 
 async def extend_session(db: Connection, session_id: UUID, now: datetime, expires_at: datetime) -> Account | None:
-    """Prolongs a session that still lives and gives its owner."""
+    """Extend a live session and return its owner; None if it has ended."""
     cursor = db.cursor(row_factory=class_row(Account))
     await cursor.execute(
         "UPDATE user_session s SET last_used_at = %(now)s, expires_at = %(expires_at)s FROM user_account u"
@@ -165,7 +165,7 @@ async def extend_session(db: Connection, session_id: UUID, now: datetime, expire
 
 
 async def revoke_session(db: Connection, user_id: UUID, session_id: UUID, now: datetime) -> bool:
-    """Ends a session of somebody, its access tokens included; whether it lived until now."""
+    """End a session of the user, including its access tokens. Returns whether it was live."""
     cursor = await db.execute(
         "UPDATE user_session SET revoked_at = %(now)s"
         " WHERE id = %(id)s AND user_id = %(user_id)s AND revoked_at IS NULL AND expires_at > %(now)s",
@@ -175,7 +175,7 @@ async def revoke_session(db: Connection, user_id: UUID, session_id: UUID, now: d
 
 
 async def revoke_sessions(db: Connection, user_id: UUID, but: UUID | None, now: datetime) -> None:
-    """Ends every session of somebody but one."""
+    """End every session of the user except `but`."""
     await db.execute(
         "UPDATE user_session SET revoked_at = %s WHERE user_id = %s AND id IS DISTINCT FROM %s AND revoked_at IS NULL",
         (now, user_id, but),
@@ -183,12 +183,12 @@ async def revoke_sessions(db: Connection, user_id: UUID, but: UUID | None, now: 
 
 
 async def raise_token_version(db: Connection, user_id: UUID) -> None:
-    """Makes every access token of somebody worthless."""
+    """Invalidate every access token of the user."""
     await db.execute("UPDATE user_account SET token_version = token_version + 1 WHERE id = %s", (user_id,))
 
 
 async def list_sessions(db: Connection, user_id: UUID, current: UUID, now: datetime) -> list[SessionInfo]:
-    """Somebody's sessions that live, newest first."""
+    """Return the user's live sessions, newest first."""
     cursor = db.cursor(row_factory=class_row(SessionInfo))
     await cursor.execute(
         "SELECT s.id, s.ip, s.user_agent, s.created_at, s.last_used_at, s.expires_at, s.id = %(current)s AS current"
@@ -203,7 +203,7 @@ async def list_sessions(db: Connection, user_id: UUID, current: UUID, now: datet
 async def find_live_session(
     db: Connection, session_id: UUID, user_id: UUID, token_version: int, now: datetime
 ) -> LiveSession | None:
-    """A session that still lives, with the person behind it."""
+    """Return a live session with its user, or None."""
     cursor = await db.execute(
         "SELECT u.id, s.id, u.email, u.name, u.is_super_admin, u.default_organization_id, s.expires_at"
         " FROM user_session s JOIN user_account u ON u.id = s.user_id"
@@ -216,10 +216,10 @@ async def find_live_session(
 
 
 async def delete_sessions_ended_before(db: Connection, moment: datetime) -> None:
-    """Removes sessions that ended before the moment, with their tokens."""
+    """Delete sessions that ended before `moment`, with their tokens."""
     await db.execute("DELETE FROM user_session WHERE least(revoked_at, expires_at) < %s", (moment,))
 
 
 async def delete_refresh_tokens_expired_before(db: Connection, moment: datetime) -> None:
-    """Removes tokens that nobody can use any more, of sessions that go on."""
+    """Delete expired refresh tokens, also of live sessions."""
     await db.execute("DELETE FROM refresh_token WHERE expires_at < %s", (moment,))

@@ -1,1 +1,1 @@
-"""Accounts: who has one, their names and addresses, their passwords, and what is done with them by mail."""
+"""Accounts: their names, addresses and passwords, and the changes that are confirmed by mail."""

@@ -1,4 +1,4 @@
-"""SuperAdmins as the operator of a deployment makes them, from the command line: no session needed, only the database."""
+"""SuperAdmins as the operator manages them on the command line: with access to the database, without a session."""
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
@@ -19,12 +19,17 @@ _OPERATOR = Actor(ActorType.SYSTEM)
 
 
 async def list_super_admins(db: Connection) -> list[User]:
-    """Every SuperAdmin, the first one first."""
+    """Return every SuperAdmin, oldest account first."""
     return await store.list_super_admins(db)
 
 
 async def create_super_admin(db: Connection, email: str, name: str, password_hash: str) -> None:
-    """A SuperAdmin with a new account. Raises ValueError for what is no address, EmailTaken."""
+    """Create an account that is a SuperAdmin.
+
+    Raises:
+        ValueError: `email` is no e-mail address.
+        EmailTaken: the address has an account.
+    """
     if not is_address(normalized(email)):
         raise ValueError(f"{email!r} is not an e-mail address")
     account = await store.insert_account(db, new_id(), normalized(email), name, password_hash, is_super_admin=True)
@@ -36,7 +41,7 @@ async def create_super_admin(db: Connection, email: str, name: str, password_has
 
 
 async def promote(db: Connection, email: str) -> bool:
-    """Raises an account to SuperAdmin; False when it is one already. Raises UserNotFound."""
+    """Make an account a SuperAdmin. Returns False if it is one already. Raises UserNotFound."""
     account = await store.find_account_by_email(db, normalized(email))
     if account is None:
         raise UserNotFound
@@ -48,7 +53,7 @@ async def promote(db: Connection, email: str) -> bool:
 
 
 async def set_password(db: Connection, email: str, password_hash: str) -> None:
-    """Gives anybody another password, ends all sessions and lifts the lock. Raises UserNotFound."""
+    """Set a user's password, end all sessions and lift the lock. Raises UserNotFound."""
     account = await store.find_account_by_email(db, normalized(email))
     if account is None:
         raise UserNotFound

@@ -1,4 +1,4 @@
-"""Changing the own e-mail address: asked for with the password, done with a token that only the new address gets."""
+"""Change of the own e-mail address: requested with the password, confirmed with a token mailed to the new address."""
 
 from datetime import timedelta
 from typing import Final
@@ -19,9 +19,9 @@ LIFETIME: Final = timedelta(hours=24)
 
 
 async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: str) -> None:
-    """Mails the new address a token and the old one a notice; an earlier request of the caller ends.
+    """Mail the new address a token and the old one a warning. An earlier request of the caller ends.
 
-    The caller has proved his password. `email` is normalised. Raises EmailTaken.
+    The caller has proved their password. `email` is normalised. Raises EmailTaken.
     """
     if await store.find_account_by_email(db, email) is not None:
         raise EmailTaken
@@ -34,14 +34,15 @@ async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: st
 
 
 async def cancel(db: Connection, caller: UserCaller) -> None:
-    """Forgets an address that the caller asked for and has not confirmed."""
+    """Delete the caller's request that is not confirmed yet."""
     await store.delete_email_change(db, caller.user_id)
 
 
 async def confirm(db: Connection, mail: MailQueue, token: str, ip: str) -> None:
-    """Gives the token's owner the new address. Ways to a new password that were mailed to the old one end.
+    """Set the new address of the token's owner. Password resets that were mailed to the old address end.
 
-    Raises TokenDead, also when somebody else has taken the address meanwhile.
+    Raises:
+        TokenDead: the token is not valid, or another account has taken the address meanwhile.
     """
     change = await store.take_email_change(db, tokens.digest(token), utc_now())
     account = await sessions_store.find_account(db, change.user_id) if change else None

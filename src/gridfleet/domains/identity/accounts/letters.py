@@ -1,4 +1,4 @@
-"""What we write to people about their accounts."""
+"""Mails to users about their accounts."""
 
 from gridfleet.kernel.mail.letter import Action, Letter
 
@@ -6,7 +6,7 @@ __all__ = ["confirm_address", "email_change_requested", "email_changed", "passwo
 
 
 def confirm_address(name: str, token: str) -> Letter:
-    """To the new address: proves that it is his."""
+    """Return the mail to the new address with the link that confirms it."""
     return Letter(
         subject="Confirm your new e-mail address",
         paragraphs=(
@@ -21,7 +21,7 @@ def confirm_address(name: str, token: str) -> Letter:
 
 
 def email_change_requested(name: str, new_email: str) -> Letter:
-    """To the old address: a warning while there is still time."""
+    """Return the mail that warns the old address of a requested change."""
     return Letter(
         subject="Your e-mail address is about to change",
         paragraphs=(
@@ -35,7 +35,7 @@ def email_change_requested(name: str, new_email: str) -> Letter:
 
 
 def email_changed(name: str, new_email: str) -> Letter:
-    """To the old address: it is done."""
+    """Return the mail that notifies the old address of a completed change."""
     return Letter(
         subject="Your e-mail address has changed",
         paragraphs=(
@@ -47,7 +47,7 @@ def email_changed(name: str, new_email: str) -> Letter:
 
 
 def reset_password(name: str, token: str) -> Letter:
-    """The way back in for somebody who forgot the password."""
+    """Return the mail with the link to set a new password."""
     return Letter(
         subject="Set a new password",
         paragraphs=(
@@ -62,7 +62,7 @@ def reset_password(name: str, token: str) -> Letter:
 
 
 def password_changed(name: str) -> Letter:
-    """A note that the password is another one now."""
+    """Return the mail about a changed password."""
     return Letter(
         subject="Your password has changed",
         paragraphs=(

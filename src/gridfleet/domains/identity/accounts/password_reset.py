@@ -1,7 +1,7 @@
-"""Forgotten passwords: a mail with a token that works once, for an hour.
+"""Password reset with a mailed token that is valid once, for an hour.
 
-A request for an address does the same whether or not it has an account: it queues a job, which looks. So neither answer
-nor time tells.
+A request does the same work whether or not the address has an account: it queues a job, which looks the account up. Neither
+the answer nor its time shows whether an account exists.
 """
 
 from datetime import timedelta
@@ -25,19 +25,19 @@ __all__ = ["LIFETIME", "PAUSE", "START_TASK", "request", "reset", "start"]
 
 LIFETIME: Final = timedelta(hours=1)
 PAUSE: Final = timedelta(minutes=1)
-"""Nobody gets mails faster than this, whoever asks for them."""
+"""Minimum time between two mails to one address."""
 
 START_TASK: Final = "identity.start_password_reset"
 """The task that `request` queues; it calls `start`."""
 
 
 async def request(db: Connection, email: str, ip: str) -> None:
-    """Queues the look whether the address has an account."""
+    """Queue the look-up of the address's account."""
     await defer(db, START_TASK, {"email": normalized(email), "ip": ip})
 
 
 async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
-    """Sends the account of an address, if there is one, the way to a new password. Earlier ways end."""
+    """Mail a reset token to the account of an address, if there is one. Earlier tokens end."""
     account = await store.find_account_by_email(db, email)
     if account is None:
         return
@@ -50,7 +50,7 @@ async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
 
 
 async def reset(database: Database, passwords: Passwords, mail: MailQueue, token: str, new: str, ip: str) -> None:
-    """Sets a new password for the token's owner, who is logged out everywhere, unlocked, and told.
+    """Set a new password for the token's owner, end all sessions, lift the lock, and mail a confirmation.
 
     Raises TokenDead.
     """

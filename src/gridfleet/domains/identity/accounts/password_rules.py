@@ -1,4 +1,4 @@
-"""What a password must be made of when somebody registers (spec, Authentication, 6)."""
+"""Rules for passwords at registration (spec, Authentication, 6)."""
 
 import re
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from typing import Final
 __all__ = ["NEW_CHARACTERS", "REGISTRATION_CHARACTERS", "registration_complaints"]
 
 REGISTRATION_CHARACTERS: Final = (8, 72)
-"""Shortest and longest password at registration."""
+"""Minimum and maximum length of a password at registration."""
 
 NEW_CHARACTERS: Final = (12, 256)
-"""Shortest and longest password that somebody changes to; length alone makes these strong."""
+"""Minimum and maximum length of a changed password. The length alone makes it strong."""
 
 _CLASSES: Final = (
     (re.compile("[a-z]"), "a lowercase letter"),
@@ -20,7 +20,7 @@ _CLASSES: Final = (
 
 
 def registration_complaints(password: str) -> Iterator[str]:
-    """What the password lacks, in words. A special character is anything but a letter, digit or space."""
+    """Yield the rules that the password breaks, in words. A special character is anything but a letter, digit or space."""
     for pattern, name in _CLASSES:
         if not pattern.search(password):
             yield f"password: must contain {name}"

@@ -1,7 +1,7 @@
-"""Passwords of people who are logged in: asked again before something grave, and changed.
+"""Passwords of logged-in users: confirmation before sensitive changes, and the change itself.
 
-Whoever sits at an open session could try passwords here; so wrong ones lock as at login, though only this question and not
-the login itself: the owner must not be shut out by it.
+Another user of an open session could try passwords here. Wrong ones therefore lock this confirmation, as at login, but not
+the login itself: the account's owner must still be able to log in.
 """
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
@@ -21,10 +21,14 @@ __all__ = ["change_password", "confirm_password"]
 
 
 async def confirm_password(database: Database, passwords: Passwords, caller: UserCaller, password: str | None) -> str:
-    """The hash that the caller's current password matched.
+    """Check the caller's current password and return the hash that it matched.
 
-    Takes the database because a failure counts although the request fails, and no connection waits while the password is
-    hashed. Raises WrongPassword, and TooManyRequests after ten wrong ones.
+    Takes the database because a failure is counted although the request fails, and no connection is held while the password
+    is hashed.
+
+    Raises:
+        WrongPassword: the password is missing or wrong.
+        TooManyRequests: there were ten wrong ones.
     """
     if password is None:
         raise WrongPassword
@@ -51,7 +55,7 @@ async def confirm_password(database: Database, passwords: Passwords, caller: Use
 async def change_password(
     database: Database, passwords: Passwords, mail: MailQueue, caller: UserCaller, current: str, new: str
 ) -> None:
-    """Gives the caller another password, ends the caller's other sessions, and makes tokens worthless that went out by mail.
+    """Change the caller's password, end their other sessions, and invalidate tokens that were sent by mail.
 
     Raises WrongPassword, TooManyRequests.
     """

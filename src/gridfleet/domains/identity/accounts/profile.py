@@ -1,4 +1,4 @@
-"""What people change about themselves without a mail: their name, their phone, the organisation they start in."""
+"""Changes of the own account that need no mail: name, phone, default organisation."""
 
 from typing import Final
 from uuid import UUID
@@ -10,29 +10,29 @@ __all__ = ["PHONE_PATTERN", "change_phone", "forget_default_organization", "rena
 
 
 PHONE_PATTERN: Final = r"^\+[1-9][0-9]{6,14}$"
-"""A number as ITU-T E.164 writes it."""
+"""A phone number in ITU-T E.164 format."""
 
 
 async def rename(db: Connection, user_id: UUID, name: str) -> None:
-    """Gives somebody another name."""
+    """Set a user's name."""
     await store.set_name(db, user_id, name)
 
 
 async def change_phone(db: Connection, user_id: UUID, phone: str | None) -> None:
-    """Where somebody gets text messages; None: nowhere."""
+    """Set the number for a user's text messages; None for no messages."""
     await store.set_phone(db, user_id, phone)
 
 
 async def start_in(db: Connection, user_id: UUID, organization_id: UUID) -> None:
-    """Chooses the organisation somebody starts in; whether he may is the caller's business."""
+    """Set a user's default organisation. The caller has checked the right to it."""
     await store.set_default_organization(db, user_id, organization_id)
 
 
 async def start_in_first(db: Connection, user_id: UUID, organization_id: UUID) -> None:
-    """The same for somebody who joins his first organisation; nothing when he has chosen one."""
+    """Set a user's default organisation if they have none."""
     await store.set_first_default_organization(db, user_id, organization_id)
 
 
 async def forget_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:
-    """For somebody who leaves an organisation; nothing when he starts in another."""
+    """Clear a user's default organisation if it is this one."""
     await store.clear_default_organization(db, user_id, organization_id)

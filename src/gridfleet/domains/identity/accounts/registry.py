@@ -1,4 +1,4 @@
-"""Accounts: made by SuperAdmins and by invitations, listed for SuperAdmins."""
+"""Accounts: created by SuperAdmins and by invitations, listed for SuperAdmins."""
 
 from collections.abc import Collection
 from uuid import UUID
@@ -20,7 +20,7 @@ __all__ = ["account_with_email", "get_user", "list_users", "register", "users_by
 async def register(
     db: Connection, actor: Actor | None, email: str, name: str, password_hash: str, *, ip: str | None = None
 ) -> Account:
-    """A new account. Without an `actor` its owner registers himself, from the address `ip`. Raises EmailTaken."""
+    """Create an account. Without an `actor` the owner registers, from the address `ip`. Raises EmailTaken."""
     account = await store.insert_account(db, new_id(), normalized(email), name, password_hash)
     if account is None:
         raise EmailTaken
@@ -30,17 +30,17 @@ async def register(
 
 
 async def account_with_email(db: Connection, email: str) -> Account | None:
-    """The account of an address, if there is one."""
+    """Return the account of an e-mail address, or None."""
     return await store.find_account_by_email(db, normalized(email))
 
 
 async def list_users(db: Connection, paging: Paging) -> Page[User]:
-    """One page of all accounts, newest first."""
+    """Return one page of all accounts, newest first."""
     return Page.of(await store.list_users(db, paging), await store.count_users(db), paging)
 
 
 async def get_user(db: Connection, user_id: UUID) -> User:
-    """One account. Raises UserNotFound."""
+    """Return one account. Raises UserNotFound."""
     found = await store.find_users(db, [user_id])
     if not found:
         raise UserNotFound
@@ -48,5 +48,5 @@ async def get_user(db: Connection, user_id: UUID) -> User:
 
 
 async def users_by_id(db: Connection, user_ids: Collection[UUID]) -> dict[UUID, User]:
-    """Those of the accounts that exist."""
+    """Return those of the accounts that exist, by id."""
     return {user.id: user for user in await store.find_users(db, list(user_ids))} if user_ids else {}

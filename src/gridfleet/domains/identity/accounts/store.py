@@ -1,4 +1,4 @@
-"""SQL of accounts: their records, and what waits for a token from a mail."""
+"""SQL of accounts and of changes that wait for a mailed token."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ _ACCOUNT = "u.id, u.email, u.name, u.is_super_admin, u.default_organization_id, 
 
 
 class EmailChange(NamedTuple):
-    """An address that somebody wants and has not confirmed."""
+    """An address that a user has requested and not confirmed."""
 
     user_id: UUID
     email: str
@@ -29,7 +29,7 @@ def _user(**row: Any) -> User:
 
 
 async def list_users(db: Connection, paging: Paging) -> list[User]:
-    """One page of all accounts, newest first."""
+    """Return one page of all accounts, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_user))
     await cursor.execute(
         f"SELECT {_USER} FROM user_account ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
@@ -39,35 +39,35 @@ async def list_users(db: Connection, paging: Paging) -> list[User]:
 
 
 async def count_users(db: Connection) -> int:
-    """How many accounts there are."""
+    """Return the number of accounts."""
     cursor = await db.execute("SELECT count(*) FROM user_account")
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def find_users(db: Connection, user_ids: Sequence[UUID]) -> list[User]:
-    """The accounts with these ids."""
+    """Return the accounts with these ids."""
     cursor = db.cursor(row_factory=kwargs_row(_user))
     await cursor.execute(f"SELECT {_USER} FROM user_account WHERE id = ANY (%s)", (list(user_ids),))
     return await cursor.fetchall()
 
 
 async def list_super_admins(db: Connection) -> list[User]:
-    """Every SuperAdmin, the first one first."""
+    """Return every SuperAdmin, oldest account first."""
     cursor = db.cursor(row_factory=kwargs_row(_user))
     await cursor.execute(f"SELECT {_USER} FROM user_account WHERE is_super_admin ORDER BY created_at, id")
     return await cursor.fetchall()
 
 
 async def find_account_by_email(db: Connection, email: str) -> Account | None:
-    """The account of a normalised e-mail."""
+    """Return the account of a normalised e-mail address, or None."""
     cursor = db.cursor(row_factory=class_row(Account))
     await cursor.execute(f"SELECT {_ACCOUNT} FROM user_account u WHERE u.email = %s", (email,))
     return await cursor.fetchone()
 
 
 async def find_password_hash(db: Connection, user_id: UUID) -> str | None:
-    """The hash that somebody's password must match."""
+    """Return the hash of a user's password; None if there is no such user."""
     cursor = await db.execute("SELECT password_hash FROM user_account WHERE id = %s", (user_id,))
     row = await cursor.fetchone()
     return row[0] if row else None
@@ -76,7 +76,7 @@ async def find_password_hash(db: Connection, user_id: UUID) -> str | None:
 async def insert_account(
     db: Connection, user_id: UUID, email: str, name: str, password_hash: str, *, is_super_admin: bool = False
 ) -> Account | None:
-    """A new account, or None when the e-mail is taken."""
+    """Insert an account and return it; None if the e-mail address is taken."""
     cursor = db.cursor(row_factory=class_row(Account))
     await cursor.execute(
         "INSERT INTO user_account AS u (id, email, name, password_hash, is_super_admin) VALUES (%s, %s, %s, %s, %s)"
@@ -87,22 +87,22 @@ async def insert_account(
 
 
 async def make_super_admin(db: Connection, user_id: UUID) -> None:
-    """Raises an account to SuperAdmin."""
+    """Make an account a SuperAdmin."""
     await db.execute("UPDATE user_account SET is_super_admin = true, updated_at = now() WHERE id = %s", (user_id,))
 
 
 async def set_name(db: Connection, user_id: UUID, name: str) -> None:
-    """Gives somebody another name."""
+    """Set a user's name."""
     await db.execute("UPDATE user_account SET name = %s, updated_at = now() WHERE id = %s", (name, user_id))
 
 
 async def set_phone(db: Connection, user_id: UUID, phone: str | None) -> None:
-    """Gives somebody another phone number, or none."""
+    """Set or clear a user's phone number."""
     await db.execute("UPDATE user_account SET phone = %s, updated_at = now() WHERE id = %s", (phone, user_id))
 
 
 async def set_email(db: Connection, user_id: UUID, email: str) -> bool:
-    """Gives somebody another e-mail; False when another account has it, which leaves the transaction to be rolled back."""
+    """Set a user's e-mail address. Returns False if another account has it; then roll the transaction back."""
     try:
         await db.execute("UPDATE user_account SET email = %s, updated_at = now() WHERE id = %s", (email, user_id))
     except UniqueViolation:
@@ -111,7 +111,7 @@ async def set_email(db: Connection, user_id: UUID, email: str) -> bool:
 
 
 async def set_password(db: Connection, user_id: UUID, new_hash: str, old_hash: str | None = None) -> bool:
-    """Gives somebody another password; False when `old_hash` is given and not the current one."""
+    """Set a user's password. Returns False if `old_hash` is given and is not the current hash."""
     cursor = await db.execute(
         "UPDATE user_account SET password_hash = %(new)s, updated_at = now()"
         " WHERE id = %(id)s AND (%(old)s::text IS NULL OR password_hash = %(old)s)",
@@ -121,12 +121,12 @@ async def set_password(db: Connection, user_id: UUID, new_hash: str, old_hash: s
 
 
 async def set_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:
-    """Chooses the organisation somebody starts in."""
+    """Set a user's default organisation."""
     await db.execute("UPDATE user_account SET default_organization_id = %s WHERE id = %s", (organization_id, user_id))
 
 
 async def set_first_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:
-    """The same for somebody who has chosen none."""
+    """Set a user's default organisation if they have none."""
     await db.execute(
         "UPDATE user_account SET default_organization_id = %s WHERE id = %s AND default_organization_id IS NULL",
         (organization_id, user_id),
@@ -134,7 +134,7 @@ async def set_first_default_organization(db: Connection, user_id: UUID, organiza
 
 
 async def clear_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:
-    """Forgets the choice, if it was this organisation."""
+    """Clear a user's default organisation if it is this one."""
     await db.execute(
         "UPDATE user_account SET default_organization_id = NULL WHERE id = %s AND default_organization_id = %s",
         (user_id, organization_id),
@@ -144,7 +144,7 @@ async def clear_default_organization(db: Connection, user_id: UUID, organization
 async def save_email_change(
     db: Connection, user_id: UUID, email: str, token_hash: bytes, now: datetime, expires_at: datetime
 ) -> None:
-    """What somebody wants to change the e-mail to, in place of what he wanted before."""
+    """Save a requested e-mail address. It replaces an earlier request of the user."""
     await db.execute(
         "INSERT INTO email_change (user_id, email, token_hash, requested_at, expires_at) VALUES (%s, %s, %s, %s, %s)"
         " ON CONFLICT (user_id) DO UPDATE SET email = excluded.email, token_hash = excluded.token_hash,"
@@ -154,7 +154,7 @@ async def save_email_change(
 
 
 async def take_email_change(db: Connection, token_hash: bytes, now: datetime) -> EmailChange | None:
-    """The change with an unexpired token, which is thereby used."""
+    """Delete the request with an unexpired token and return it, or None."""
     cursor = db.cursor(row_factory=args_row(EmailChange))
     await cursor.execute(
         "DELETE FROM email_change WHERE token_hash = %s AND expires_at > %s RETURNING user_id, email", (token_hash, now)
@@ -163,14 +163,14 @@ async def take_email_change(db: Connection, token_hash: bytes, now: datetime) ->
 
 
 async def delete_email_change(db: Connection, user_id: UUID) -> None:
-    """Forgets what somebody wanted to change the e-mail to."""
+    """Delete a user's request for another e-mail address."""
     await db.execute("DELETE FROM email_change WHERE user_id = %s", (user_id,))
 
 
 async def save_password_reset(
     db: Connection, user_id: UUID, token_hash: bytes, now: datetime, expires_at: datetime, not_since: datetime
 ) -> bool:
-    """A reset's token in place of the one before; False when that one is younger than `not_since`."""
+    """Save a reset token in place of the user's earlier one. Returns False if that one is newer than `not_since`."""
     cursor = await db.execute(
         "INSERT INTO password_reset AS r (user_id, token_hash, requested_at, expires_at) VALUES (%s, %s, %s, %s)"
         " ON CONFLICT (user_id) DO UPDATE SET token_hash = excluded.token_hash, requested_at = excluded.requested_at,"
@@ -181,14 +181,14 @@ async def save_password_reset(
 
 
 async def find_password_reset(db: Connection, token_hash: bytes, now: datetime) -> UUID | None:
-    """Whose unexpired token it is."""
+    """Return the owner of an unexpired reset token, or None."""
     cursor = await db.execute("SELECT user_id FROM password_reset WHERE token_hash = %s AND expires_at > %s", (token_hash, now))
     row = await cursor.fetchone()
     return row[0] if row else None
 
 
 async def take_password_reset(db: Connection, token_hash: bytes, now: datetime) -> UUID | None:
-    """Whose unexpired token it is, which is thereby used."""
+    """Delete an unexpired reset token and return its owner, or None."""
     cursor = await db.execute(
         "DELETE FROM password_reset WHERE token_hash = %s AND expires_at > %s RETURNING user_id", (token_hash, now)
     )
@@ -197,12 +197,12 @@ async def take_password_reset(db: Connection, token_hash: bytes, now: datetime) 
 
 
 async def delete_password_reset(db: Connection, user_id: UUID) -> None:
-    """Makes somebody's reset token worthless."""
+    """Delete a user's reset token."""
     await db.execute("DELETE FROM password_reset WHERE user_id = %s", (user_id,))
 
 
 async def delete_expired_requests(db: Connection, now: datetime) -> None:
-    """Forgets changes and resets whose tokens expired."""
+    """Delete requests and resets whose tokens have expired."""
     await db.execute(
         "WITH changes AS (DELETE FROM email_change WHERE expires_at < %(now)s)"
         " DELETE FROM password_reset WHERE expires_at < %(now)s",

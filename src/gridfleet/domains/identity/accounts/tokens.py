@@ -1,4 +1,4 @@
-"""One-time tokens that go out by mail: 64 hex digits, of which only the hash stays here."""
+"""One-time tokens that are sent by mail: 64 hex digits, of which only the hash is stored."""
 
 import hashlib
 import secrets
@@ -10,7 +10,7 @@ MAIL_TOKEN_CHARACTERS: Final = 64
 
 
 class MailToken(NamedTuple):
-    """A new token in clear, for the mail, and its hash, for the table."""
+    """A new token in plain text, for the mail, and its hash, for the table."""
 
     text: str
     digest: bytes
@@ -20,11 +20,11 @@ class MailToken(NamedTuple):
 
 
 def make_token() -> MailToken:
-    """256 random bits."""
+    """Return a token of 256 random bits."""
     text = secrets.token_hex(MAIL_TOKEN_CHARACTERS // 2)
     return MailToken(text, digest(text))
 
 
 def digest(token: str) -> bytes:
-    """What stands for a token: its SHA-256. A slow hash would add nothing to 256 random bits."""
+    """Return the SHA-256 of a token. A slow hash would add nothing to 256 random bits."""
     return hashlib.sha256(token.encode()).digest()
