@@ -1,5 +1,5 @@
-"""Audit events: who did what to whom, when and from where.
+"""Audit events: who did what to which subject, when and from which address.
 
-Added in the transaction of what they tell of, never changed, deleted when they are old. The lowest domain, so that every
-other can record.
+Inserted in the transaction of the change that they record, never changed, deleted after their retention. The lowest domain,
+so that every other domain can record events.
 """

@@ -1,7 +1,7 @@
-"""What browsers report of pages that tried to do more than the content security policy allows (CSP level 3, section 5.3).
+"""Browsers' reports of violations of the content security policy (CSP level 3, section 5.3).
 
-Anybody can send such a report, so nothing in it is believed or kept as it came: only known fields, cut to a length, and
-addresses without their query, fragment and credentials, which may hold secrets of whoever sent them unknowingly.
+Anyone can send a report, so nothing in it is trusted or stored unchanged: only known fields, cut to a length, and
+addresses without query, fragment and credentials, which may hold secrets of the sender.
 """
 
 from collections.abc import Mapping
@@ -30,13 +30,13 @@ _HIGHEST: Final = 2**31
 
 
 async def record_csp_report(db: Connection, report: Mapping[str, Any], ip: str, user_agent: str | None) -> None:
-    """Adds a report to the audit events, which then belong to no organisation."""
+    """Record a report as an audit event without an organisation."""
     details = cleaned(report) | ({"user-agent": user_agent[:_LONGEST_USER_AGENT]} if user_agent else {})
     await record(db, Event.CSP_REPORTED, Actor(ActorType.ANONYMOUS, ip=ip), details=details)
 
 
 def cleaned(report: Mapping[str, Any]) -> dict[str, str | int]:
-    """What is kept of a report: at most about 4 kB."""
+    """Return the part of a report that is stored, at most about 4 kB."""
     kept: dict[str, str | int] = {}
     for name in _ADDRESSES:
         if isinstance(value := report.get(name), str):
@@ -52,11 +52,11 @@ def cleaned(report: Mapping[str, Any]) -> dict[str, str | int]:
 
 
 def _address(text: str) -> str:
-    """The address without what may be secret; words such as `inline` stay."""
+    """Return the address without its parts that may be secret. Words such as `inline` are kept."""
     try:
         parts = urlsplit(text)
         place = parts.netloc.rpartition("@")[2]
-        # What has no authority, such as `data:`, carries its content in the path.
+        # An address without authority, such as `data:`, has its content in the path.
         return urlunsplit((parts.scheme, place, parts.path, "", "")) if place or not parts.scheme else parts.scheme
     except ValueError:
         return "not an address"

@@ -1,4 +1,4 @@
-"""Audit events and the words they use."""
+"""Records of audit events, and the names of events and subjects."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ __all__ = ["AuditEvent", "AuditFilter", "Event", "Subject", "SubjectType"]
 
 
 class Event(StrEnum):
-    """Everything that is recorded, in one place; `docs/accounts.md` explains each."""
+    """All recorded events; `docs/accounts.md` explains each."""
 
     USER_LOGGED_IN = "user.logged_in"
     USER_LOGIN_FAILED = "user.login_failed"
@@ -56,7 +56,7 @@ class Event(StrEnum):
 
 
 class SubjectType(StrEnum):
-    """What an event can be about."""
+    """The types of subject that an event can have."""
 
     USER = "USER"
     SESSION = "SESSION"
@@ -67,15 +67,17 @@ class SubjectType(StrEnum):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What an event is about."""
+    """The object that an event is about."""
 
     type: SubjectType
     id: UUID
 
 
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that happened. `actor_type` is USER, API_KEY, SYSTEM or ANONYMOUS; `organization_id` is null for what belongs
-    to none, such as a login."""
+    """A recorded event.
+
+    `actor_type` is USER, API_KEY, SYSTEM or ANONYMOUS; `organization_id` is null for events without one, such as a login.
+    """
 
     id: UUID
     event: str
@@ -90,7 +92,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AuditFilter(msgspec.Struct, frozen=True):
-    """Which events are wanted; `since` inclusive, `until` exclusive. None wants all."""
+    """A filter of events; `since` is inclusive, `until` exclusive. None does not filter."""
 
     event: str | None = None
     since: datetime | None = None

@@ -1,4 +1,4 @@
-"""Reading audit events: one organisation's, or all."""
+"""Queries of audit events, of one organisation or of all."""
 
 from gridfleet.domains.audit import store
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
@@ -10,7 +10,7 @@ __all__ = ["list_events"]
 
 
 async def list_events(db: Connection, scope: OrgScope | PlatformScope, wanted: AuditFilter, paging: Paging) -> Page[AuditEvent]:
-    """One page of the events in reach, newest first."""
+    """Return one page of the events that the scope may read, newest first."""
     if isinstance(scope, OrgScope):
         found = await store.list_of_organization(db, scope, wanted, paging)
         return Page.of(found, await store.count_of_organization(db, scope, wanted), paging)

@@ -1,4 +1,4 @@
-"""Recording what happened, and forgetting it when it is old."""
+"""Recording of audit events, and deletion of old ones."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -29,10 +29,12 @@ async def record(
     details: Mapping[str, Any] | None = None,
     most_a_minute: int | None = None,
 ) -> None:
-    """Adds an event to the caller's transaction: it is recorded if and only if that is committed. No secrets in `details`.
+    """Add an event to the caller's transaction: it is recorded if and only if that is committed.
 
-    `most_a_minute` is for what strangers can cause as often as they like: further events of the kind in the organisation, or
-    in none, are left out, give or take what is committed at the same time.
+    Args:
+        details: more about the event, without secrets.
+        most_a_minute: limit for events that anyone can cause without limit. Further events of the kind in the organisation
+            (or without one) are left out. Transactions that commit at the same time may exceed the limit slightly.
     """
     now = utc_now()
     if most_a_minute is not None:
@@ -58,9 +60,9 @@ async def record(
 
 
 async def forget_old(db: Connection, days: int, csp_days: int) -> None:
-    """Deletes events older than `days`, and what browsers reported already after `csp_days`."""
+    """Delete events older than `days`, and browsers' reports older than `csp_days`."""
     now = utc_now()
     await store.delete_before(db, days_before(now, days))
-    # A span alone, as the sweep comes every hour: events are found by their time only.
+    # Events can be found quickly only by time, so one span is searched. The sweep runs every hour, so older ones are gone.
     until = days_before(now, csp_days)
     await store.delete_of_kind(db, Event.CSP_REPORTED, until - _CSP_SPAN, until)

@@ -26,7 +26,7 @@ def _parameters(wanted: AuditFilter, paging: Paging | None = None, **more: Any) 
 
 
 async def insert(db: Connection, event: AuditEvent) -> None:
-    """Adds an event."""
+    """Insert an event."""
     await db.execute(
         f"INSERT INTO audit_event ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (
@@ -47,7 +47,10 @@ async def insert(db: Connection, event: AuditEvent) -> None:
 async def count_lately(
     db: Connection, system: SystemScope, event: str, organization_id: UUID | None, since: datetime, most: int
 ) -> int:
-    """How many events of a kind an organisation (None: nobody) has had since a moment; counted up to `most`."""
+    """Return the number of an organisation's events of a kind since `since`, counted up to `most`.
+
+    `organization_id` None counts the events without an organisation.
+    """
     cursor = await db.execute(
         "SELECT count(*) FROM (SELECT FROM audit_event WHERE created_at > %s AND event = %s"
         " AND organization_id IS NOT DISTINCT FROM %s LIMIT %s) lately",
@@ -58,7 +61,7 @@ async def count_lately(
 
 
 async def list_of_organization(db: Connection, org: OrgScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:
-    """One page of an organisation's events, newest first."""
+    """Return one page of an organisation's events, newest first."""
     cursor = db.cursor(row_factory=class_row(AuditEvent))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM audit_event WHERE organization_id = %(organization_id)s AND {_WANTED} {_ORDER}",
@@ -68,7 +71,7 @@ async def list_of_organization(db: Connection, org: OrgScope, wanted: AuditFilte
 
 
 async def count_of_organization(db: Connection, org: OrgScope, wanted: AuditFilter) -> int:
-    """How many events of an organisation match."""
+    """Return the number of an organisation's events that match."""
     cursor = await db.execute(
         f"SELECT count(*) FROM audit_event WHERE organization_id = %(organization_id)s AND {_WANTED}",
         _parameters(wanted, organization_id=org.organization_id),
@@ -78,21 +81,21 @@ async def count_of_organization(db: Connection, org: OrgScope, wanted: AuditFilt
 
 
 async def list_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:
-    """One page of all events, newest first."""
+    """Return one page of all events, newest first."""
     cursor = db.cursor(row_factory=class_row(AuditEvent))
     await cursor.execute(f"SELECT {_COLUMNS} FROM audit_event WHERE {_WANTED} {_ORDER}", _parameters(wanted, paging))
     return await cursor.fetchall()
 
 
 async def count_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFilter) -> int:
-    """How many events match."""
+    """Return the number of events that match."""
     cursor = await db.execute(f"SELECT count(*) FROM audit_event WHERE {_WANTED}", _parameters(wanted))
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def delete_before(db: Connection, moment: datetime) -> None:
-    """Deletes older events, a bounded number at a time: the sweep comes again."""
+    """Delete older events, at most 50,000 at a time: the sweep runs again."""
     await db.execute(
         "DELETE FROM audit_event WHERE id = ANY (ARRAY("
         "SELECT id FROM audit_event WHERE created_at < %s ORDER BY created_at LIMIT 50000))",
@@ -101,5 +104,5 @@ async def delete_before(db: Connection, moment: datetime) -> None:
 
 
 async def delete_of_kind(db: Connection, event: str, since: datetime, until: datetime) -> None:
-    """Deletes the events of one kind within a span, `since` inclusive."""
+    """Delete the events of one kind within a span; `since` is inclusive, `until` exclusive."""
     await db.execute("DELETE FROM audit_event WHERE event = %s AND created_at >= %s AND created_at < %s", (event, since, until))
