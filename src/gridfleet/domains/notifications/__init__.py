@@ -1,1 +1,1 @@
-"""Notifications: who is told by which channel, the devices people registered, and the log of every delivery."""
+"""Notifications: their recipients and channels, users' registered devices, and the log of every delivery."""

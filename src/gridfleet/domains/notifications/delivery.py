@@ -1,4 +1,4 @@
-"""Hands queued notifications over, and again when that fails; asks later what became of pushes."""
+"""Delivery of queued notifications, with retries, and the receipts of push messages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,13 +28,16 @@ _WAITS: Final = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600
 _RECEIPT_AFTER: Final = timedelta(minutes=15)
 _SEND_SECONDS: Final = 30.0
 _LEASE: Final = timedelta(seconds=90)
-"""A process that is killed while it sends leaves the delivery to others after this time."""
+"""When a process is killed while it sends, another process can claim the delivery after this time."""
 _LOOK_SECONDS: Final = 5.0
 _RECEIPTS_AT_ONCE: Final = 300
 
 
 class Deliveries:
-    """The queue's worker; several may share the work. A delivery is tried five times, each may arrive more than once."""
+    """The worker of the queue. Several processes may run it.
+
+    A delivery is tried five times and may arrive more than once.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,15 @@ class Deliveries:
         waits: Sequence[timedelta] = _WAITS,
         receipt_after: timedelta = _RECEIPT_AFTER,
     ) -> None:
-        """`waits`: between the tries. `receipt_after`: when the push service is asked what became of a message."""
+        """Create a worker.
+
+        Args:
+            database: holds the queue.
+            senders: the channels to serve.
+            expo: the push service whose receipts are fetched.
+            waits: pauses between the tries.
+            receipt_after: time from sending a push message to the query of its receipt.
+        """
         self._database = database
         self._senders = senders
         self._expo = expo
@@ -53,7 +64,7 @@ class Deliveries:
         self._receipt_after = receipt_after
 
     async def run(self) -> None:
-        """Works until cancelled; raises when the database is lost."""
+        """Deliver until cancelled. Raises when the database is lost."""
         works: list[tuple[Callable[[], Awaitable[None]], Callable[[Connection], Awaitable[float | None]]]] = [
             (partial(self._work_off, channel), partial(store.next_due, channel=channel)) for channel in self._senders
         ]
@@ -75,7 +86,7 @@ class Deliveries:
         next_due: Callable[[Connection], Awaitable[float | None]],
         wake: asyncio.Event,
     ) -> None:
-        """Each channel for itself: a gateway that hangs holds up nothing but its own deliveries."""
+        """Repeat the work of one channel, so that a gateway that hangs delays only its own deliveries."""
         while True:
             wake.clear()
             await work()
@@ -162,7 +173,7 @@ class Deliveries:
             return
         try:
             receipts = await self._expo.receipts([ticket for _, ticket, _ in waiting])
-        except Exception as error:  # whatever the service answers must not stop the deliveries
+        except Exception as error:  # an unexpected answer of the service must not stop the deliveries
             log.warning("cannot fetch push receipts", error=f"{type(error).__name__}: {error}")
             return
         for one in waiting:

@@ -14,10 +14,10 @@ _KEPT: Final = timedelta(days=90)
 
 
 async def list_deliveries(db: Connection, paging: Paging) -> Page[NotificationLog]:
-    """One page of everybody's deliveries, newest first; for SuperAdmins."""
+    """Return one page of all users' deliveries, newest first; for SuperAdmins."""
     return Page.of(await store.page(db, paging), await store.count(db), paging)
 
 
 async def trim_deliveries(db: Connection) -> None:
-    """Forgets deliveries that were settled and are older than 90 days."""
+    """Delete finished deliveries that are older than 90 days."""
     await store.trim(db, _KEPT)

@@ -1,4 +1,4 @@
-"""Notifications and the devices they reach."""
+"""Records of notifications and of users' devices."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ __all__ = ["Channel", "NotificationLog", "NotificationStatus", "Outgoing", "Push
 
 
 class Channel(StrEnum):
-    """A way to a person."""
+    """A way to reach a user."""
 
     PUSH = "PUSH"
     EMAIL = "EMAIL"
@@ -19,7 +19,11 @@ class Channel(StrEnum):
 
 
 class NotificationStatus(StrEnum):
-    """PENDING until it was handed over (SENT) or given up (FAILED). A push that was SENT may FAIL by its receipt."""
+    """The status of a delivery.
+
+    PENDING until the delivery is sent (SENT) or has failed for good (FAILED). A push that was SENT may become FAILED by its
+    receipt.
+    """
 
     PENDING = "PENDING"
     SENT = "SENT"
@@ -27,7 +31,7 @@ class NotificationStatus(StrEnum):
 
 
 class NotificationLog(msgspec.Struct, frozen=True, rename="camel"):
-    """One delivery to one person. `error` is the last thing that went wrong."""
+    """One delivery to one user. `error` is the newest error."""
 
     id: UUID
     user_id: UUID
@@ -42,7 +46,7 @@ class NotificationLog(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PushToken(msgspec.Struct, frozen=True, rename="camel"):
-    """A person's device, as the push service names it."""
+    """A user's device, identified by the push service's token."""
 
     id: UUID
     user_id: UUID
@@ -52,7 +56,7 @@ class PushToken(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A delivery that is due. `attempts` counts this one; `address` is an e-mail, a phone number or a push token."""
+    """A delivery that is due. `attempts` counts this one; `address` is an e-mail address, a phone number or a push token."""
 
     id: UUID
     channel: Channel

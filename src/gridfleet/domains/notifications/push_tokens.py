@@ -1,4 +1,4 @@
-"""The devices that people want to be told on."""
+"""The devices that users have registered for push messages."""
 
 import re
 from typing import Final
@@ -13,21 +13,21 @@ from gridfleet.kernel.ids import new_id
 __all__ = ["EXPO_PATTERN", "delete_token", "register_token"]
 
 EXPO_PATTERN: Final = r"^Expo(nent)?PushToken\[[A-Za-z0-9_-]{1,200}\]$"
-"""What Expo's push service gives an app."""
+"""The format of the tokens of Expo's push service."""
 
 _MOST_DEVICES: Final = 50
-"""Of one person: every alert is sent to each of them."""
+"""Maximum devices of one user: every alert is sent to each of them."""
 
 
 async def register_token(db: Connection, user_id: UUID, token: str, platform: str | None) -> PushToken:
-    """Registers a device for somebody; it leaves whoever had it before. Of many the oldest is forgotten."""
+    """Register a device for a user and remove it from its previous user. Beyond the limit, the oldest is deleted."""
     registered = await store.register_token(db, new_id(), user_id, token, platform)
     await store.keep_newest_tokens(db, user_id, registered.id, _MOST_DEVICES - 1)
     return registered
 
 
 async def delete_token(db: Connection, user_id: UUID, token: str) -> None:
-    """Forgets one of somebody's devices, if he has it. Raises `ValidationFailed` for what is no push token."""
+    """Delete one of the user's devices, if they have it. Raises `ValidationFailed` for a text that is no push token."""
     if re.match(EXPO_PATTERN, token) is None:
         raise ValidationFailed(details=["token: must be an Expo push token"])
     await store.delete_token(db, user_id, token)

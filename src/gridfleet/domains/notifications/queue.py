@@ -1,4 +1,4 @@
-"""Puts notifications on their way, in the transaction of the change that they tell of."""
+"""Queues notifications in the transaction of the change that they report."""
 
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ _SYSTEM: Final = SystemScope("notifications look up whom an organisation's alert
 
 
 class Notice(NamedTuple):
-    """What people are told. `metadata` goes to apps, which find the record by it."""
+    """The content of a notification. `metadata` is for apps, which use it to find the record."""
 
     subject: str
     body: str
@@ -24,7 +24,10 @@ class Notice(NamedTuple):
 
 
 async def notify_members(db: Connection, organization_id: UUID, channels: Iterable[Channel], notice: Notice) -> int:
-    """Queues the notice for the organisation's ORG_ADMINs and OPERATORs by these channels; how many deliveries."""
+    """Queue the notice for the organisation's ORG_ADMINs and OPERATORs by these channels.
+
+    Returns the number of deliveries.
+    """
     return sum(
         [
             await store.queue_for_members(

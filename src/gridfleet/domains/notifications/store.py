@@ -1,4 +1,4 @@
-"""SQL of push tokens and of the delivery log, which is its own queue."""
+"""SQL of push tokens and of the delivery log, which is also the queue."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -36,7 +36,7 @@ def _outgoing(**row: Any) -> Outgoing:
 
 
 async def register_token(db: Connection, token_id: UUID, user_id: UUID, token: str, platform: str | None) -> PushToken:
-    """The token, now this person's whoever had it."""
+    """Register the token for this user, also if another user had it before, and return it."""
     cursor = db.cursor(row_factory=class_row(PushToken))
     await cursor.execute(
         "INSERT INTO push_token (id, user_id, token, platform) VALUES (%s, %s, %s, %s)"
@@ -50,7 +50,7 @@ async def register_token(db: Connection, token_id: UUID, user_id: UUID, token: s
 
 
 async def keep_newest_tokens(db: Connection, user_id: UUID, beside: UUID, most: int) -> None:
-    """Deletes a person's tokens but for one and, beside it, those that were made last."""
+    """Delete a user's tokens except the token with the id `beside` and the `most` newest others."""
     await db.execute(
         "DELETE FROM push_token WHERE id IN"
         " (SELECT id FROM push_token WHERE user_id = %s AND id <> %s ORDER BY created_at DESC, id DESC OFFSET %s)",
@@ -59,12 +59,12 @@ async def keep_newest_tokens(db: Connection, user_id: UUID, beside: UUID, most: 
 
 
 async def delete_token(db: Connection, user_id: UUID, token: str) -> None:
-    """Deletes a person's token, if there is one."""
+    """Delete a user's token, if they have it."""
     await db.execute("DELETE FROM push_token WHERE token = %s AND user_id = %s", (token, user_id))
 
 
 async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:
-    """Deletes tokens that lead nowhere any more."""
+    """Delete tokens that the push service reports as unregistered."""
     await db.execute("DELETE FROM push_token WHERE token = ANY(%s)", (list(tokens),))
 
 
@@ -79,7 +79,7 @@ async def queue_for_members(
     metadata: dict[str, Any],
     cause: dict[str, str] | None,
 ) -> int:
-    """One PENDING delivery for each address of the organisation's ORG_ADMINs and OPERATORs; how many."""
+    """Insert a PENDING delivery for each address of the organisation's ORG_ADMINs and OPERATORs. Returns how many."""
     cursor = await db.execute(
         "WITH members AS (SELECT u.id AS user_id, u.email, u.phone FROM membership m JOIN user_account u ON u.id = m.user_id"
         " WHERE m.organization_id = %(organization)s AND m.role IN ('ORG_ADMIN', 'OPERATOR'))"
@@ -99,7 +99,7 @@ async def queue_for_members(
 
 
 async def page(db: Connection, paging: Paging) -> list[NotificationLog]:
-    """One page of all deliveries, newest first."""
+    """Return one page of all deliveries, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_log))
     await cursor.execute(
         f"SELECT {_LOG} FROM notification_log ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
@@ -109,13 +109,16 @@ async def page(db: Connection, paging: Paging) -> list[NotificationLog]:
 
 
 async def count(db: Connection) -> int:
-    """How many deliveries the log has."""
+    """Return the number of deliveries in the log."""
     row = await (await db.execute("SELECT count(*) FROM notification_log")).fetchone()
     return int(row[0]) if row else 0
 
 
 async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -> list[Outgoing]:
-    """Deliveries that are due, counted as tried; due again after `lease` unless their outcome is written before."""
+    """Claim up to `most` due deliveries and count the try.
+
+    They are due again after `lease` unless their outcome is saved before.
+    """
     cursor = db.cursor(row_factory=kwargs_row(_outgoing))
     await cursor.execute(
         "UPDATE notification_log SET attempts = attempts + 1, due_at = clock_timestamp() + %(lease)s WHERE id IN ("
@@ -127,21 +130,21 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -
 
 
 async def next_due(db: Connection, channel: Channel) -> float | None:
-    """Seconds until a delivery by the channel is due, not below 0; None when there is none."""
+    """Return the seconds until a delivery by the channel is due, not below 0; None if there is none."""
     return await _seconds_until(
         db, "SELECT min(due_at) AS due_at FROM notification_log WHERE due_at IS NOT NULL AND channel = %s", (channel,)
     )
 
 
 async def next_receipt_due(db: Connection) -> float | None:
-    """Seconds until a receipt is due, not below 0; None when there is none."""
+    """Return the seconds until a receipt is due, not below 0; None if there is none."""
     return await _seconds_until(
         db, "SELECT min(receipt_due_at) AS due_at FROM notification_log WHERE receipt_due_at IS NOT NULL", ()
     )
 
 
 async def _seconds_until(db: Connection, moment: str, values: Sequence[Channel]) -> float | None:
-    # `greatest(0, NULL)` is 0: an empty queue would be due at once, for ever.
+    # `greatest(0, NULL)` is 0: without the condition, an empty queue would always be due at once.
     cursor = await db.execute(
         "SELECT greatest(0, extract(epoch FROM due_at - clock_timestamp()))::float8"
         f" FROM ({moment}) AS first WHERE due_at IS NOT NULL".encode(),
@@ -152,7 +155,7 @@ async def _seconds_until(db: Connection, moment: str, values: Sequence[Channel])
 
 
 async def mark_sent(db: Connection, delivery_id: UUID, ticket: str | None, receipt_after: timedelta | None) -> None:
-    """It was handed over, with the push service's ticket if it was a push."""
+    """Mark a delivery as sent. A push message gets its ticket, and its receipt is due after `receipt_after`."""
     await db.execute(
         "UPDATE notification_log SET status = 'SENT', due_at = NULL, error = NULL, sent_at = now(), ticket = %s,"
         " receipt_due_at = clock_timestamp() + %s WHERE id = %s AND status = 'PENDING'",
@@ -161,7 +164,7 @@ async def mark_sent(db: Connection, delivery_id: UUID, ticket: str | None, recei
 
 
 async def mark_failed(db: Connection, delivery_id: UUID, attempts: int, error: str) -> bool:
-    """Give a delivery up. Returns False if it was settled or claimed again since its try number `attempts`."""
+    """Mark a delivery as failed. Returns False if it was finished or claimed again since its try number `attempts`."""
     cursor = await db.execute(
         "UPDATE notification_log SET status = 'FAILED', due_at = NULL, error = %s"
         " WHERE id = %s AND status = 'PENDING' AND attempts = %s",
@@ -171,7 +174,7 @@ async def mark_failed(db: Connection, delivery_id: UUID, attempts: int, error: s
 
 
 async def mark_undelivered(db: Connection, delivery_id: UUID, error: str) -> None:
-    """The push service could not deliver what it had taken."""
+    """Mark a sent push message as failed, because the push service could not deliver it."""
     await db.execute(
         "UPDATE notification_log SET status = 'FAILED', receipt_due_at = NULL, error = %s WHERE id = %s AND status = 'SENT'",
         (error, delivery_id),
@@ -179,7 +182,7 @@ async def mark_undelivered(db: Connection, delivery_id: UUID, error: str) -> Non
 
 
 async def postpone(db: Connection, delivery_id: UUID, attempts: int, error: str, wait: timedelta) -> bool:
-    """Make a delivery due again after `wait`. Returns False if it was settled or claimed again since try `attempts`."""
+    """Make a delivery due again after `wait`. Returns False if it was finished or claimed again since try `attempts`."""
     cursor = await db.execute(
         "UPDATE notification_log SET error = %s, due_at = clock_timestamp() + %s"
         " WHERE id = %s AND status = 'PENDING' AND attempts = %s",
@@ -189,7 +192,7 @@ async def postpone(db: Connection, delivery_id: UUID, attempts: int, error: str,
 
 
 async def claim_receipts(db: Connection, most: int, lease: timedelta) -> list[tuple[UUID, str, str]]:
-    """(delivery, ticket, token) whose receipts are due; due again after `lease`, until a day has passed."""
+    """Claim due receipts as (delivery id, ticket, token). They are due again after `lease`, until a day has passed."""
     cursor = await db.execute(
         "UPDATE notification_log SET receipt_due_at ="
         " CASE WHEN created_at > now() - interval '1 day' THEN clock_timestamp() + %s END WHERE id IN ("
@@ -201,11 +204,11 @@ async def claim_receipts(db: Connection, most: int, lease: timedelta) -> list[tu
 
 
 async def settle_receipt(db: Connection, delivery_id: UUID) -> None:
-    """The push service has delivered it."""
+    """Mark a push message as delivered by the push service."""
     await db.execute("UPDATE notification_log SET receipt_due_at = NULL WHERE id = %s", (delivery_id,))
 
 
 async def trim(db: Connection, older_than: timedelta) -> int:
-    """Deletes what was settled long ago; how many."""
+    """Delete finished deliveries older than `older_than`. Returns how many."""
     cursor = await db.execute("DELETE FROM notification_log WHERE due_at IS NULL AND created_at < now() - %s", (older_than,))
     return cursor.rowcount

@@ -1,1 +1,1 @@
-"""The ways a notification takes to a person."""
+"""The channels of notifications."""

@@ -13,7 +13,10 @@ __all__ = ["EmailChannel"]
 
 
 class EmailChannel:
-    """Mails that are delivered twice have the same Message-ID: readers show one."""
+    """Sends notifications as mails.
+
+    A mail that is delivered twice has the same Message-ID, so that mail programs show it once.
+    """
 
     most = 5
 
@@ -22,7 +25,7 @@ class EmailChannel:
         self._base_url = base_url
 
     async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
-        """Hands mails over, side by side."""
+        """Send the mails concurrently."""
         return await asyncio.gather(*(self._send(delivery) for delivery in deliveries))
 
     async def _send(self, delivery: Outgoing) -> Outcome:
@@ -35,6 +38,6 @@ class EmailChannel:
             await self._delivery.deliver(Mail(delivery.id, delivery.address, letter, self._base_url, delivery.created_at))
         except MailRefused as error:
             return Outcome(str(error), final=True)
-        except Exception as error:  # whatever the mail library or the network has: it is kept and tried again
+        except Exception as error:  # any error of the mail library or the network is stored, and the mail is tried again
             return Outcome(f"{type(error).__name__}: {error}")
         return Outcome()

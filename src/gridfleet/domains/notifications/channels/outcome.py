@@ -1,4 +1,4 @@
-"""What became of a delivery that was tried."""
+"""The outcome of an attempted delivery, and the interface of channels."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ __all__ = ["Outcome", "Sender"]
 
 
 class Outcome(NamedTuple):
-    """`error` None: it was handed over. `final`: trying again is useless. `ticket`: the push service's name for it."""
+    """`error` None: the delivery was sent. `final`: do not try again. `ticket`: the push service's id of the message."""
 
     error: str | None = None
     final: bool = False
@@ -17,10 +17,12 @@ class Outcome(NamedTuple):
 
 
 class Sender(Protocol):
-    """A channel's way out. `most`: deliveries that it takes at once."""
+    """A channel. `most`: maximum number of deliveries in one call."""
 
     most: int
 
     async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
-        """Tries the deliveries; one outcome each, in their order. An outage that it raises counts as a failure of all of them;
-        after any other error they are sent again in halves."""
+        """Try the deliveries and return one outcome each, in their order.
+
+        An error that means an outage counts as a failure of all of them. After any other error they are sent again in halves.
+        """

@@ -1,4 +1,4 @@
-"""Push notifications by Expo's HTTP API (https://docs.expo.dev/push-notifications/sending-notifications/)."""
+"""Push notifications over Expo's HTTP API (https://docs.expo.dev/push-notifications/sending-notifications/)."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -21,18 +21,20 @@ class ExpoRefused(Exception):
 
 
 class ExpoPush:
-    """One service of Expo's format. It takes 100 messages a request."""
+    """A push service with Expo's API. It accepts 100 messages per request."""
 
     most = 100
 
     def __init__(self, http: httpx.AsyncClient, access_token: str | None = None) -> None:
-        """`http` has the service's base URL; `access_token` where the Expo project asks for one."""
+        """Create a client. `http` has the service's base URL; `access_token` is needed if the Expo project requires one."""
         self._http = http
         self._headers = {"authorization": f"Bearer {access_token}"} if access_token else {}
 
     async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
-        """Hands messages over. A request that is refused whole is tried message by message: tokens of two apps may not
-        travel together, and one bad token spoils the rest."""
+        """Send messages. A request that is refused as a whole is repeated message by message.
+
+        Tokens of two apps cannot be in one request, and one bad token makes the whole request fail.
+        """
         try:
             tickets = await self._post("send", [_message(delivery) for delivery in deliveries])
         except ExpoRefused as error:
@@ -44,7 +46,7 @@ class ExpoPush:
         return [_outcome(ticket) for ticket in tickets]
 
     async def receipts(self, tickets: Sequence[str]) -> dict[str, Outcome]:
-        """What became of messages that were handed over, by ticket; those that are not settled yet are left out."""
+        """Return the final outcomes of sent messages, by ticket. Messages without a receipt yet are left out."""
         found = await self._post("getReceipts", {"ids": list(tickets)})
         return {ticket: _outcome(receipt) for ticket, receipt in found.items()} if isinstance(found, dict) else {}
 
@@ -86,7 +88,10 @@ class _Ticket(msgspec.Struct):
 
 
 def _outcome(answer: object) -> Outcome:
-    """Never raises: the other messages of the request were handed over, and would be again."""
+    """Return the outcome in a ticket or receipt.
+
+    Never raises: the other messages of the request were sent, and would be sent again.
+    """
     try:
         ticket = msgspec.convert(answer, _Ticket)
     except msgspec.ValidationError as error:

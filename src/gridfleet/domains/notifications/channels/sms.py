@@ -1,4 +1,4 @@
-"""Text messages by the gateway that the operator configured as an Apprise URL (https://github.com/caronc/apprise)."""
+"""Text messages over the gateway that the operator configured as an Apprise URL (https://github.com/caronc/apprise)."""
 
 import asyncio
 import logging
@@ -12,11 +12,11 @@ from gridfleet.domains.notifications.models import Outgoing
 __all__ = ["SmsChannel"]
 
 _LONGEST: Final = 300
-"""Characters: two messages' worth for most gateways."""
+"""Characters: two messages at most gateways."""
 
 
 class SmsChannel:
-    """One gateway. In its URL `{phone}` stands for the receiver's number."""
+    """One gateway. `{phone}` in its URL stands for the recipient's number."""
 
     most = 5
 
@@ -24,13 +24,13 @@ class SmsChannel:
         self._url = url
 
     async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
-        """Hands messages over, side by side, each in a thread."""
+        """Send messages concurrently, each in a thread."""
         return await asyncio.gather(*(asyncio.to_thread(self._send, delivery) for delivery in deliveries))
 
     def _send(self, delivery: Outgoing) -> Outcome:
         if self._url is None:
             return Outcome("no SMS gateway is configured (GRIDFLEET_SMS_URL)", final=True)
-        import apprise  # takes a quarter of a second, which no other process should pay
+        import apprise  # takes a quarter of a second; only processes that send text messages need it
 
         gateway = apprise.Apprise()
         if not gateway.add(self._url.replace("{phone}", quote(delivery.address, safe=""))):
