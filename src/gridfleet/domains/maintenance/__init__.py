@@ -1,1 +1,1 @@
-"""Upkeep of the whole deployment: its cache, and its encrypted credentials under another key. It owns no table."""
+"""Maintenance of the whole deployment: the cache, and the re-encryption of credentials. It owns no table."""

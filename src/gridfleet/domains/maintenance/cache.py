@@ -1,4 +1,4 @@
-"""The cache as SuperAdmins see it: how it does, and emptying it."""
+"""The cache as SuperAdmins see it: statistics and flushing."""
 
 from uuid import UUID
 
@@ -16,7 +16,7 @@ _UNIT = 1000
 
 
 class CacheStatistics(msgspec.Struct, frozen=True, rename="camel"):
-    """Reads since the cache was started, and what it holds. `hit_rate` like `87.5%`, `memory` like `1.4 MB`."""
+    """Reads since the cache was started, and its content. `hit_rate` is written as `87.5%`, `memory` as `1.4 MB`."""
 
     hit_rate: str
     hits: int
@@ -26,14 +26,14 @@ class CacheStatistics(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def cache_statistics(cache: Cache) -> CacheStatistics:
-    """How the cache does: with Redis for all processes together. Raises RedisAway."""
+    """Return the statistics of the cache, with Redis those of all processes together. Raises RedisAway."""
     reads = await cache.reads()
     share = reads.hits / max(1, reads.hits + reads.misses)
     return CacheStatistics(f"{share:.1%}", reads.hits, reads.misses, reads.keys, _size(reads.size_bytes))
 
 
 async def flush_cache(db: Connection, cache: Cache, actor: Actor, organization_id: UUID | None = None) -> None:
-    """Removes all that is kept, or what is kept of one organisation, whether it exists or not. Raises RedisAway."""
+    """Remove all entries, or those of one organisation, whether it exists or not. Raises RedisAway."""
     await record(db, Event.CACHE_FLUSHED, actor, organization_id=organization_id)
     await cache.flush(organization_id)
 

@@ -1,8 +1,8 @@
-"""Everything that is encrypted at rest, brought to one version of the keyring, while the service runs.
+"""Re-encryption of everything that is encrypted at rest with one version of the keyring, while the service runs.
 
-Rows are taken in small batches, one short transaction each, in the order of their keys, so a run that is killed has lost
-nothing and the next one goes on with what remains. A row is held while it is decrypted and encrypted again: nobody's change is
-overwritten, and readers see the blob with its version, before or after.
+Rows are processed in small batches by key, one short transaction each. A run that is killed loses nothing, and the next one
+continues with what remains. A row is locked while it is decrypted and encrypted again: no concurrent change is overwritten,
+and readers see the blob with its version, either before or after.
 """
 
 from collections.abc import Sequence
@@ -43,8 +43,11 @@ log = structlog.get_logger(__name__)
 
 
 class Rewrapped(msgspec.Struct, frozen=True, rename="camel"):
-    """How many rows have been encrypted again: plants' secrets and trading configurations. `failed`: rows of every kind that
-    could not be decrypted and were left as they are. The audit event counts the other kinds too."""
+    """The number of re-encrypted rows: plants' secrets and trading configurations.
+
+    `failed` counts the rows of every kind that could not be decrypted and were not changed. The audit event also counts the
+    other kinds.
+    """
 
     target_version: int
     plants: int
@@ -53,8 +56,11 @@ class Rewrapped(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def rewrap(database: Database, keyring: Keyring, target_version: int, actor: Actor) -> Rewrapped:
-    """Encrypts every row of another version with `target_version`, which may be any of the ring, also a lower one. Raises
-    ValidationFailed for one that is not in the ring."""
+    """Encrypt every row of another version with `target_version`, which may be any version of the keyring.
+
+    Raises:
+        ValidationFailed: the version is not in the keyring.
+    """
     if target_version not in keyring.versions:
         known = ", ".join(map(str, keyring.versions))
         raise ValidationFailed(details=[f"targetVersion: is not in the keyring, which has {known}"])
@@ -71,14 +77,15 @@ async def rewrap(database: Database, keyring: Keyring, target_version: int, acto
 
 
 async def key_versions(db: Connection) -> dict[str, dict[int, int]]:
-    """How many rows of each kind need each version of the keyring."""
+    """Return the number of rows that need each version of the keyring, by kind and version."""
     return {records.kind: await records.count(db) for records in ENCRYPTED}
 
 
 async def _rewrap_kind(database: Database, keyring: Keyring, target: int, records: EncryptedRecords) -> tuple[int, int]:
-    """How many rows of a kind were encrypted again, and how many could not be decrypted."""
+    """Return how many rows of a kind were encrypted again, and how many could not be decrypted."""
     done = failed = 0
-    # First what nobody holds. What remains is waited for: rows that others were changing, and those that cannot be decrypted.
+    # The first pass skips locked rows. The second waits for what remains: rows that were locked, and those that cannot be
+    # decrypted.
     for wait in (False, True):
         failed = 0
         after = None
@@ -97,7 +104,7 @@ async def _rewrap_kind(database: Database, keyring: Keyring, target: int, record
 
 
 def _again(keyring: Keyring, target: int, records: EncryptedRecords, row: EncryptedRow, *, tell: bool) -> EncryptedRow | None:
-    """The row with its blobs encrypted by the target version; None when one of them cannot be decrypted."""
+    """Return the row with its blobs encrypted by the target version; None if one of them cannot be decrypted."""
     try:
         return row._replace(blobs=tuple(_blobs(keyring, target, records.kind, records.columns, row)))
     except (DecryptionFailed, UnknownKeyVersion) as error:
