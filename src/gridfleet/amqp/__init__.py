@@ -1,1 +1,1 @@
-"""The gateway's side of the broker: its upkeep now, partners' commands and events as they are built."""
+"""The gateway: upkeep of the broker, plant commands, and partners' commands and events."""

@@ -1,7 +1,7 @@
-"""Counting the events that a partner did not fetch in time.
+"""Count of the events that a partner did not fetch in time.
 
-A queue that is full, or whose messages are a day old, dead-letters the oldest to the vhost's queue of dropped events. They are
-counted there and forgotten: as a metric, as one audit event a minute and kind, and as a number in a header of later events.
+A queue that is full, or whose messages are a day old, dead-letters the oldest to the vhost's queue of dropped events. They
+are counted there and acknowledged. The count is a metric, an audit event per minute and kind, and a header of later events.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ __all__ = ["DroppedEvents"]
 _PREFETCH: Final = 1_000
 _REPORT_SECONDS: Final = 60.0
 _REASONS: Final = frozenset({"maxlen", "expired"})
-"""What the broker calls a full queue and an old message. A program that rejects an event has fetched it."""
+"""The broker's reasons for a full queue and an old message. Events that a program rejects were fetched and do not count."""
 
 
 class DroppedEvents:
@@ -38,14 +38,14 @@ class DroppedEvents:
         self._totals = Counter[EventKind]()
 
     def total(self, kind: EventKind) -> int:
-        """Return how many events of a kind were dropped."""
+        """Return the number of dropped events of a kind."""
         return self._totals[kind]
 
     async def count(self, connection: AbstractConnection) -> None:
         """Consume the queue of dropped events until it is lost.
 
         Raises:
-            ConnectionError: The channel or the queue is gone. A missing queue is made again by an effect.
+            ConnectionError: the channel or the queue is lost. An effect recreates a missing queue.
         """
         channel = await connection.channel()
         await channel.basic_qos(prefetch_count=_PREFETCH)

@@ -1,4 +1,4 @@
-"""What the outbox carries out through the broker: the kinds of effect and who does them."""
+"""Effects at the broker: the kinds of effect and the functions that carry them out."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["carry_out_effects"]
 
 
 async def carry_out_effects(settings: Settings, database: Database) -> None:
-    """Carries queued effects out until cancelled; raises when the database is lost."""
+    """Carry queued effects out until cancelled. Raises when the database is lost."""
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
 
         async def close_connections(db: Connection, payload: dict[str, Any]) -> None:

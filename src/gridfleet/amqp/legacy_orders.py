@@ -1,4 +1,4 @@
-"""Orders of legacy keys: from the queue that all of them share to the queue of the organisation that sent them."""
+"""Forwarding of legacy keys' commands from their shared queue to the queue of the organisation that sent them."""
 
 import asyncio
 import math
@@ -44,12 +44,14 @@ _CONFIRM_SECONDS: Final = 30.0
 _PERSISTENT: Final = 2
 _COPIES: Final = {"CC": "cc", "BCC": "bcc"}
 _READ: Final = (SIGNATURE_HEADER, TIMESTAMP_HEADER, "traceparent", UNDECODABLE)
-"""The headers that orders are read for. Others are not passed on: some can be decoded and not encoded again."""
+"""The headers of commands that are read. Others are not forwarded: some can be decoded but not encoded again."""
 
 
 async def forward_legacy_orders(settings: Settings, database: Database) -> None:
-    """Forward orders in one of the gateway processes while there are legacy keys, until broker or database are lost, which
-    raises. What was not acknowledged by then is forwarded again; its `messageId` makes the repetition harmless."""
+    """Forward commands in one of the gateway processes while there are legacy keys. Raises when broker or database are lost.
+
+    Commands that were not acknowledged by then are forwarded again. Duplicates are recognised by their `messageId`.
+    """
     broker_url = settings.secret("broker_url").get_secret_value()
     management_url = settings.secret("broker_management_url").get_secret_value()
     kind = settings.broker_queue_type
@@ -71,15 +73,16 @@ async def _slugs(database: Database) -> set[str]:
 
 
 async def _bound_connections(management: Management, database: Database) -> None:
-    """Close an organisation's newest connections to the vhost beyond those that a key of its own vhost may have.
+    """Close an organisation's newest connections to the shared vhost above a maximum.
 
-    The broker's limit is one for the whole vhost, which one organisation could use up.
+    The maximum is that of a key with a vhost of its own. The broker's limit applies to the whole shared vhost, so one
+    organisation could use all of it.
     """
     known: dict[str, list[str]] = {}
     while True:
         for slug in await _slugs(database):
             found = await management.connections_in(LEGACY_VHOST, slug)
-            # The management API does not say how old they are: those of the look before are older.
+            # The management API does not report their age. Those that the previous iteration found are older.
             old = [name for name in known.get(slug, []) if name in found]
             known[slug] = [*old, *(name for name in found if name not in old)]
             surplus = known[slug][MAX_CONNECTIONS:]
@@ -91,7 +94,7 @@ async def _bound_connections(management: Management, database: Database) -> None
 
 
 class DroppedOrders:
-    """Orders that were dropped: counted, and logged at most once a minute for each organisation."""
+    """Counts dropped commands and logs them, at most once a minute for each organisation."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -99,12 +102,12 @@ class DroppedOrders:
         self._reported: dict[str, float] = {}
 
     def note(self, slug: str) -> None:
-        """Count an order of the organisation."""
+        """Count a dropped command of the organisation."""
         metrics.PARTNER_ORDERS.labels("DROPPED").inc()
         self._unreported[slug] += 1
 
     def report(self) -> None:
-        """Log how many orders were dropped since the last line about their organisation."""
+        """Log how many commands were dropped since the last log line about their organisation."""
         now = self._clock()
         for slug, orders in list(self._unreported.items()):
             if now - self._reported.get(slug, -math.inf) >= _REPORT_SECONDS:
@@ -125,14 +128,14 @@ async def _forward(channel: AbstractChannel, leases: Leases) -> None:
             batch = [await waiting.get()]
             while not waiting.empty():
                 batch.append(waiting.get_nowait())
-            # Published in this order, confirmed together: one organisation's flood must not hold up the others for long.
+            # Published in order, confirmed together, so that a flood of one organisation does not delay the others for long.
             await asyncio.gather(*(_pass_on(publishing, delivered, dropped) for delivered in batch))
             await channel.basic_ack(batch[-1].delivery_tag or 0, multiple=True)
 
 
 async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, dropped: DroppedOrders) -> None:
     sent = delivered.header.properties
-    # The broker would deliver copies to CC and BCC with the service's rights. Under these names the order is refused.
+    # The broker would deliver copies to CC and BCC with the service's rights. With these header names the command is refused.
     given = sent.headers or {}
     headers: dict[str, Any] = {_COPIES[name.upper()]: "" for name in given if name.upper() in _COPIES}
     headers |= {name: given[name] for name in _READ if isinstance(given.get(name), str | bytes | bytearray | int)}
@@ -149,7 +152,7 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, droppe
             delivered.body, exchange=LEGACY_ORDERS, routing_key=routing_key, properties=properties, timeout=_CONFIRM_SECONDS
         )
     except DeliveryError:
-        # The organisation's own queue is full; waiting for it would hold up the orders of all others.
+        # The organisation's own queue is full. Waiting for it would delay the commands of all others.
         dropped.note(routing_key.partition(".")[0])
     except Exception as error:
         if not is_poison(error):
@@ -158,7 +161,7 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, droppe
 
 
 async def _watch(channel: AbstractChannel, leases: Leases, dropped: DroppedOrders) -> None:
-    """Raise when the lease is lost, a channel closes, or the intake was deleted and has no consumer any more."""
+    """Raise when the lease is lost, a channel closes, or the shared queue was deleted and has lost its consumer."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         dropped.report()

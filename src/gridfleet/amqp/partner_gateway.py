@@ -1,8 +1,8 @@
-"""The gateway's partner side: which vhosts this process serves, and the events that leave for them.
+"""The gateway's connections to partners' vhosts, and the publishing of events to them.
 
-Organisations are shared among processes by leases, so one process at a time serves an organisation's vhosts and keeps
-its events in their order. What a process leaves half done when it dies is in the broker, unacknowledged, and in the database,
-not struck off.
+Leases distribute organisations among processes: one process at a time serves an organisation's vhosts and keeps its events in
+order. When a process dies, its unfinished commands are in the broker, unacknowledged, and its events in the database, not
+deleted.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _STOP_TRIES: Final = 2
 _STOP_SECONDS: Final = 5.0
 _BATCH: Final = 500
 _WINDOW: Final = 4_000
-"""Events that may be on their way at the same time."""
+"""Maximum number of events that are being published at the same time."""
 
 _STALE_SECONDS: Final = 60.0
 
@@ -56,7 +56,7 @@ class PartnerGateway:
         self._work = PartnerWork(settings, database, keyring)
 
     async def run(self) -> None:
-        """Serves until the database is lost, which raises."""
+        """Serve until the database is lost, which raises."""
         self._links: dict[UUID, tuple[PartnerLink, asyncio.Task[None]]] = {}
         self._look = asyncio.Event()
         self._queued = asyncio.Event()
@@ -85,7 +85,7 @@ class PartnerGateway:
         await listen(self._database.url, [KEY_CHANGED, EVENTS_CHANNEL], told_everything, told)
 
     async def _share(self, leases: Leases) -> None:
-        """Keeps this process's share of the organisations, and a link to each of their vhosts."""
+        """Hold this process's share of the organisations, and a link to each of their vhosts."""
         while True:
             self._look.clear()
             share = await leases.fair_share()
@@ -116,7 +116,7 @@ class PartnerGateway:
     async def _stop(self, key_ids: Sequence[UUID]) -> None:
         if not key_ids:
             return
-        async with self._fetching:  # what is on its way is struck off first, or somebody else would send it again
+        async with self._fetching:  # events being published are deleted first, or another process would send them again
             await asyncio.gather(*self._sending, return_exceptions=True)
             left = {self._links.pop(key_id)[1] for key_id in key_ids}
             for _ in range(_STOP_TRIES):
@@ -128,7 +128,7 @@ class PartnerGateway:
                 log.warning("vhosts are slow to leave; going on without them")
 
     async def _publish(self) -> None:
-        """Keeps a window of events on their way: each vhost is confirmed at its own pace."""
+        """Publish events within a window, so that a vhost that confirms slowly does not delay the others."""
         try:
             while True:
                 self._queued.clear()
@@ -151,7 +151,7 @@ class PartnerGateway:
         return sum(map(len, self._sending.values()))
 
     async def _send_batch(self) -> int:
-        """Sends the oldest events of the organisations all of whose vhosts are connected; how many there were."""
+        """Publish the oldest events of the organisations whose vhosts are all connected. Returns the number of events."""
         links: dict[UUID, list[PartnerLink]] = defaultdict(list)
         for link, _ in self._links.values():
             links[link.served.key.organization_id].append(link)
@@ -182,7 +182,7 @@ class PartnerGateway:
         for event in taken:
             metrics.PARTNER_EVENTS.labels(event.kind).inc()
         if len(taken) < len(events):
-            await asyncio.sleep(_LOOK_SECONDS)  # before they are tried again
+            await asyncio.sleep(_LOOK_SECONDS)  # pause before the next try
 
     async def _publish_one(self, event: QueuedEvent, links: Sequence[PartnerLink]) -> bool:
         with caused_by((event.cause or {}).get("request_id")):

@@ -1,4 +1,4 @@
-"""One partner's vhost: orders in, events out, over one connection."""
+"""One partner's vhost: receives commands and publishes events over one connection."""
 
 import asyncio
 import contextlib
@@ -42,13 +42,13 @@ _CONNECT_SECONDS: Final = 30.0
 _CONFIRM_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 _TRIES: Final = 2
-"""How often a message is taken that fails for a reason of its own, before it is refused."""
+"""Number of tries of a message that fails by itself, before it is refused."""
 _AT_A_TIME: Final = 4
-"""Orders that one process takes at the same time: each holds a connection of the pool."""
+"""Maximum number of commands that one process handles at the same time: each holds a connection of the pool."""
 
 
 class PartnerWork:
-    """What all links of a process share."""
+    """The settings and resources that all links of a process share."""
 
     def __init__(self, settings: Settings, database: Database, keyring: Keyring) -> None:
         self.broker_url = settings.secret("broker_url").get_secret_value()
@@ -60,7 +60,7 @@ class PartnerWork:
 
 
 class PartnerLink:
-    """A connection to one vhost. `run` ends with an error when it is lost; its supervisor starts it anew."""
+    """A connection to one vhost. `run` raises when it is lost; its supervisor starts it again."""
 
     def __init__(self, work: PartnerWork, served: ServedVhost) -> None:
         self._work = work
@@ -74,7 +74,7 @@ class PartnerLink:
         return self._events is not None
 
     async def run(self) -> None:
-        """Takes orders one by one until something breaks."""
+        """Process commands one by one until the connection, a channel or the queue is lost, which raises."""
         work = self._work
         orders: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
         async with contextlib.AsyncExitStack() as stack:
@@ -82,12 +82,13 @@ class PartnerLink:
                 channel = await stack.enter_async_context(open_channel(work.broker_url, self.served.key.vhost))
                 await channel.basic_qos(prefetch_count=_PREFETCH)
                 try:
-                    # Alone: beside a consumer that is slow to leave, and holds the oldest orders, we would take younger ones.
+                    # Exclusive: a previous consumer that stops slowly may hold the oldest commands, and newer ones would be
+                    # processed before them.
                     await channel.basic_consume(self.served.inbound_queue, orders.put, exclusive=True)
                 except aiormq.exceptions.ChannelAccessRefused:
                     raise ConnectionError("the one before still takes this queue's orders") from None
                 except aiormq.exceptions.ChannelNotFoundEntity:
-                    # The broker lost it, or somebody removed it; nobody else would notice before the partner does.
+                    # The broker lost the queue, or it was deleted. No other process checks for this.
                     async with work.database.transaction() as db:
                         await queue_settling(db, self.served.key)
                     raise ConnectionError("the inbound queue does not exist") from None
@@ -106,7 +107,7 @@ class PartnerLink:
                 self._events = None
 
     async def publish(self, event: QueuedEvent) -> None:
-        """Returns once the broker has the event; raises when it is not known to have it."""
+        """Publish an event and wait for the broker's confirmation. Raises if there is none."""
         if self._events is None:
             raise ConnectionError("the vhost is not connected")
         kind = EventKind(event.kind)
@@ -132,14 +133,18 @@ class PartnerLink:
         with at_work("partner order", cause_of(properties), key_id=str(self.served.key.id)):
             ack = await self._take_until_done(message)
             if ack is None:
-                # The key ended; its vhost goes with it.
+                # The key has ended, and its vhost is removed too.
                 raise ConnectionError("the key works no longer")
             log.info("order taken", family=message.routing_key.partition(".")[2][:100], ack=ack)
         metrics.PARTNER_ORDERS.labels(ack).inc()
         await channel.basic_ack(delivered.delivery_tag or 0)
 
     async def _take_until_done(self, message: Inbound) -> PartnerAck | None:
-        """The last word on the message once it is written down; None when the key works no longer."""
+        """Process the message until a result is stored.
+
+        Returns:
+            The acknowledgement of the message, or None if the key has ended.
+        """
         failures = 0
         for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
             try:
@@ -148,12 +153,12 @@ class PartnerLink:
             except Exception as error:
                 end_if_cancelled()
                 if is_poison(error):
-                    # The first failure may be another process that takes the same messageId at this moment.
+                    # The first failure may be caused by another process that handles the same messageId at this moment.
                     failures += 1
                     if failures == _TRIES:
                         note_set_aside(Consumer.PARTNER_ORDERS, error)
                     elif failures > _TRIES:
-                        # Not even the refusal can be stored; taken again for ever, it would hold up all that follow.
+                        # The refusal cannot be stored either. Retried forever, the message would block all that follow.
                         log.critical("cannot be stored as set aside", reason=reason_of(error), exc_info=error)
                         return PartnerAck.REJECTED
                     continue
@@ -171,7 +176,10 @@ class PartnerLink:
 
 
 def cause_of(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:
-    """The sender's own id of the message, or of what it belongs to, where it is a UUID; and its trace."""
+    """Return the request id and the trace of a message.
+
+    The request id is the message id or else the correlation id, if one of them is a UUID.
+    """
     found = {}
     for given in (properties.message_id, properties.correlation_id):
         with contextlib.suppress(TypeError, ValueError, AttributeError):
@@ -182,7 +190,10 @@ def cause_of(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:
 
 
 async def _end_without_queue(channel: AbstractChannel, queue: str) -> None:
-    """A queue that is removed, and made again, takes its consumer along without a word."""
+    """Raise when the queue is deleted or has lost its consumer.
+
+    When a queue is deleted and recreated, the consumer gets no notification.
+    """
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         try:

@@ -1,6 +1,6 @@
 """Removal of partners' own queues whose arguments would harm others.
 
-The broker's authorization does not see a queue's arguments, so such a queue exists until it is found here.
+The broker's authorisation does not check a queue's arguments, so such a queue exists until it is found here.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ _SYSTEM: Final = SystemScope("the gateway examines the queues of all partners")
 _LEASE_KIND: Final = 0x6F19
 _LOOK_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 5.0
-"""A partner that keeps the broker busy must not keep its queues from being examined."""
+"""Maximum pause, so that a partner that keeps the broker busy cannot delay the examination of its queues for long."""
 _SHARE_OF_TIME: Final = 0.05
-"""Listing the queues of a thousand vhosts takes the broker a while; about this share of its time."""
+"""Approximate share of the time spent on listing: the broker needs a while to list the queues of a thousand vhosts."""
 
 
 async def remove_forbidden_queues(settings: Settings, database: Database) -> None:
-    """Look for forbidden queues in one of the gateway processes, until broker or database are lost, which raises."""
+    """Remove forbidden queues in one of the gateway processes. Raises when broker or database are lost."""
     management_url = settings.secret("broker_management_url").get_secret_value()
     async with open_management(management_url) as management, open_leases(database.url, _LEASE_KIND, 1) as leases:
         while True:
@@ -63,7 +63,7 @@ async def _examine(management: Management, database: Database) -> None:
 
 async def _remove(management: Management, database: Database, owner: VhostOwner, queue: QueueFacts, argument: str) -> None:
     if queue.exclusive:
-        # Only the connection that declared an exclusive queue may delete it; the queue goes with the connection.
+        # Only the connection that declared an exclusive queue may delete it. The queue is deleted when the connection closes.
         await management.close_connections_in(queue.vhost, owner.key.slug)
     else:
         await management.delete_queue(queue.vhost, queue.name)

@@ -1,4 +1,4 @@
-"""Partners' vhosts at the broker: made, changed and removed as their keys are."""
+"""Creation, change and removal of partners' vhosts at the broker."""
 
 import asyncio
 from typing import Any, Final
@@ -26,11 +26,11 @@ log = structlog.get_logger(__name__)
 
 _SYSTEM: Final = SystemScope("the gateway looks after the vhosts of all partners")
 _LOOK_SECONDS: Final = 5.0
-"""How long an expired key may still be connected."""
+"""Seconds for which an expired key may still be connected."""
 
 
 def settling(settings: Settings, management: Management) -> CarryOut:
-    """Carries out `vhosts.SETTLE`: makes a key's vhost what it should be by now."""
+    """Return the function that carries out `vhosts.SETTLE`: it updates a key's vhost to its current required state."""
     broker_url = settings.secret("broker_url").get_secret_value()
 
     async def settle(db: Connection, payload: dict[str, Any]) -> None:
@@ -55,8 +55,10 @@ def settling(settings: Settings, management: Management) -> CarryOut:
 
 
 async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
-    """Recreate vhosts that are missing from the broker or have bounds or queues of an older kind, then close the broker to
-    keys as they expire, until broker or database are lost, which raises."""
+    """Recreate missing and outdated vhosts, then end the connections of keys as they expire.
+
+    A vhost is outdated if its bounds or queues are of an older kind. Raises when broker or database are lost.
+    """
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
         policies, limits = await management.policies(), await management.vhost_limits()
         kind = await choose_queue_type(management, settings.broker_queue_type)

@@ -37,8 +37,8 @@ _ARGUMENTS: Final[dict[str, Any]] = {
 _POLL_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 600.0
 _CHANNEL_ERROR: Final = re.compile(
-    # The peers' addresses hold no space, comma or parenthesis. A connection name that an AMQP client chose is appended behind
-    # them, and must not be able to name a plant.
+    # The peers' addresses hold no space, comma or parenthesis. A connection name that an AMQP client chose follows them, and
+    # must not be able to name a plant.
     rb"\S+ \S+ \[error\] <[\d.]+> Channel error on connection <[\d.]+> \(([^ ,()]+ -> [^ ,()]+),"
     rb" vhost: '" + PLANTS_VHOST.encode() + rb"', user: '([^'\n]+)'\), channel \d+:"
 )
@@ -61,7 +61,7 @@ def broken_connection(line: bytes) -> BrokenConnection | None:
 
 
 async def disconnect_broken_plants(settings: Settings) -> None:
-    """Close connections of plants as their channels fail, until the broker is lost, which raises."""
+    """Close connections of plants whose channels fail. Raises when the broker is lost."""
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
         if not await management.has_plant_channels():
             await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Commands on their way to plants: published to the topic that the plant subscribes to, and ended when their time is over."""
+"""Plant commands: published to the topic that the plant subscribes to, and ended when they expire."""
 
 import asyncio
 import contextlib
@@ -36,13 +36,15 @@ log = structlog.get_logger(__name__)
 _SYSTEM: Final = SystemScope("the gateway relays commands to plants")
 _BATCH: Final = 200
 _LOOK_SECONDS: Final = 1.0
-"""How often the queue is looked at without a notice: for commands that wait to be sent again."""
+"""Seconds between queries without a notification, for commands that wait to be sent again."""
 _PERSISTENT: Final = 2
 
 
 async def send_commands(settings: Settings, database: Database, keyring: Keyring) -> None:
-    """Sends commands as they are issued until broker or database are lost, which raises. Several processes may do so at
-    once; what one of them had claimed when it ended is due again by itself."""
+    """Send commands as they are issued. Raises when broker or database are lost.
+
+    Several processes may do so at once. Commands that a process had claimed when it ended become due again.
+    """
     broker_url = settings.secret("broker_url").get_secret_value()
     await declare(
         broker_url,
@@ -72,7 +74,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
 
 
 async def expire_commands(database: Database) -> None:
-    """Ends commands within a second of their time, until cancelled."""
+    """End commands within a second after their expiry, until cancelled."""
     while True:
         try:
             ended = await _expire_due(database, utc_now())
@@ -83,7 +85,7 @@ async def expire_commands(database: Database) -> None:
 
 
 async def _expire_due(database: Database, now: datetime) -> int:
-    """End commands, each by itself if one fails. Returns how many."""
+    """End expired commands. If one fails, each is ended separately. Returns the number of ended commands."""
     ended = 0
 
     async def expire(only: Sequence[UUID] | None) -> None:
@@ -95,7 +97,7 @@ async def _expire_due(database: Database, now: datetime) -> int:
         count_committed(steps)
 
     async def expire_alone(command_id: UUID, error: Exception) -> None:
-        """End a command whose end cannot be applied to its site: it must not be looked at for ever."""
+        """End a command whose end cannot be applied to its site, so that it is not retried forever."""
         async with database.transaction() as db:
             steps = await expire_due(db, _SYSTEM, now, [command_id])
             await set_aside.insert(db, Consumer.COMMANDS, reason_of(error), {"commandId": str(command_id)}, None)
@@ -127,7 +129,7 @@ async def _send(channel: AbstractChannel, signed: SignedCommand) -> bool:
 
 
 async def _publish(channel: AbstractChannel, signed: SignedCommand) -> bool:
-    """Whether a session of the plant holds the command now: False when the plant has none."""
+    """Publish a command to the plant's session. Returns False if the plant has no session."""
     try:
         await channel.basic_publish(
             signed.message,
@@ -137,7 +139,7 @@ async def _publish(channel: AbstractChannel, signed: SignedCommand) -> bool:
             timeout=CLAIM_SECONDS,
             properties=aiormq.spec.Basic.Properties(
                 delivery_mode=_PERSISTENT,
-                # The broker drops a copy that a plant would find too old.
+                # The broker drops a message that the plant would refuse as too old.
                 expiration=str(max(1, int(signed.life.total_seconds() * 1000))),
             ),
         )

@@ -1,4 +1,4 @@
-"""Commands that are due at sites by the clock, issued each second; a site that fails by itself holds up no other."""
+"""Issues the time-based commands of sites each second. A site that fails by itself does not delay the others."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _AGAIN: Final = timedelta(minutes=5)
 
 
 async def steer_sites(database: Database) -> None:
-    """Issue steps of schedules, ends of overrides and fallbacks within a second of their time, until cancelled."""
+    """Issue schedule steps, ends of overrides and fallbacks within a second of their time, until cancelled."""
     steering = SiteSteering(database)
     while True:
         try:
@@ -38,14 +38,18 @@ async def steer_sites(database: Database) -> None:
 
 
 class SiteSteering:
-    """One process's work at sites. A site that failed is left out for five minutes."""
+    """The scheduler of one process. A site that failed is left out for five minutes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._again: dict[UUID, datetime] = {}
 
     async def steer_due(self, now: datetime) -> int:
-        """Do what is due. Returns how much was done, 0 also if a site failed. Raises the error of an outage."""
+        """Process what is due. Raises errors of an outage.
+
+        Returns:
+            The number of processed items; 0 also if a site failed.
+        """
         failed = [plant_id for plant_id, again in self._again.items() if again > now]
         try:
             async with self._database.transaction() as db:

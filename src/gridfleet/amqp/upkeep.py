@@ -1,4 +1,4 @@
-"""The broker's upkeep: queues and exchanges exist with the chosen type, and unroutable messages are noticed."""
+"""Upkeep of the broker: queues and exchanges exist with the chosen type, and unroutable messages are reported."""
 
 import asyncio
 from typing import Final
@@ -22,10 +22,10 @@ _SESSIONS: Final = 200
 
 
 async def keep_broker(settings: Settings) -> None:
-    """Declare what the service needs, then replace outdated sessions and watch the `unrouted` queue, until the broker is lost,
-    which raises.
+    """Declare queues and exchanges, then replace outdated sessions and check the `unrouted` queue.
 
-    A message there was confirmed to a plant and reached no shard: a binding is missing. It is kept for a week.
+    A message in that queue was confirmed to a plant and reached no shard: a binding is missing. It is kept for a week. Raises
+    when the broker is lost.
     """
     broker_url = settings.secret("broker_url").get_secret_value()
     management_url = settings.secret("broker_management_url").get_secret_value()
@@ -44,10 +44,10 @@ async def keep_broker(settings: Settings) -> None:
 
 
 class _Sessions:
-    """Replacement of plants' classic session queues, which would shut plants out while the queue's node is down.
+    """Replacement of plants' classic session queues, which would exclude plants while the queue's node is down.
 
-    The broker makes a session's queue, by `mqtt.durable_queue_type`. Deleting the old one disconnects its plant, which comes
-    back to a new queue; commands that waited in it are sent again.
+    The broker creates a session's queue with the type of `mqtt.durable_queue_type`. When the old queue is deleted, its plant is
+    disconnected and reconnects with a new queue; commands that waited in the old one are sent again.
     """
 
     def __init__(self, management: Management, kind: QueueType) -> None:
@@ -56,7 +56,7 @@ class _Sessions:
         self._deleted: set[str] = set()
 
     async def replace_some(self) -> None:
-        """Delete a batch of classic session queues; stop for good when the broker makes them classic again."""
+        """Delete a batch of classic session queues. Stops for good if the broker creates them as classic queues again."""
         if not self._replacing:
             return
         outdated = [queue.name for queue in await self._management.queues(PLANTS_VHOST) if _is_classic_session(queue)]
@@ -64,7 +64,7 @@ class _Sessions:
             self._replacing = False
             log.error("sessions of plants are not replicated: set `mqtt.durable_queue_type = quorum` at every node")
             return
-        # The first one alone shows whether the broker is set up for it.
+        # The first queue alone shows whether the broker creates replicated ones.
         batch = outdated[: _SESSIONS if self._deleted else 1]
         for name in batch:
             await self._management.delete_queue(PLANTS_VHOST, name)
