@@ -1,3 +1,1 @@
-"""API keys of partners: creating and revoking them, what their scopes allow over REST, and what they may do at the
-broker.
-"""
+"""API keys of partners: creation and revocation, access over REST, and rights at the broker."""

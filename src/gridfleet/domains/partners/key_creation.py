@@ -58,8 +58,10 @@ async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKe
 
 
 async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> CreatedKey:
-    """Activate the key and return it with its secrets, which are returned only this once. Raises SelfTestFailed if it was
-    withdrawn.
+    """Activate the key and return it with its secrets, which are returned only this once.
+
+    Raises:
+        SelfTestFailed: the key was withdrawn meanwhile.
     """
     row = await store.activate(db, org, prepared.id)
     if row is None:

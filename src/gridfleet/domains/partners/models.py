@@ -69,8 +69,9 @@ class LegacyKey(NamedTuple):
 
 
 class CreatedKey(msgspec.Struct, frozen=True, rename="camel"):
-    """A new key. `key` and `signing_key` (64 hex digits; null without a `vcp:write:*` scope) exist in plain text only
-    here.
+    """A new key. Only here do `key` and `signing_key` exist in plain text.
+
+    `signing_key` has 64 hex digits; it is null without a `vcp:write:*` scope.
     """
 
     key: str
@@ -87,8 +88,9 @@ class LiveKey(NamedTuple):
 
 
 class AmqpKey(NamedTuple):
-    """A key that may use the broker. `scopes` are expanded (`scopes.expand_amqp`); `plant_ids` None allows every plant of
-    the organisation.
+    """A key that may use the broker.
+
+    `scopes` are expanded (`scopes.expand_amqp`); `plant_ids` None allows every plant of the organisation.
     """
 
     id: UUID

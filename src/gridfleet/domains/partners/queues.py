@@ -16,10 +16,10 @@ __all__ = ["amqp_place", "queue_prefix", "set_queues"]
 
 
 async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: bool) -> None:
-    """Set the prefix of the organisation's own queues and switch the service's queues on or off, with the transaction's
-    commit.
+    """Set the prefix of the organisation's own queues, and switch the service's queues on or off.
 
-    With `enabled` the service's queues exist in the vhost of each of its active keys; without it they are removed there.
+    Both take effect when the transaction commits. With `enabled` the service's queues exist in the vhost of each of the
+    organisation's active keys; without it they are removed there.
     """
     before = await store.lock_queues(db, org)
     await store.save_queues(db, org, prefix, enabled)

@@ -1,8 +1,8 @@
 """The vhosts of keys at the broker, updated by effects of changes to the keys.
 
-The effect `SETTLE` names a key but no action: its worker reads the key and updates the vhost to what it should be at that
-time. Effects may therefore come late, twice and in any order. A separate kind of effect closes the connections of a key that
-ended, since removing one vhost can take up to half a minute.
+The effect `SETTLE` names a key but no action: its worker reads the key and gives the vhost the state that it should have at
+that time. Effects may therefore come late, twice and in any order. A separate kind of effect closes the connections of a key
+that ended, since removing one vhost can take up to half a minute.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,4 @@
-"""Access to the sandbox: one client per organisation, with a secret that is shown once and tokens that are valid for an
-hour.
-"""
+"""Access to the sandbox: one client per organisation, a secret that is shown once, and tokens that are valid for an hour."""
 
 import hmac
 import secrets

@@ -15,9 +15,7 @@ __all__ = ["change_plant", "create_plant", "delete_plant", "get_plant", "list_pl
 
 
 async def create_plant(db: Connection, new: NewSandboxPlant) -> SandboxPlant:
-    """Create a plant, which is ready at once. Raises ValidationFailed for an unknown client or an external id that is in
-    use.
-    """
+    """Create a plant, which is ready at once. Raises ValidationFailed for an unknown client or an external id in use."""
     try:
         plant = await store.insert_plant(db, new_id(), new)
     except ForeignKeyViolation:

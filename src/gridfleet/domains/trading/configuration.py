@@ -130,8 +130,9 @@ async def esm_access(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAcce
 
 
 def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
-    """Return address and credentials of a configuration's ESM; None if one is missing. Raises what `Keyring.decrypt`
-    raises.
+    """Return address and credentials of a configuration's ESM; None if one is missing.
+
+    Raises what `Keyring.decrypt` raises.
     """
     if row.esm_api_url is None or row.esm_client_id is None or row.esm_client_secret is None or row.key_version is None:
         return None

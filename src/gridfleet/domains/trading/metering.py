@@ -25,8 +25,10 @@ _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def checked_range(start: datetime | None, end: datetime | None, now: datetime) -> tuple[datetime, datetime]:
-    """Return the requested range. An open end means `now`, an open start 24 hours before the end. Raises
-    ValidationFailed.
+    """Return the requested range. An open end means `now`, an open start 24 hours before the end.
+
+    Raises:
+        ValidationFailed: the range is empty or too long.
     """
     until = end or now
     since = start or max(until, _FIRST + _USUAL_SPAN) - _USUAL_SPAN

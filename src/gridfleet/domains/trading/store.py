@@ -160,8 +160,9 @@ async def find_change(db: Connection, org: OrgScope, request_code: UUID) -> Conf
 async def finish_change(
     db: Connection, org: OrgScope, change_id: int, outcome: Outcome, version: int | None, responded_at: datetime
 ) -> ConfigChange | None:
-    """Save a plan's outcome and return the plan. None if it was deleted with its plant, or if the ESM has already
-    answered it.
+    """Save a plan's outcome and return the plan.
+
+    None if it was deleted with its plant, or if the ESM has already answered it.
     """
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(

@@ -181,8 +181,10 @@ def written_intervals(intervals: Sequence[Interval | ScheduleInterval]) -> list[
 
 
 def changed_constraints(old: Constraints, changes: ConstraintChanges) -> Constraints:
-    """Return the limits after a change. Raises `Rejection` if a limit is out of range or the limits contradict each
-    other.
+    """Return the limits after a change.
+
+    Raises:
+        Rejection: a limit is out of range, or the limits contradict each other.
     """
     new = msgspec.structs.replace(old, **_given(changes))
     for name, value in msgspec.structs.asdict(new).items():

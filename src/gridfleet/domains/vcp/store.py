@@ -51,8 +51,9 @@ class Followed(NamedTuple):
 
 
 async def hold_plant(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID) -> bool:
-    """Return whether the plant belongs to the organisation, and lock it against deletion and moves until the transaction
-    ends.
+    """Return whether the plant belongs to the organisation.
+
+    Locks the plant against deletion and moves until the transaction ends.
     """
     cursor = await db.execute(
         "SELECT FROM plant WHERE id = %s AND organization_id = %s FOR KEY SHARE", (plant_id, organization_id)

@@ -60,9 +60,7 @@ def is_key(password: str | None) -> bool:
 
 
 def key_of_tags(tags: str) -> UUID | None:
-    """Return the key id in the broker's tags, which are separated by spaces or commas. None for users that are not
-    partners.
-    """
+    """Return the key id in the broker's tags, which spaces or commas separate. None for users that are not partners."""
     for tag in re.split(r"[ ,]+", tags):
         if tag.startswith(_TAG):
             try:
@@ -132,11 +130,10 @@ async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
 
 
 def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str, permission: str) -> bool:
-    """Return whether the key may use a resource: read the organisation's four outbound queues, do everything with queues of
-    its own,
-    publish and bind to `vcp`.
+    """Return whether the key may use a resource of the vhost.
 
-    In the vhost that legacy keys share, it may read the outbound queues and publish, nothing else. Write access to `vcp` needs
+    It may read the organisation's four outbound queues, do everything with queues of its own, and publish and bind to `vcp`. In
+    the vhost that legacy keys share, it may read the outbound queues and publish, nothing else. Write access to `vcp` needs
     a scope that allows publishing: when a queue names `vcp` as its dead-letter exchange, the broker checks only this access.
     """
     if rights is None or rights.key.vhost != vhost:

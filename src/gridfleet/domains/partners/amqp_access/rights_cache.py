@@ -2,7 +2,7 @@
 
 The broker repeats its requests once a minute and closes the connection when it gets no answer. The last answer of the database
 therefore holds until the database can be queried again. This grants nothing new: a login queries the database or fails, and
-a key whose access ends loses its vhost, whatever the cache holds.
+a key whose access ends loses its vhost, even while its rights are cached.
 """
 
 import asyncio

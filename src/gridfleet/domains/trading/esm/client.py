@@ -197,9 +197,7 @@ class EsmClient:
         return token.access_token, True
 
     async def _send(self, wire: Wire, tries: int, method: str, path: str, **more: Any) -> Answer:
-        """Send one request, up to `tries` times while there is no connection or the ESM answers with a status from 500
-        on.
-        """
+        """Send one request, up to `tries` times while there is no connection or the status is 500 or above."""
         for number in range(1, tries + 1):
             try:
                 answer = await wire.send(method, path, **more)

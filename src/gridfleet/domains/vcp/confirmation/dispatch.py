@@ -30,7 +30,7 @@ async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: i
     """Issue what is due at up to `limit` of the selected sites.
 
     Returns:
-        The number of items that were issued. Schedule steps are not counted; their intervals are reopened.
+        The number of commands issued. Schedule steps are not counted: their intervals are reopened.
     """
     locked = await store.lock_due(db, system, now, limit, selection)
     if not locked:

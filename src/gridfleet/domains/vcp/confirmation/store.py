@@ -106,7 +106,7 @@ async def predecessor(
 ) -> Predecessor | None:
     """Return the newest command of these types before the command `before`, or None.
 
-    Only commands of the plant's organisation that the plant has not refused count, and refused emergency stops.
+    Only commands of the plant's organisation that the plant has not refused count. Emergency stops count even if refused.
     """
     cursor = db.cursor(row_factory=class_row(Predecessor))
     await cursor.execute(

@@ -21,8 +21,9 @@ _KEPT: Final = timedelta(hours=24)
 
 
 def event_id(*facts: object) -> UUID:
-    """Return an event id derived from these facts. The same facts give the same id, so that repetitions can be
-    recognised.
+    """Return an event id derived from these facts.
+
+    The same facts give the same id, so that repetitions can be recognised.
     """
     return uuid5(_NAMESPACE, "\n".join(map(str, facts)))
 
@@ -36,8 +37,9 @@ async def queue_events(db: Connection, system: SystemScope, events: Sequence[New
 async def next_events(
     db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
 ) -> list[QueuedEvent]:
-    """Return the oldest events of these organisations, at most `limit`, without the ids in `claimed`, which are being
-    published.
+    """Return the oldest events of these organisations, at most `limit`.
+
+    The ids in `claimed`, which are being published, are left out.
     """
     return await store.waiting(db, system, organization_ids, claimed, limit)
 
