@@ -32,7 +32,7 @@ __all__ = ["ACCESS_CHANNEL", "EVERYBODY", "AccessCache"]
 T = TypeVar("T")
 
 ACCESS_CHANNEL: Final = "access_changed"
-"""The channel; payloads are a user's or key's id, or EVERYBODY."""
+"""The notification channel. A payload is the id of a user or key, or EVERYBODY."""
 
 EVERYBODY: Final = "*"
 
@@ -40,7 +40,7 @@ _VALID_SECONDS: Final = 3 * HEARTBEAT_SECONDS
 _MOST_USERS: Final = 20_000
 _MOST_KEYS: Final = 20_000
 _MOST_OF_A_USER: Final = 500
-"""Sessions, and organisations, that are cached for one user."""
+"""Limit of cached sessions, and of cached organisations, for one user."""
 
 
 @dataclass(slots=True)
@@ -53,14 +53,14 @@ class _KnownUser:
 class _KnownKey:
     live: LiveKey
     noted_at: float
-    """When its use was recorded."""
+    """Monotonic time at which the use of the key was last recorded."""
 
 
 class AccessCache:
-    """Access rights of this process's callers. Pass every change that the process itself commits to `invalidate_own`."""
+    """Cache of the access rights of callers. Pass every change that this process commits to `invalidate_own`."""
 
     def __init__(self, tokens: AccessTokens, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` returns monotonic seconds."""
+        """Create an empty cache. `clock` returns monotonic seconds."""
         self._tokens = tokens
         self._clock = clock
         self._users: dict[UUID, _KnownUser] = {}
@@ -74,7 +74,7 @@ class AccessCache:
 
     @property
     def is_open(self) -> bool:
-        """Whether entries are valid: notifications of changes arrive."""
+        """Whether entries are valid, which requires a working notification connection."""
         return self._clock() < self._valid_until
 
     async def caller(self, database: Database, access_token: str, ip: str) -> UserCaller:
@@ -85,12 +85,12 @@ class AccessCache:
             changes = self._changes
             async with database.transaction() as db:
                 found = await sessions.live_session(db, claims)
-            if changes == self._changes and self.is_open:  # else it may be stale already: used once, not cached
+            if changes == self._changes and self.is_open:  # otherwise it may be stale: used once, not cached
                 _keep(self._user(claims.user_id).sessions, claims.session_id, found)
         return replace(found.caller, ip=ip)
 
     async def role(self, database: Database, caller: UserCaller, organization_id: UUID) -> OrganizationRole | None:
-        """Return the caller's role in an organisation, or None if the organisation does not exist, which is not cached."""
+        """Return the caller's role in an organisation, or None if the organisation does not exist. None is not cached."""
         known = self._users.get(caller.user_id)
         if known is not None and self.is_open and organization_id in known.roles:
             return known.roles[organization_id]
@@ -141,7 +141,7 @@ class AccessCache:
             self._keys.pop(digest, None)
 
     async def keep_listening(self, database: Database) -> None:
-        """Apply notifications of changes until the connection is lost, which raises."""
+        """Apply notifications of changes. Raises when the connection is lost."""
 
         def received(channel: str, payload: str) -> None:
             if channel == ACCESS_CHANNEL:
@@ -192,7 +192,7 @@ class AccessCache:
     def _user(self, user_id: UUID) -> _KnownUser:
         if user_id not in self._users:
             if len(self._users) >= _MOST_USERS:
-                self._users.pop(next(iter(self._users)))  # whoever has been here longest is read again soon enough
+                self._users.pop(next(iter(self._users)))  # the oldest entry; it is read again on next use
             self._users[user_id] = _KnownUser()
         return self._users[user_id]
 

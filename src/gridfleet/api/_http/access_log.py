@@ -1,7 +1,7 @@
-"""One log line a request: method, route template, status, duration, request id. Nothing of what was asked or answered.
+"""Access log: one line per request with method, route template, status, duration and request id.
 
-It is written past the standard library's logging, which would cost more than the rest of a small request; the line looks
-like all others.
+No content of the request or the response is logged. Lines bypass the standard library's logging, which would cost more than
+the rest of a small request. They have the same format as all other log lines.
 """
 
 import sys
@@ -15,11 +15,11 @@ from gridfleet.kernel.colours import is_coloured
 __all__ = ["AccessLog", "open_access_log"]
 
 AccessLog = Callable[[str, str, int, float, str, str | None], None]
-"""Takes method, route template, status, seconds, request id, and the trace's id if there is one."""
+"""Logger function: method, route template, status, seconds, request id, and trace id or None."""
 
 
 def open_access_log(level: str, *, json: bool) -> AccessLog:
-    """What writes the lines to standard error, or drops them above level INFO."""
+    """Return a function that writes access log lines to standard error, or drops them above level INFO."""
     if level not in ("DEBUG", "INFO"):
         return _drop
     renderer: structlog.typing.Processor = (

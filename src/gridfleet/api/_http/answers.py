@@ -1,4 +1,4 @@
-"""Answers on their way out: plain bytes in one piece, files, and streams."""
+"""Responses: complete bodies, files and streams."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -15,7 +15,7 @@ Header = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class FileDownload:
-    """A JSON answer that a browser saves as `name`; `content` is the record, or the file's own bytes."""
+    """A JSON response that a browser saves as `name`. `content` is the record, or the bytes of the file."""
 
     name: str
     content: Any
@@ -30,8 +30,11 @@ class FileDownload:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An answer sent piece by piece. The iterator holds its own connection; an error before its first piece still
-    becomes an envelope, a later one cuts the answer short."""
+    """A response sent in chunks.
+
+    The iterator holds its own database connection. An error before the first chunk becomes an error envelope; a later error
+    ends the response early.
+    """
 
     content_type: str
     chunks: AsyncIterator[bytes]
@@ -39,14 +42,14 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """An answer that is its own bytes, such as a page or a script."""
+    """A response with its own content type and bytes, such as a page or a script."""
 
     content_type: str
     content: bytes
 
 
 class Answer:
-    """A whole answer: one ASGI application that sends header and body together."""
+    """A complete response: an ASGI application that sends header and body."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -56,13 +59,13 @@ class Answer:
         self.body = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it."""
+        """Send the response."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
 
 class StreamedAnswer:
-    """A streamed answer whose first piece is already there."""
+    """A streamed response whose first chunk has already been read."""
 
     __slots__ = ("chunks", "first", "headers", "status")
 
@@ -73,13 +76,13 @@ class StreamedAnswer:
         self.chunks = chunks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the pieces as they come, until the client goes, and closes their source whatever happens."""
+        """Send chunks as they become available until the client disconnects, and always close their source."""
         client_left = asyncio.create_task(_disconnected(receive), name="client left")
         try:
             await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
             await send({"type": "http.response.body", "body": self.first, "more_body": True})
             async for chunk in self.chunks:
-                if client_left.done():  # sending to nobody raises nothing
+                if client_left.done():  # sending to a closed connection does not raise
                     return
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})

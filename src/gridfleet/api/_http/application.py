@@ -1,4 +1,4 @@
-"""The two ASGI applications: the public one on Litestar, and the internal listener's."""
+"""The two ASGI applications: the public one on Litestar, and the one of the internal listener."""
 
 import hmac
 import time
@@ -33,16 +33,16 @@ __all__ = ["Application", "create_app", "create_internal_app"]
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 _UNMATCHED = "-"
-"""The route of what no route takes."""
+"""Route label of requests that match no route."""
 
 _GONE = 499
-"""The status of a call whose caller did not wait for an answer."""
+"""Status of a request whose client disconnected before the response."""
 
 log = structlog.get_logger(__name__)
 
 
 class Application(Litestar):
-    """Litestar with our own first and last step: a request id, our envelope for what no route takes, one log line."""
+    """Litestar with an own outer layer: request ids, the error envelope for unmatched routes, one log line per request."""
 
     def __init__(self, state: AppState, handlers: list[HTTPRouteHandler]) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class Application(Litestar):
         self.base_headers = security_headers(state.settings.base_url)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serves one request."""
+        """Serve one request."""
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
@@ -72,7 +72,7 @@ class Application(Litestar):
                 status = message["status"]
             await send(message)
 
-        # Nothing that a caller can make up becomes a label.
+        # A label must not hold text that a client can choose.
         method = scope["method"] if scope["method"] in _METHODS else "other"
         answer: ASGIApp = super().__call__
         if method == "other":
@@ -107,7 +107,7 @@ async def _traced(answer: ASGIApp, call: Call, scope: Any, receive: Any, send: A
 
 
 def create_app(state: AppState) -> Litestar:
-    """The public application with every registered endpoint."""
+    """Return the public application with every registered endpoint."""
     import_handlers()
     return Application(state, [_route(endpoint, Pipeline(endpoint, state)) for endpoint in ENDPOINTS.values()])
 
@@ -118,12 +118,12 @@ def _route(endpoint: Endpoint, pipeline: Pipeline) -> HTTPRouteHandler:
         return await pipeline(scope["gridfleet_call"], scope, request.receive)  # type: ignore[typeddict-item]
 
     path = endpoint.path.replace("}", ":str}")
-    # 200 to Litestar whatever ours is: the pipeline makes the whole answer.
+    # The status is for Litestar only: the pipeline builds the whole response, with its own status.
     return HTTPRouteHandler(path, http_method=endpoint.method, status_code=200, name=f"{endpoint.method} {endpoint.path}")(run)
 
 
 def _router_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """What Litestar's router refuses, in our envelope."""
+    """Return the error envelope for an exception of Litestar's router."""
     app: Application = request.app  # type: ignore[assignment]
     call: Call = request.scope["gridfleet_call"]  # type: ignore[typeddict-item]
     if isinstance(error, HTTPException) and error.status_code in (404, 405):
@@ -146,7 +146,7 @@ def _request_id(headers: Any) -> str:
 
 
 def _form(body: bytes) -> dict[str, str]:
-    # Blank fields are kept: the broker's empty `password=` must not look like a login by certificate.
+    # Blank fields are kept: an empty `password=` of the broker must not look like a login by certificate.
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=100))
     except ValueError:
@@ -154,7 +154,10 @@ def _form(body: bytes) -> dict[str, str]:
 
 
 def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Awaitable[None]]:
-    """The internal listener: registered handlers below the secret path, and `/metrics` for whoever can reach it."""
+    """Return the application of the internal listener.
+
+    It serves the registered handlers below the secret path, and `/metrics` without a secret.
+    """
     import_handlers()
     scrape = Scrape(state)
     metrics_headers = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store")]

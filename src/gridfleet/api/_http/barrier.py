@@ -1,7 +1,7 @@
-"""What one process has committed, all have heard: a call that ends somebody's access is answered only then.
+"""Barrier between API processes: a response that revokes access waits until every process has applied the change.
 
-PostgreSQL hands each listener its notices in the order of their commits. So whoever hears the barrier has heard, on the same
-connection, all that was committed before it was raised, and says so.
+PostgreSQL delivers notifications to each listener in commit order. A process that receives the barrier notification has
+therefore received, on the same connection, everything that was committed before it. The process then acknowledges the barrier.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from gridfleet.kernel.db.notifications import count_listeners, notify
 __all__ = ["BARRIER_CHANNELS", "LISTENER", "Barrier"]
 
 LISTENER: Final = "gridfleet-access"
-"""The name under which processes listen, by which they are counted."""
+"""Application name of listening connections. Listeners are counted by it."""
 
 _RAISED: Final = "access_barrier"
 _HEARD: Final = "access_heard"
 BARRIER_CHANNELS: Final = (_RAISED, _HEARD)
 
 _LONGEST_SECONDS: Final = 2.0
-"""A process that hangs answers nobody; it must not hold up those who end somebody's access."""
+"""Limit of the wait: a hanging process sends no acknowledgement and must not block calls that revoke access."""
 
 log = structlog.get_logger(__name__)
 
@@ -39,14 +39,17 @@ class _Wait:
 
 
 class Barrier:
-    """One process's end of it: it must listen on BARRIER_CHANNELS, as LISTENER, and call `told` for each notice."""
+    """The barrier of one process.
+
+    The owner must listen on BARRIER_CHANNELS with a connection named LISTENER, and call `told` for each notification.
+    """
 
     def __init__(self) -> None:
         self._waits: dict[str, _Wait] = {}
         self._replies: set[asyncio.Task[None]] = set()
 
     async def wait(self, database: Database) -> None:
-        """Returns once every listening process has heard of all that is committed by now; after two seconds at the latest."""
+        """Return once every listening process has received everything committed so far, after two seconds at the latest."""
         name, wait = uuid4().hex, _Wait()
         self._waits[name] = wait
         try:
@@ -58,7 +61,7 @@ class Barrier:
                 if wait.expected > 1:
                     await wait.passed.wait()
         except (TimeoutError, psycopg.OperationalError, PoolTimeout, PoolClosed) as error:
-            # What was to be heard of is committed: the caller is told so.
+            # The change itself is committed, so the call succeeds without the acknowledgements.
             log.warning(
                 "not every process confirmed an invalidation",
                 of=wait.expected,
@@ -69,10 +72,10 @@ class Barrier:
             del self._waits[name]
 
     def told(self, database: Database, channel: str, name: str) -> None:
-        """Takes a notice of BARRIER_CHANNELS."""
+        """Handle a notification of BARRIER_CHANNELS."""
         wait = self._waits.get(name)
         if wait is not None:
-            # Our own barrier, heard by ourselves; or a word of another process about it.
+            # This process's own barrier notification, or another process's acknowledgement of it.
             wait.heard += 1
             if wait.heard >= wait.expected:
                 wait.passed.set()

@@ -1,4 +1,4 @@
-"""Who may call an endpoint, declared beside it; the pipeline enforces it and the access matrix test reads it."""
+"""Caller rules: who may call an endpoint. The pipeline enforces them, and the access matrix test reads them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ __all__ = ["CallerKind", "CallerRule", "esm_client", "internal", "org_member", "
 
 
 class CallerKind(StrEnum):
-    """What a caller must bring."""
+    """The kind of credentials that an endpoint requires."""
 
     PUBLIC = "public"
     SESSION = "session"
@@ -21,11 +21,15 @@ class CallerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallerRule:
-    """The caller an endpoint asks for.
+    """The caller that an endpoint requires.
 
-    `refusal` is the code for a known caller who may not. `scope` names the API-key scope that would also open the
-    endpoint; None means never by key. `organization` names the path parameter that holds the organisation; None means the
-    `x-org-id` header. `everywhere` lets a SuperAdmin leave the organisation out, for all of them.
+    Attributes:
+        kind: The kind of credentials.
+        refusal: The error code for an authenticated caller without permission.
+        min_role: The lowest role in the organisation, or None.
+        scope: The API-key scope that also opens the endpoint. None refuses API keys.
+        organization: The path parameter that holds the organisation. None means the `x-org-id` header.
+        everywhere: Whether a SuperAdmin may omit the organisation to act in all of them.
     """
 
     kind: CallerKind
@@ -37,36 +41,36 @@ class CallerRule:
 
 
 def public() -> CallerRule:
-    """Anybody."""
+    """Require no credentials."""
     return CallerRule(CallerKind.PUBLIC)
 
 
 def session(scope: str | None = None) -> CallerRule:
-    """Any person with a valid session."""
+    """Require a user with a valid session."""
     return CallerRule(CallerKind.SESSION, scope=scope)
 
 
 def super_admin(code: str = "SUPER_ADMIN_REQUIRED") -> CallerRule:
-    """A SuperAdmin; everybody else who is logged in gets `code`."""
+    """Require a SuperAdmin. Other logged-in users get the error `code`."""
     return CallerRule(CallerKind.SUPER_ADMIN, refusal=code)
 
 
 def org_member(
     min_role: OrgRole, scope: str | None = None, *, organization: str | None = None, everywhere: bool = False
 ) -> CallerRule:
-    """A member, with at least `min_role`, of the organisation in `x-org-id` or in the path parameter `organization`.
+    """Require a member, with at least `min_role`, of the organisation in `x-org-id` or in the path parameter `organization`.
 
-    In the path a SuperAdmin may name one that does not exist, and finds it empty. With `everywhere` he may name none, and
-    the handler's `org` is then a `PlatformScope`.
+    A SuperAdmin may name an organisation in the path that does not exist, and finds it empty. With `everywhere` a SuperAdmin
+    may omit the organisation; the handler's `org` is then a `PlatformScope`.
     """
     return CallerRule(CallerKind.ORG_MEMBER, min_role=min_role, scope=scope, organization=organization, everywhere=everywhere)
 
 
 def esm_client() -> CallerRule:
-    """A client of the sandbox ESM with a token of the sandbox's; nobody else's counts."""
+    """Require a client of the sandbox ESM with a token that the sandbox issued."""
     return CallerRule(CallerKind.ESM_CLIENT, refusal="UNAUTHORIZED")
 
 
 def internal() -> CallerRule:
-    """Anybody in development; in production only with the internal secret in `x-internal-auth`."""
+    """Require the internal secret in `x-internal-auth` in production, and nothing in development."""
     return CallerRule(CallerKind.INTERNAL)

@@ -1,7 +1,7 @@
-"""Endpoints: what the contract says of a route, declared beside its handler and kept in one registry.
+"""Endpoint declarations: the contract of a route, declared with its handler and kept in one registry.
 
-The OpenAPI document, the access matrix, the contract test and `gridfleet routes` all read the registry; nothing is
-said twice.
+The OpenAPI document, the access matrix, the contract test and `gridfleet routes` all read the registry, so nothing is
+declared twice.
 """
 
 import inspect
@@ -39,7 +39,7 @@ _PATH_PARAMETER: Final = re.compile(r"\{([A-Za-z]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class PathParameter:
-    """A part of the path: its name in the contract, the handler's argument, and whether it is a UUID."""
+    """A path parameter: its name in the contract, the handler's argument, and whether it is a UUID."""
 
     name: str
     argument: str
@@ -48,7 +48,7 @@ class PathParameter:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One method and path with everything that is promised about it."""
+    """One method and path with its complete declaration."""
 
     method: Method
     path: str
@@ -76,7 +76,7 @@ class Endpoint:
 
     @property
     def creates(self) -> bool:
-        """Whether `Idempotency-Key` is understood."""
+        """Whether the endpoint accepts `Idempotency-Key`."""
         return self.method == "POST" and (self.success == 201 or self.once)
 
 
@@ -97,16 +97,28 @@ def endpoint(
     max_body_bytes: int = 1024 * 1024,
     kept_seconds: float = 0,
 ) -> Callable[[Handler], Handler]:
-    """Publishes the handler at `method` and `path`.
+    """Register the handler at `method` and `path`.
 
-    `codes`: every error code the row lists. `bad_path_id`: its code for a path id that is no UUID. `bad_input`: its code
-    for a bad query or body (VALIDATION_ERROR where listed, else BAD_REQUEST, else `bad_path_id`). `answer`: the type of
-    the answer where the handler returns a `FileDownload`, `Stream` or `Asset`. `addition`: the route is not in the contract.
-    `once`: `Idempotency-Key` is understood, as it is by every POST that answers 201. `kept_seconds`: how old the answer may
-    be; it may then depend on nothing but organisation, visible plants, path and query, and hold no secret. A write through
-    REST in the organisation ends it before.
+    Args:
+        method: The HTTP method.
+        path: The path with parameters in braces.
+        caller: Who may call the endpoint.
+        codes: Every error code that the endpoint may return.
+        success: The status of a successful response.
+        bad_path_id: The error code for a path id that is not a UUID.
+        bad_input: The error code for a wrong query or body. Default: VALIDATION_ERROR if listed, else BAD_REQUEST if listed,
+            else `bad_path_id`.
+        answer: The type of the response if the handler returns a `FileDownload`, `Stream` or `Asset`.
+        answer_content_type: The content type of the response.
+        addition: Whether the route is not part of the contract.
+        once: Whether `Idempotency-Key` is accepted. Every POST with status 201 accepts it anyway.
+        content_types: The accepted content types of the body.
+        max_body_bytes: The largest accepted body in bytes.
+        kept_seconds: The maximum age of a cached response in seconds. A cached response may depend only on organisation,
+            visible plants, path and query, and may not hold a secret. A write through REST in the organisation invalidates it.
 
-    Raises TypeError at import for a declaration that contradicts itself.
+    Raises:
+        TypeError: At import, for a contradictory declaration.
     """
 
     def register(handler: Handler) -> Handler:
@@ -165,9 +177,9 @@ def endpoint(
 
 
 def internal_endpoint(method: Literal["GET", "POST"], path: str) -> Callable[[Handler], Handler]:
-    """Publishes `async def handler(call: Call, form: Mapping[str, str]) -> str` on the internal listener, below its secret.
+    """Register `async def handler(call: Call, form: Mapping[str, str]) -> str` on the internal listener, below its secret.
 
-    `form` holds the fields of the form body, blank ones too; the answer is plain text. `path` starts with a slash.
+    `form` holds the fields of the form body, including blank ones. The response is plain text. `path` starts with a slash.
     """
 
     def register(handler: Handler) -> Handler:

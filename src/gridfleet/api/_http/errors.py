@@ -1,4 +1,4 @@
-"""Coded errors become the envelope here, once, for everything."""
+"""The error envelope, built from coded errors in one place."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -13,14 +13,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PayloadTooLarge(CodedError):
-    """The body is larger than the endpoint takes."""
+    """The body is larger than the endpoint accepts."""
 
     code = "PAYLOAD_TOO_LARGE"
     message = "The request body is too large."
 
 
 class AccessRefused(CodedError):
-    """A known caller who may not, with the code that the endpoint's row prints for it."""
+    """An authenticated caller lacks permission. Carries the code that the endpoint declares for this case."""
 
     code = "FORBIDDEN"
     message = "You may not do this."
@@ -31,11 +31,11 @@ class AccessRefused(CodedError):
 
 
 class UndeclaredCode(AssertionError):
-    """A handler raised a code that its endpoint does not declare: a bug, made loud in tests."""
+    """A handler raised a code that its endpoint does not declare. A bug, which fails the request in tests."""
 
 
 def envelope(code: str, message: str, details: Sequence[str] = (), status: int | None = None) -> tuple[int, bytes]:
-    """Status and JSON body of an error answer; all five fields always."""
+    """Return status and JSON body of an error response. The body always has all five fields."""
     entry = CATALOGUE[code]
     actual = status if status is not None else entry.status
     name = entry.name if actual == entry.status else HTTPStatus(actual).phrase

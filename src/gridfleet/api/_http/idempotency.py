@@ -1,7 +1,7 @@
-"""`Idempotency-Key`: a creating request sent again within 24 hours gets its first answer again.
+"""`Idempotency-Key`: a creating request that is repeated within 24 hours gets its first response again.
 
-Keys belong to one caller, organisation, method and path. Answers are kept encrypted: some hold secrets that exist nowhere
-else in clear.
+A key belongs to one caller, organisation, method and path. Responses are stored encrypted, because some contain secrets that
+are not stored in clear anywhere else.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _KEY: Final = re.compile(r"[!-~]{1,255}")
 
 
 def key_of(call: Call) -> str | None:
-    """The caller's key, if he sent one. Raises InvalidInput for a key that is empty, long or not plain text."""
+    """Return the caller's key, or None without the header. Raises InvalidInput for a key that is empty, long or not ASCII."""
     key = call.headers.get("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
         raise InvalidInput(["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])
@@ -28,7 +28,7 @@ def key_of(call: Call) -> str | None:
 
 
 class FirstAnswer:
-    """The place of one request's answer."""
+    """The stored first response of one request."""
 
     def __init__(self, keyring: Keyring, caller: Caller, scope: str, key: str, request_hash: bytes) -> None:
         self._keyring = keyring
@@ -46,7 +46,7 @@ class FirstAnswer:
     def of(
         cls, call: Call, query: bytes, caller: Caller, org: OrgScope | PlatformScope | None, body: bytes
     ) -> "FirstAnswer | None":
-        """The request's place; None without the header. Raises InvalidInput for a key that is empty, long or not plain text."""
+        """Return the stored response of the request, or None without the header. Raises InvalidInput for a malformed key."""
         key = key_of(call)
         if key is None:
             return None
@@ -55,9 +55,10 @@ class FirstAnswer:
         return cls(call.state.keyring, caller, scope, key, hashlib.sha256(query + b"\0" + body).digest())
 
     async def earlier(self, db: Connection) -> tuple[int, bytes] | None:
-        """Status and body of the first answer; None when this request is the first, which then holds the key.
+        """Return status and body of the first response, or None if this request is the first and now owns the key.
 
-        Raises InvalidInput when the key was used with another body.
+        Raises:
+            InvalidInput: If the key was used with another body.
         """
         if await idempotency.claim(db, self._caller_id, self._scope, self._key, self._request_hash):
             await idempotency.forget_old(db)
@@ -68,6 +69,6 @@ class FirstAnswer:
         return kept.status, self._keyring.decrypt(kept.answer, kept.key_version, **self._place)
 
     async def keep(self, db: Connection, status: int, body: bytes) -> None:
-        """Keeps the answer to this request."""
+        """Store the response to this request."""
         encrypted = self._keyring.encrypt(body, **self._place)
         await idempotency.keep(db, self._caller_id, self._scope, self._key, status, encrypted, self._keyring.current_version)

@@ -1,4 +1,4 @@
-"""Request bodies: read within limits, decoded strictly."""
+"""Request bodies: reading within limits and strict decoding."""
 
 import asyncio
 import json
@@ -22,9 +22,17 @@ class ClientGone(Exception):
 
 
 async def read_body(receive: Receive, announced: int, limit: int) -> bytes:
-    """The whole body of at most `limit` bytes, announced or chunked.
+    """Return the whole body, announced or chunked.
 
-    Raises `PayloadTooLarge`, `InvalidInput` when it does not arrive in time, and `ClientGone`.
+    Args:
+        receive: The ASGI receive function.
+        announced: The content length in bytes, 0 for a chunked body.
+        limit: The largest accepted body in bytes.
+
+    Raises:
+        PayloadTooLarge: If the body is larger than `limit`.
+        InvalidInput: If the body does not arrive in time.
+        ClientGone: If the client disconnects.
     """
     if announced > limit:
         await _drain(receive)
@@ -58,7 +66,7 @@ async def _read(receive: Receive, limit: int) -> bytes:
 
 
 async def _drain(receive: Receive) -> None:
-    # A client that is still sending sees a broken connection instead of the answer, so its body is read off, up to a point.
+    # A client that is still sending would see a broken connection instead of the response. So its body is read, up to a limit.
     size = 0
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
@@ -74,7 +82,7 @@ async def _drain(receive: Receive) -> None:
 
 
 class _Refused(ValueError):
-    """The text is JSON to Python but not to us."""
+    """The text is accepted by Python's JSON decoder but not by this API."""
 
 
 def _no_constant(name: str) -> Any:
@@ -96,7 +104,11 @@ _decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_consta
 
 
 def decode_json(body: bytes) -> Any:
-    """The JSON value of a body; `InvalidInput` when it is empty, not UTF-8, not JSON, ambiguous or nested too deep."""
+    """Return the JSON value of a body.
+
+    Raises:
+        InvalidInput: If the body is empty, not UTF-8, not JSON, ambiguous or nested too deep.
+    """
     try:
         text = body.decode()
     except UnicodeDecodeError:

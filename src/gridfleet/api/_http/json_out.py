@@ -1,7 +1,7 @@
-"""Records as JSON, with times as RFC 3339 in UTC with milliseconds and `Z`.
+"""JSON encoding of records, with times as RFC 3339 in UTC with milliseconds and `Z`.
 
-msgspec prints microseconds and has no hook for datetimes. A writer is built once for a type: it turns only the structs
-that hold a time into plain dicts and leaves everything else to msgspec.
+msgspec prints microseconds and has no hook for datetimes. A writer is built once for each type. It converts only the structs
+that contain a time to plain dicts and leaves everything else to msgspec.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Plan = Callable[[Any], Any]
 
 
 def build_writer(annotation: Any) -> Callable[[Any], bytes]:
-    """What turns a value of the type into JSON."""
+    """Return a function that encodes a value of the type as JSON."""
     plan = _plan(inspect.type_info(annotation), {})
     if plan is None:
         return _encode
@@ -33,7 +33,7 @@ def build_writer(annotation: Any) -> Callable[[Any], bytes]:
 
 
 def _plan(info: inspect.Type, seen: dict[Any, list[Plan]]) -> Plan | None:
-    """How a value of the type is made ready; None when it is ready as it is."""
+    """Return a function that prepares a value of the type for msgspec, or None if no preparation is needed."""
     match info:
         case inspect.Metadata(type=inner):
             return _plan(inner, seen)
@@ -118,7 +118,7 @@ def _may_be_unset(field: inspect.Field) -> bool:
 
 
 def _time(value: datetime) -> msgspec.Raw:
-    # msgspec prints a time some thirty times faster than `isoformat`, so its text is cut to milliseconds.
+    # msgspec prints a time about thirty times faster than `isoformat`, so its text is cut to milliseconds.
     text = _encode(value)
     if text.endswith(b'Z"'):
         if len(text) == _WITH_MICROSECONDS:

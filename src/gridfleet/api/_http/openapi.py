@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, generated from the registry: what the endpoints enforce is what it says."""
+"""The OpenAPI 3.1 document, generated from the registry of endpoints, which the pipeline also enforces."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ Document = dict[str, Any]
 
 
 def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str) -> Document:
-    """The document of these endpoints; `version` is the service's own."""
+    """Return the document of these endpoints. `version` is the version of the service."""
     schemas = JsonSchemas()
     schemas.components["ErrorEnvelope"] = _envelope_schema()
     paths: dict[str, Document] = defaultdict(dict)

@@ -1,6 +1,6 @@
-"""The way of a request through an endpoint, in the order the checks are promised:
+"""The processing of a request by an endpoint. The contract fixes the order of the checks:
 
-authentication → organisation → role or scope → path ids → query and body → the handler (existence, state) → commit → answer.
+authentication → organisation → role or scope → path ids → query and body → the handler (existence, state) → commit → response.
 """
 
 import hmac
@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 def security_headers(base_url: str) -> list[Header]:
-    """Headers of every answer: nothing of it may be framed, sniffed, run, kept, or loaded by another site's page."""
+    """Return the headers of every response: they forbid framing, sniffing, scripts, caching and loading by other sites."""
     headers = [
         (b"server", b"gridfleet"),
         (b"cache-control", b"no-store"),
@@ -65,7 +65,7 @@ def security_headers(base_url: str) -> list[Header]:
 
 
 def error_answer(call: Call, headers: list[Header], error: CodedError | None, code: str | None = None) -> Answer:
-    """The envelope of a coded error, or of an unexpected failure when there is none."""
+    """Return the envelope of a coded error, or of an unexpected failure if `error` is None. `code` replaces the error's."""
     if error is None:
         status, body = envelope("INTERNAL_SERVER_ERROR", "Something went wrong on our side.")
         extra: list[Header] = []
@@ -77,14 +77,14 @@ def error_answer(call: Call, headers: list[Header], error: CodedError | None, co
 
 
 class _Credentials(NamedTuple):
-    """What a call brings along to prove who calls: at least one of the two."""
+    """The credentials of a call. At least one of the two is set."""
 
     access_token: str | None
     key: str | None
 
 
 class Pipeline:
-    """An endpoint bound to the process's state, with everything that can be worked out beforehand worked out."""
+    """An endpoint bound to the state of the process, with everything prepared that does not depend on the call."""
 
     def __init__(self, endpoint: Endpoint, state: AppState) -> None:
         self._endpoint = endpoint
@@ -97,18 +97,18 @@ class Pipeline:
         self._write = build_writer(endpoint.answer_type)
         self._headers = security_headers(state.settings.base_url)
         self._allowed = frozenset(endpoint.codes) | _ALWAYS_ALLOWED
-        # A row without a refusal for known callers takes no keys at all: to it they are no credentials.
+        # An endpoint that declares no refusal for authenticated callers accepts no keys: a key then counts as no credential.
         self._key_refusal = endpoint.caller.refusal if endpoint.caller.refusal in endpoint.codes else "UNAUTHORIZED"
         base = urlsplit(state.settings.base_url)
         self._origin = f"{base.scheme}://{base.netloc}"
 
     async def __call__(self, call: Call, scope: Any, receive: Receive) -> ASGIApp:
-        """The answer to one call, whatever happens."""
+        """Return the response to one call, also for failures."""
         access = self._state.access
         changes = access.own_changes
         answer = await self._answer(call, scope, receive)
         if changes != access.own_changes and self._endpoint.method in _UNSAFE:
-            # Whoever is told that somebody's access has ended finds it ended, whichever process he asks.
+            # A client that receives the response must find the access revoked in every process.
             await access.wait_for_invalidation(self._state.database)
         return answer
 
@@ -152,7 +152,7 @@ class Pipeline:
         if endpoint.method in _UNSAFE:
             announced = _content_length(call)
             if self._check_body is not None or announced > endpoint.max_body_bytes:
-                # Before the transaction: a slow sender must not hold a connection of the pool.
+                # Read before the transaction begins: a slow sender must not hold a connection of the pool.
                 body = await read_body(receive, announced, endpoint.max_body_bytes)
         caller = org = client = None
         if self._kind is CallerKind.ESM_CLIENT:
@@ -170,13 +170,13 @@ class Pipeline:
             return Answer(endpoint.success, self._answer_headers(call, "application/json"), kept)
         answer = await self._carry_out(call, scope["query_string"], body, caller, org, arguments)
         if endpoint.method in _UNSAFE and isinstance(org, OrgScope):
-            # Behind the commit and ahead of the answer: whoever writes reads what he wrote.
+            # After the commit and before the response, so that a client can read its own writes.
             for organization_id in call.also_changed | {org.organization_id}:
                 await self._state.cache.outdate(organization_id)
         return answer
 
     async def _fresh(self, arguments: dict[str, Any]) -> bytes:
-        """The body of an answer that may be kept."""
+        """Return the body of a response that may be cached."""
         async with self._state.database.transaction() as db:
             return self._write(await self._endpoint.handler(**arguments, db=db))
 
@@ -228,7 +228,7 @@ class Pipeline:
         return program, self._authorize_key(call, program)
 
     async def _person(self, call: Call, credentials: _Credentials) -> UserCaller | None:
-        """Whose session it is; None when only a key is left to look at."""
+        """Return the user of the session, or None if only an API key remains to be checked."""
         if credentials.access_token is None:
             return None
         try:
@@ -395,7 +395,7 @@ class _BadPathId(CodedError):
 
 
 def _bearer(call: Call) -> str | None:
-    """The token of the authorization header; None without the header. Raises Unauthorized for any other scheme."""
+    """Return the token of the authorization header, or None without the header. Raises Unauthorized for any other scheme."""
     authorization = call.headers.get("authorization")
     if authorization is None:
         return None
@@ -406,7 +406,7 @@ def _bearer(call: Call) -> str | None:
 
 
 def _content_length(call: Call) -> int:
-    """Bytes that the client announced; 0 when it sends chunks."""
+    """Return the announced length of the body in bytes, 0 for a chunked body."""
     text = call.headers.get("content-length", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 

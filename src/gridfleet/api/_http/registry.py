@@ -1,4 +1,4 @@
-"""All handler modules, imported so that the registry of endpoints is complete."""
+"""Import of all handler modules, which completes the registry of endpoints."""
 
 import importlib
 import pkgutil
@@ -9,6 +9,6 @@ __all__ = ["import_handlers"]
 
 
 def import_handlers() -> None:
-    """Imports every module below `gridfleet.api`; each registers its endpoints."""
+    """Import every module below `gridfleet.api`. Each registers its endpoints."""
     for module in pkgutil.walk_packages(gridfleet.api.__path__, "gridfleet.api."):
         importlib.import_module(module.name)

@@ -1,7 +1,7 @@
-"""JSON Schema (2020-12) of the types that endpoints take and give.
+"""JSON Schema (2020-12) of the types that endpoints accept and return.
 
-msgspec's own generator leaves out the format of times and says nothing of unknown fields, which we refuse; and what we
-give has every field always, so it is described apart from what we take.
+msgspec's own generator omits the format of times and does not state that unknown fields are refused. Responses always contain
+every field, so they are described separately from request bodies.
 """
 
 from typing import Any, Literal
@@ -22,15 +22,15 @@ class JsonSchemas:
         self._names: dict[tuple[Any, str], str] = {}
 
     def taken(self, annotation: Any) -> Schema:
-        """What a caller may send as the type."""
+        """Return the schema of the type in requests."""
         return self._schema(inspect.type_info(annotation), "taken")
 
     def given(self, annotation: Any) -> Schema:
-        """What we answer as the type."""
+        """Return the schema of the type in responses."""
         return self._schema(inspect.type_info(annotation), "given")
 
     def fields_taken(self, annotation: Any) -> dict[str, tuple[Schema, bool]]:
-        """Name → (schema, whether required) of a query struct's fields; a query cannot hold null."""
+        """Return the fields of a query struct: name → (schema, whether required). Query fields cannot be null."""
         info = inspect.type_info(annotation)
         if not isinstance(info, inspect.StructType):
             raise TypeError(f"{annotation} is no struct")
@@ -40,7 +40,7 @@ class JsonSchemas:
         }
 
     def resolve(self, schema: Schema) -> Schema:
-        """The schema behind a `$ref`, or the schema itself."""
+        """Return the schema that a `$ref` points to, or the schema itself."""
         reference = schema.get("$ref")
         return schema if reference is None else self.components[reference.rsplit("/", 1)[1]]
 
@@ -68,7 +68,7 @@ class JsonSchemas:
         if key not in self._names:
             name = self._free_name(_name_of(info.cls), way)
             self._names[key] = name
-            self.components[name] = {}  # taken before the fields are walked: one of them may be this struct again
+            self.components[name] = {}  # reserved before the fields are described: a field may refer to this struct
             self.components[name].update(self._describe(info, way))
         return {"$ref": f"#/components/schemas/{self._names[key]}"}
 

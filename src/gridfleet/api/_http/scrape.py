@@ -1,6 +1,6 @@
-"""What `/metrics` answers: the figures of all processes of this home, and what the database and the certificates tell.
+"""The content of `/metrics`: the metrics of all processes of this home folder, of the queues and of the certificates.
 
-It never fails because the database is away, and asks it once in ten seconds, however often somebody asks us.
+A scrape never fails because the database is unavailable. The database is queried at most once in ten seconds.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class Scrape:
-    """The metrics of one process's listener."""
+    """The metrics endpoint of one process."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
@@ -35,7 +35,7 @@ class Scrape:
         self._looking = asyncio.Lock()
 
     async def text(self) -> bytes:
-        """Everything in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         async with self._looking:
             if self._looked_at is None or time.monotonic() - self._looked_at > _KEPT_SECONDS:
                 self._look_at_certificates()
@@ -65,7 +65,7 @@ class Scrape:
             try:
                 expiry = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
             except FileNotFoundError:
-                continue  # another machine has it
+                continue  # the certificate is on another machine
             except (OSError, ValueError) as error:
                 log.warning("a certificate cannot be read", path=str(path), error=str(error))
                 continue

@@ -1,4 +1,4 @@
-"""Both listeners in the running event loop, on Granian."""
+"""Both HTTP listeners on Granian, in the running event loop."""
 
 import asyncio
 import socket
@@ -19,22 +19,26 @@ __all__ = ["serve"]
 _STOP_SECONDS = 8
 
 _HEADER_MILLISECONDS = 15_000
-"""For the header of a request to arrive, and for the next one to begin on a connection that is kept."""
+"""Limit for the header of a request, and for the next request to begin on a kept connection."""
 _BROKER_MILLISECONDS = 150_000
-"""The same for the broker, which gives its idle connections up after two minutes: it, not we, should be the one."""
+"""The same for the broker, which closes idle connections after two minutes. The broker should close first."""
 _HEADER_BYTES = 64 * 1024
 _FILES_BESIDE = 1_024
-"""Open files beside the listeners' connections: the database's, the broker's, logs, libraries."""
+"""Open files beside the listeners' connections: database, broker, logs, libraries."""
 
 log = structlog.get_logger(__name__)
 
 
 async def serve(state: AppState, *, shared_ports: bool = False) -> None:
-    """Answers people on `http_port` and the broker on `internal_port` until cancelled; running requests may end.
+    """Serve users on `http_port` and the broker on `internal_port` until cancelled. Running requests may finish.
 
-    With `shared_ports` other processes may listen there too: each connection reaches one of them.
+    Args:
+        state: The state of the process.
+        shared_ports: Whether other processes may listen on the same ports. Each connection then reaches one of them.
 
-    Raises OSError when a port is taken, and RuntimeError when a listener ends by itself.
+    Raises:
+        OSError: If a port is taken.
+        RuntimeError: If a listener ends by itself.
     """
     settings = state.settings
     listeners = [
@@ -50,7 +54,7 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         raise RuntimeError("an HTTP listener ended by itself")
     finally:
-        state.live.close()  # streams would go on until they are cut off
+        state.live.close()  # otherwise streams would run until their connections are closed
         for server in servers:
             server.stop()  # type: ignore[no-untyped-call]
         _, late = await asyncio.wait(running, timeout=_STOP_SECONDS)
@@ -60,8 +64,8 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
 
 
 def _server(settings: Settings, app: Any, host: str, port: int) -> Server:
-    # HTTP/1.1 alone: HTTP/2 without TLS is spoken by nobody who comes here, and has limits of its own to look after.
-    # A connection that sends nothing costs one of `backpressure`, so those must be many; their number is bounded by it.
+    # HTTP/1.1 only: no client here speaks HTTP/2 without TLS, and HTTP/2 has limits of its own to maintain.
+    # Every idle connection counts towards `backpressure`, so the limit is high. It also bounds the number of connections.
     public = port == settings.http_port
     allow_open_files(2 * settings.http_connections + _FILES_BESIDE)
     return Server(

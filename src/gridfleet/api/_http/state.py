@@ -1,4 +1,4 @@
-"""What every handler can reach: settings, the database, keys. Opened once a process."""
+"""The state that every handler can reach, such as settings, database and keys. Opened once per process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,16 +28,17 @@ __all__ = ["AppState", "open_state"]
 
 
 _ASIDE = 4
-"""Connections for what must not wait."""
+"""Size of the separate pool for work that must not wait for requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The process's long-lived parts.
+    """The long-lived parts of the process.
 
-    `aside`: a few connections for the broker's questions, which must not wait for requests, and for what a request commits
-    apart from its own transaction.
-    `strict` makes an error code that the endpoint does not declare blow up instead of becoming a 500: for tests.
+    Attributes:
+        aside: A small pool for the broker's requests, which must not wait for other requests, and for what a request commits
+            outside its own transaction.
+        strict: Whether an error code that the endpoint does not declare raises instead of becoming status 500. For tests.
     """
 
     settings: Settings
@@ -60,9 +61,11 @@ class AppState:
 
 @asynccontextmanager
 async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterator[AppState]:
-    """The state of one process, closed at the end of the block; makes the certificate authority when there is none.
+    """Open the state of one process and close it at the end of the block. Creates the certificate authority if it is missing.
 
-    Raises LookupError for a secret that is nowhere, and psycopg errors when the database is away or not migrated.
+    Raises:
+        LookupError: If a secret is missing.
+        psycopg.Error: If the database is unavailable or not migrated.
     """
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     url = settings.secret("database_url").get_secret_value()

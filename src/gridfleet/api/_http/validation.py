@@ -1,12 +1,13 @@
-"""Input checked against msgspec types, with every complaint listed as `path.to.field: what is wrong`.
+"""Validation of input against msgspec types. Every mistake is listed as `path.to.field: what is wrong`.
 
-msgspec stops at the first fault; people who fix a form or an import want all of them. A checker is built once for a
-type and then walks decoded JSON (or query text) without looking at the type again.
+msgspec stops at the first mistake, but users who fix a form or an import need all of them. A checker is built once for each
+type. It then walks decoded JSON (or query text) without inspecting the type again.
 
-Annotations understood beside msgspec's own constraints, in `msgspec.Meta(extra={…})`:
-`trim: False` keeps surrounding spaces (passwords), `format: "email"`, `rule: "must …"` words a pattern for people,
-`null: False` refuses null where None stands for a field that was left out, `max_bytes` bounds a free-form object as JSON.
-A struct may define `complaints(self) -> Iterator[str]` for rules across fields; it runs when all fields are right.
+Annotations in `msgspec.Meta(extra={…})`, beside msgspec's own constraints:
+`trim: False` keeps surrounding spaces (passwords). `format: "email"` requires an e-mail address. `rule: "must …"` is the
+error text for a pattern. `null: False` refuses null where None means that the field was omitted. `max_bytes` limits a
+free-form object as JSON.
+A struct may define `complaints(self) -> Iterator[str]` for rules across fields; it runs when all fields are valid.
 """
 
 import difflib
@@ -26,17 +27,17 @@ MAX_COMPLAINTS: Final = 1_000
 MAX_DEPTH: Final = 32
 """Levels of nesting inside a free-form value."""
 
-_SAFE_INTEGER: Final = 2**53 - 1  # beyond it JSON readers disagree, and no column of ours is wider
+_SAFE_INTEGER: Final = 2**53 - 1  # beyond it JSON readers disagree, and no column is wider
 
 Checker = Callable[[Any, str, list[str]], Any]
-"""Gives the typed value, or `WRONG` after adding to the complaints."""
+"""Returns the typed value, or appends to the complaints and returns `WRONG`."""
 
 Seen = dict[Any, list[Checker]]
-"""Checkers of structs by class, so that a struct may hold itself."""
+"""Checkers of structs by class, which allows recursive structs."""
 
 
 class _Wrong:
-    """The type of `WRONG`, a value no input can be."""
+    """The type of `WRONG`, which no input can produce."""
 
 
 WRONG: Final = _Wrong()
@@ -54,7 +55,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?\Z
 
 
 class InvalidInput(Exception):
-    """The input is wrong in every way that `complaints` lists."""
+    """The input is invalid. `complaints` lists every mistake."""
 
     def __init__(self, complaints: list[str]) -> None:
         super().__init__(f"{len(complaints)} complaints")
@@ -62,7 +63,7 @@ class InvalidInput(Exception):
 
 
 def build_checker(annotation: Any) -> Checker:
-    """The checker of a type."""
+    """Return the checker of a type."""
     return _build(inspect.type_info(annotation), {})
 
 
@@ -177,7 +178,7 @@ def _integer(info: inspect.IntType) -> Checker:
 
     def check(value: Any, path: str, complaints: list[str]) -> Any:
         if isinstance(value, float) and value.is_integer():
-            value = int(value)  # JSON has one kind of number: 5.0 is the integer 5
+            value = int(value)  # JSON has one number type: 5.0 is the integer 5
         if not isinstance(value, int) or isinstance(value, bool):
             return _say(complaints, path, _or_null(value, rule))
         if not low <= value <= high:
@@ -222,12 +223,12 @@ def _uuid(value: Any, path: str, complaints: list[str]) -> Any:
 
 
 def parse_uuid(text: str) -> UUID | None:
-    """The UUID in its usual spelling of 36 characters, else None."""
+    """Return the UUID if the text has the canonical form of 36 characters, else None."""
     return UUID(text) if _UUID.match(text) else None
 
 
 def storable(text: str) -> str:
-    """Text that can be looked up: what PostgreSQL could not even hold becomes U+FFFD, so it is found nowhere."""
+    """Replace characters that PostgreSQL cannot store by U+FFFD, so that a look-up with the text finds nothing."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -236,7 +237,7 @@ def _date_time(value: Any, path: str, complaints: list[str]) -> Any:
         try:
             return datetime.fromisoformat(text.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
-            pass  # the complaint below says it: a date that no calendar has, or not in UTC
+            pass  # reported below: not a calendar date, or out of range in UTC
     rule = "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"
     return _say(complaints, path, _or_null(value, rule))
 
@@ -288,7 +289,7 @@ def _free_object(max_bytes: int | None) -> Checker:
         if not isinstance(value, dict):
             return _say(complaints, path, _or_null(value, "must be an object"))
         kept = _free(value, path, complaints)
-        # With complaints, it may hold what cannot be encoded.
+        # After a complaint the value may not be encodable.
         if max_bytes is not None and not complaints and len(msgspec.json.encode(kept)) > max_bytes:
             return _say(complaints, path, f"must have at most {max_bytes} bytes as JSON")
         return kept
@@ -314,7 +315,7 @@ def _object(key: Checker, value_of: Checker, low: int | None, high: int | None) 
 
 
 def _free(value: Any, path: str, complaints: list[str], depth: int = 0) -> Any:
-    """Free-form JSON: kept as it is; only what PostgreSQL or the next JSON reader could not hold is refused."""
+    """Return free-form JSON unchanged. Refuse only values that PostgreSQL or other JSON readers cannot represent."""
     if isinstance(value, str):
         if _CONTROL_BUT_LINES.search(value):
             return _say(complaints, path, "must not contain control characters")
@@ -386,7 +387,7 @@ def _json_kinds(info: inspect.Type) -> tuple[type, ...]:
 
 
 def _struct(info: inspect.StructType, seen: Seen) -> Checker:
-    if info.cls in seen:  # a struct inside itself: the checker exists only once the outer call is done
+    if info.cls in seen:  # a recursive struct: its checker exists only after the outer call
         later = seen[info.cls]
         return lambda value, path, complaints: later[0](value, path, complaints)
     place = seen[info.cls] = []
@@ -424,13 +425,16 @@ def _struct(info: inspect.StructType, seen: Seen) -> Checker:
 
 def _complain_of_unknown(names: set[str], fields: dict[str, Any], path: str, complaints: list[str]) -> None:
     for count, name in enumerate(sorted(names)):
-        # Looking for a near name costs time, so a body of thousands of names gets hints for the first few only.
+        # Searching for similar names is slow, so only the first 20 unknown names get a hint.
         near = difflib.get_close_matches(name[:64], fields, n=1) if count < 20 else []
         _say(complaints, _below(path, name), "is not a known field" + (f" (did you mean {near[0]}?)" if near else ""))
 
 
 def text_reader(annotation: Any) -> Callable[[list[tuple[str, str]]], Any]:
-    """Reads a query string's pairs into the struct `annotation`; raises `InvalidInput` with every complaint."""
+    """Return a function that reads the pairs of a query string into the struct `annotation`.
+
+    The function raises InvalidInput with every mistake.
+    """
     info = inspect.type_info(annotation)
     if not isinstance(info, inspect.StructType):
         raise TypeError(f"a query is a struct, not {annotation}")
