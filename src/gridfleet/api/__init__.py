@@ -1,1 +1,1 @@
-"""HTTP edge: modules named for the first segment of the URL they serve, on the machinery in `_http`."""
+"""HTTP interface. Modules are named for the first segment of the URL that they serve; `_http` holds the machinery."""

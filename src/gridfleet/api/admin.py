@@ -1,4 +1,4 @@
-"""`/api/v1/admin`: the service itself, for SuperAdmins."""
+"""`/api/v1/admin`: administration of the service, for SuperAdmins."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""`/api/v1/alert-rules`: what is watched, and what a rule would have found."""
+"""`/api/v1/alert-rules`: alert rules, and the preview of a rule on stored history."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -27,13 +27,13 @@ Unit = Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
 
 
 class RuleFilter(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which rules: with `plantId` those of this plant alone."""
+    """Filter of rules. `plantId` returns only the rules of that plant."""
 
     plant_id: UUID | None = None
 
 
 class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A rule to make. `plantId` null: all plants of the organisation. `unit` null: that of the newest values."""
+    """A rule to create. `plantId` null: all plants of the organisation. `unit` null: the unit of the newest values."""
 
     condition: Condition
     metric: Metric
@@ -49,13 +49,13 @@ class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     unit: Unit | None = None
 
     def complaints(self) -> Iterator[str]:
-        """An alert must be able to clear."""
+        """Check that an alert of this rule can clear."""
         if complaint := complaint_about(self.condition, self.threshold, self.clear_threshold):
             yield complaint
 
 
 class RulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What to change; null takes the plant or the clear threshold away, and as `unit` that of the newest values."""
+    """Changes to a rule. Null removes the plant or the clear threshold; `unit` null means the unit of the newest values."""
 
     condition: Condition | UnsetType = UNSET
     metric: Metric | UnsetType = UNSET
@@ -72,14 +72,14 @@ class RulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class RulePreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
-    """A rule to try on history: `from` inclusive, `to` exclusive."""
+    """A rule to evaluate on history: `from` is inclusive, `to` exclusive."""
 
     rule: NewRule
     since: datetime
     until: datetime
 
     def complaints(self) -> Iterator[str]:
-        """A span must go forward, and the rule be right by itself."""
+        """Check that the span is positive and the rule valid."""
         if self.since >= self.until:
             yield "from: must be before to"
         for complaint in self.rule.complaints():

@@ -1,4 +1,4 @@
-"""`/api/v1/alerts`: what rules found, and what people do about it."""
+"""`/api/v1/alerts`: alerts of rules, and their acknowledgement and resolution by users."""
 
 from uuid import UUID
 
@@ -13,7 +13,7 @@ _ONE = ("INVALID_UUID", "NOT_FOUND", *S)
 
 
 class AlertQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which alerts."""
+    """Filter of alerts."""
 
     plant_id: UUID | None = None
     status: AlertStatus | None = None

@@ -1,4 +1,4 @@
-"""What happened, for those who answer for it."""
+"""`/api/v1/audit-events`: the audit log."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -15,14 +15,14 @@ from gridfleet.kernel.pagination import Page
 
 
 class AuditQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
-    """Which events: of one kind, `from` inclusive, `to` exclusive."""
+    """Filter of audit events: one kind, `from` inclusive, `to` exclusive."""
 
     event: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
     since: datetime | None = None
     until: datetime | None = None
 
     def complaints(self) -> Iterator[str]:
-        """A span must go forward."""
+        """Check that the span is positive."""
         if self.since is not None and self.until is not None and self.since >= self.until:
             yield "from: must be before to"
 

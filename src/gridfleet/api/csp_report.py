@@ -1,4 +1,4 @@
-"""Reports of browsers about pages that tried to do more than the content security policy allows."""
+"""Browsers' reports about violations of the content security policy."""
 
 from typing import Any, ClassVar, Final
 
@@ -11,7 +11,7 @@ _MAX_BYTES: Final = 8 * 1024
 
 
 class CspReport(msgspec.Struct, frozen=True, rename={"report": "csp-report"}):
-    """A report as browsers send it; fields beside it are ignored."""
+    """A report as browsers send it. Unknown fields are ignored."""
 
     ignores_unknown: ClassVar[bool] = True
 
@@ -34,7 +34,7 @@ async def take_csp_report(call: Call, body: CspReport) -> None:
     with TOO_MANY_REQUESTS.
     """
     state = call.state
-    # One address's flood must not use up everybody's share.
+    # Limited by address first, so that one client cannot exhaust the limit for all.
     await state.rate_limiter.hit("csp", call.client_network, state.settings.csp_reports_per_address_per_minute)
     await state.rate_limiter.hit("csp of all", "", state.settings.csp_reports_per_minute)
     async with state.database.transaction() as db:

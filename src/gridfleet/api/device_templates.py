@@ -1,4 +1,4 @@
-"""The catalogue of device templates: everybody reads, SuperAdmins write."""
+"""The catalogue of device templates. Every user can read it; SuperAdmins can write it."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -24,7 +24,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 
 
 class TemplateFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which templates."""
+    """Filter of templates."""
 
     level: TemplateLevel | None = None
 
@@ -40,20 +40,20 @@ class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
 
     def complaints(self) -> Iterator[str]:
-        """Rules across the members of signals and actions."""
+        """Check the rules across the members of signals and actions."""
         yield from signal_complaints(self.signals)
         yield from action_complaints(self.actions)
 
 
 class TemplatePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to change; signals and actions are replaced as a whole."""
+    """Changes to a template. Signals and actions are replaced as a whole."""
 
     name: Name | UnsetType = UNSET
     signals: list[Signal] | UnsetType = UNSET
     actions: list[Action] | UnsetType = UNSET
 
     def complaints(self) -> Iterator[str]:
-        """Rules across the members of signals and actions."""
+        """Check the rules across the members of signals and actions."""
         if self.signals is not UNSET:
             yield from signal_complaints(self.signals)
         if self.actions is not UNSET:

@@ -1,4 +1,4 @@
-"""Whether the service lives, and whether it can do its work."""
+"""Liveness and readiness of the service."""
 
 import asyncio
 import functools
@@ -19,21 +19,21 @@ from gridfleet.kernel.settings import Settings
 __all__ = ["HealthStatus", "ReadinessStatus"]
 
 _CHECK_SECONDS = 3
-_is_behind = functools.cache(is_behind)  # reads every migration's file
+_is_behind = functools.cache(is_behind)  # reads the file of every migration
 _DISPENSABLE = frozenset({"cache"})
 
 log = structlog.get_logger(__name__)
 
 
 class HealthStatus(msgspec.Struct, frozen=True):
-    """The process answers."""
+    """The process responds."""
 
     status: Literal["ok"]
     timestamp: datetime
 
 
 class ReadinessStatus(msgspec.Struct, frozen=True):
-    """What the process stands on; each check is `ok` or says in a word what is wrong. Without the cache it stays healthy."""
+    """Results of the readiness checks: `ok` or a short reason. The service stays healthy without the cache."""
 
     status: Literal["healthy", "unhealthy"]
     timestamp: datetime
@@ -83,14 +83,14 @@ async def _result(name: str, check: Callable[[AppState], Awaitable[None]], state
     except _Behind:
         return "behind"
     except Exception as error:
-        # Which host, user or driver failed is for the log, not for the answer.
+        # The failed host, user or driver is logged, not returned to the client.
         log.warning("readiness check failed", check=name, error=str(error))
         return "unavailable"
     return "ok"
 
 
 class _Behind(Exception):
-    """The database's schema lacks what this version needs."""
+    """The schema of the database is older than this version requires."""
 
 
 async def _database(state: AppState) -> None:
@@ -108,7 +108,7 @@ async def _broker(state: AppState) -> None:
     tls = client_tls(state.settings.ca_file) if encrypted else None
     reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
-        # A broker that is still booting accepts connections; only one that speaks AMQP answers this.
+        # A broker that is still starting accepts connections; only a broker that speaks AMQP replies to this header.
         writer.write(b"AMQP\x00\x00\x09\x01")
         if await reader.readexactly(1) != b"\x01":
             raise ConnectionError("the broker does not speak AMQP 0-9-1")
@@ -117,7 +117,7 @@ async def _broker(state: AppState) -> None:
 
 
 def _broker_address(settings: Settings) -> tuple[str, int, bool]:
-    """Host, port, and whether it speaks TLS."""
+    """Return host, port, and whether the broker uses TLS."""
     if settings.broker_url is None:
         return "127.0.0.1", settings.amqp_port, False
     url = urlsplit(settings.broker_url.get_secret_value())

@@ -15,7 +15,7 @@ from gridfleet.kernel.pagination import Page
 
 
 class NewInvitation(msgspec.Struct, frozen=True):
-    """Whom to invite, and as what."""
+    """The address to invite, and the role."""
 
     email: Email
     role: RoleName = RoleName.VIEWER

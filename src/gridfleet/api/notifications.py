@@ -1,4 +1,4 @@
-"""Push tokens of the caller's devices, and for SuperAdmins the log of what was sent."""
+"""Push tokens of the caller's devices, and the log of sent notifications for SuperAdmins."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ _CODES = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
 
 
 class NewPushToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A device to notify. `platform` is what the app calls it, such as `ios`."""
+    """A device to notify. `platform` is the app's name for its platform, such as `ios`."""
 
     token: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""`/api/v1/openapi.json`: the interface, for machines."""
+"""`/api/v1/openapi.json`: the OpenAPI document."""
 
 import functools
 import json
@@ -23,6 +23,6 @@ async def openapi(call: Call) -> Asset:
 
 @functools.lru_cache(maxsize=8)
 def document_as_json(base_url: str) -> bytes:
-    """The document of everything registered; `base_url` is where the service is reached."""
+    """Return the document of all registered endpoints as JSON. `base_url` is the public URL of the service."""
     document = build_document(ENDPOINTS.values(), version=version("gridfleet"), base_url=base_url)
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

@@ -25,20 +25,20 @@ class NewPlantGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlantGroupPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to change."""
+    """Changes to a group."""
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType = UNSET
 
 
 class GroupMembers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Plants to put in or take out."""
+    """Plants to add or remove."""
 
     plant_ids: Annotated[list[UUID], msgspec.Meta(min_length=1)]
 
 
 class PlantGroupWithPlants(PlantGroup, frozen=True, rename="camel"):
-    """A group alone: with its plants."""
+    """A single group with its plants."""
 
     plants: list[BriefPlant]
 

@@ -18,7 +18,7 @@ from gridfleet.kernel.db import Connection, Database
 
 
 class TelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which points; `from` is inclusive, `to` is not."""
+    """Query of points: `from` is inclusive, `to` exclusive."""
 
     plant_id: UUID = msgspec.field(name="plantId")
     start: datetime = msgspec.field(name="from")
@@ -50,8 +50,8 @@ async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: Teleme
 
 
 async def history_pages(database: Database, history: History, writer: PointWriter) -> AsyncIterator[bytes]:
-    """The answer page by page, each read in a transaction of its own."""
-    # The first page was read with the request's connection, which goes back before anything is sent.
+    """Yield the response page by page. Each page is read in its own transaction."""
+    # The first page was read with the request's connection, which returns to the pool before sending begins.
     page = history.first
     while True:
         for piece in writer.pieces(page):
@@ -81,7 +81,7 @@ _FORMATS: Final[dict[str, TextFormat]] = {text_format.value: text_format for tex
 
 
 def preferred_format(accept: str) -> TextFormat:
-    """The form that an Accept header (RFC 9110) likes best; JSON when it names none of ours."""
+    """Return the format with the highest quality in an Accept header (RFC 9110), or JSON if no known format is named."""
     best, best_quality = TextFormat.JSON, 0.0
     for part in accept.lower().split(","):
         media_type, *parameters = (piece.strip() for piece in part.split(";"))

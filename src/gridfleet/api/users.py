@@ -1,4 +1,4 @@
-"""Every account, for SuperAdmins."""
+"""All accounts, for SuperAdmins."""
 
 from uuid import UUID
 

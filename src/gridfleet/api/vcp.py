@@ -1,4 +1,4 @@
-"""`/api/v1/vcp/sites/{siteId}`: what a trading partner reads of a site. A site's id is its plant's."""
+"""`/api/v1/vcp/sites/{siteId}`: data of a site for trading partners. The id of a site is the id of its plant."""
 
 from datetime import datetime
 from uuid import UUID
@@ -15,20 +15,20 @@ from gridfleet.kernel.db import Connection
 
 
 class MeterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """From when to when: at most 48 hours, to now unless said otherwise."""
+    """Time range of at most 48 hours. `to` defaults to now."""
 
     start: datetime = msgspec.field(name="from")
     end: datetime | None = msgspec.field(name="to", default=None)
 
 
 class SiteCommands(msgspec.Struct, frozen=True):
-    """Orders, newest first."""
+    """Partner commands, newest first."""
 
     commands: list[LogEntry]
 
 
 class MeterReadings(msgspec.Struct, frozen=True):
-    """Readings by time."""
+    """Meter readings by time."""
 
     readings: list[MeterReading]
 

@@ -1,7 +1,7 @@
-"""`/account/…`: the pages that the links in our mails lead to, for people whose console is elsewhere or not there.
+"""`/account/…`: the pages that links in mails open, for installations without a console and for users without one.
 
-A page does what the mail was about with calls of the public interface. Opening one changes nothing, so that a mail
-scanner which follows links uses no token up; and a token stands in the address's fragment, which is sent to nobody.
+A page completes the purpose of its mail with calls of the public interface. Opening a page changes nothing, so a mail scanner
+that follows links does not consume a token. The token is in the URL's fragment, which browsers do not send.
 """
 
 from pathlib import Path

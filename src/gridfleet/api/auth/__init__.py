@@ -1,1 +1,1 @@
-"""`/api/v1/auth`: login, refresh, logout, and who is logged in."""
+"""`/api/v1/auth`: login, refresh, logout, and the logged-in user."""

@@ -1,4 +1,4 @@
-"""The rate limit that account endpoints share."""
+"""The rate limit shared by all account endpoints."""
 
 from gridfleet.api._http import Call
 
@@ -6,6 +6,6 @@ __all__ = ["limit_account_calls"]
 
 
 async def limit_account_calls(call: Call) -> None:
-    """Counts a call of an account endpoint from the caller's address. Raises TooManyRequests for one too many."""
+    """Count a call of an account endpoint from the client's network. Raises TooManyRequests above the limit."""
     state = call.state
     await state.rate_limiter.hit("account", call.client_network, state.settings.account_per_address_per_minute)

@@ -1,4 +1,4 @@
-"""Login and refresh: both hand out an access token, set both cookies and show the session user."""
+"""Login and refresh. Both return an access token and the session user, and set both cookies."""
 
 from typing import Annotated, Final
 
@@ -24,7 +24,7 @@ _SHORTEST, _LONGEST = identity_login.LOGIN_PASSWORD_CHARACTERS
 
 
 class LoginBody(msgspec.Struct, frozen=True):
-    """Who wants in. Whether a password over the limit is wrong, and so bad input, only the hash tells."""
+    """Login credentials. A password over the limit can be valid, so its length is refused only after the hash check fails."""
 
     email: Email
     password: Annotated[
@@ -33,7 +33,7 @@ class LoginBody(msgspec.Struct, frozen=True):
 
 
 class AuthAnswer(msgspec.Struct, frozen=True):
-    """A session's new access token, and whose it is."""
+    """A new access token of a session, and the session's user."""
 
     access_token: str
     user: SessionUser
@@ -76,13 +76,13 @@ async def refresh(call: Call) -> AuthAnswer:
 
 
 def forget_session_cookies(call: Call) -> None:
-    """Makes the browser forget both tokens."""
+    """Delete both token cookies in the browser."""
     call.clear_cookie(REFRESH_COOKIE, path=REFRESH_COOKIE_PATH)
     call.clear_cookie(SESSION_COOKIE, path=SESSION_COOKIE_PATH)
 
 
 async def welcome(call: Call, opened: OpenedSession) -> AuthAnswer:
-    """Hands a session over: cookies for the browser, the token for everybody else."""
+    """Return the response for a session: an access token in the body, and both cookies for browsers."""
     async with call.state.database.transaction() as db:
         user = await session_user(db, opened.account)
     refresh_seconds, access_seconds = int(sessions.LIFETIME.total_seconds()), int(ACCESS_TOKEN_LIFETIME.total_seconds())

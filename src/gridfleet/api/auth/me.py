@@ -1,4 +1,4 @@
-"""Who is logged in, and logging out."""
+"""The logged-in user, and logout."""
 
 from gridfleet.api._http import Call, Message, endpoint, session
 from gridfleet.api.auth.login import forget_session_cookies

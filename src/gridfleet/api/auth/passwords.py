@@ -1,4 +1,4 @@
-"""Changing the own password, and getting back in without it."""
+"""Changing one's own password, and resetting a forgotten one."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -21,25 +21,25 @@ MailToken = Annotated[str, msgspec.Meta(min_length=MAIL_TOKEN_CHARACTERS, max_le
 
 
 class PasswordChange(msgspec.Struct, frozen=True, rename="camel"):
-    """The password as it is, and as it shall be."""
+    """The current password and the new one."""
 
     current_password: Annotated[str, msgspec.Meta(min_length=1, extra={"trim": False})]
     new_password: NewPassword
 
     def complaints(self) -> Iterator[str]:
-        """A new password is another one."""
+        """Check that the new password differs from the current one."""
         if self.new_password == self.current_password:
             yield "newPassword: must differ from the current password"
 
 
 class ForgottenPassword(msgspec.Struct, frozen=True):
-    """Whose password is forgotten."""
+    """The account whose password is forgotten."""
 
     email: Email
 
 
 class PasswordReset(msgspec.Struct, frozen=True, rename="camel"):
-    """The token of the mail, and the password to log in with from now on."""
+    """The token of the mail, and the new password."""
 
     token: MailToken
     new_password: NewPassword

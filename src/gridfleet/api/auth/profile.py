@@ -1,4 +1,4 @@
-"""What people change about themselves: name, e-mail address, the organisation they start in."""
+"""A user's own profile: name, e-mail address, and default organisation."""
 
 from typing import Annotated
 from uuid import UUID
@@ -19,7 +19,7 @@ from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 
 _EMAIL_CHANGES_PER_MINUTE = 10
-"""Of one account: each sends two mails."""
+"""Limit for one account. Each change sends two mails."""
 
 
 Phone = Annotated[
@@ -28,9 +28,9 @@ Phone = Annotated[
 
 
 class ProfileChanges(msgspec.Struct, frozen=True, rename="camel"):
-    """What to change; what is left out stays. Another e-mail needs the current password.
+    """Changes to the profile; omitted fields stay unchanged. A new e-mail address requires the current password.
 
-    `phone` is where text messages about critical alerts go; null stops them.
+    `phone` is the number for text messages about critical alerts; null stops them.
     """
 
     name: Annotated[Annotated[str, msgspec.Meta(min_length=1, max_length=120)] | None, NOT_NULL] = None
@@ -42,13 +42,13 @@ class ProfileChanges(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DefaultOrganization(msgspec.Struct, frozen=True, rename="camel"):
-    """Where to start."""
+    """The organisation that is current after a login."""
 
     organization_id: UUID
 
 
 class EmailConfirmation(msgspec.Struct, frozen=True):
-    """The token that the new address was mailed."""
+    """The token that was mailed to the new address."""
 
     token: MailToken
 

@@ -1,4 +1,4 @@
-"""New accounts: made by a SuperAdmin, or by whoever was invited."""
+"""New accounts, created by a SuperAdmin or by an invited user."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -24,14 +24,14 @@ Password = Annotated[str, msgspec.Meta(min_length=_SHORTEST, max_length=_LONGEST
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """Somebody to make an account for."""
+    """An account to create."""
 
     email: Email
     name: Name
     password: Password
 
     def complaints(self) -> Iterator[str]:
-        """What the password lacks."""
+        """Check the password against the password rules."""
         return registration_complaints(self.password)
 
 
@@ -42,20 +42,20 @@ InvitationToken = Annotated[
 
 
 class InvitationCheck(msgspec.Struct, frozen=True):
-    """An invitation to look at."""
+    """An invitation to check."""
 
     token: InvitationToken
 
 
 class InvitedRegistration(msgspec.Struct, frozen=True):
-    """Who was invited, as he wants to be called, with the token of the mail."""
+    """Account data of an invited user, with the token of the mail."""
 
     name: Name
     password: Password
     token: InvitationToken
 
     def complaints(self) -> Iterator[str]:
-        """What the password lacks."""
+        """Check the password against the password rules."""
         return registration_complaints(self.password)
 
 
@@ -69,19 +69,19 @@ class RegisteredUser(msgspec.Struct, frozen=True):
 
 
 class RegistrationAnswer(msgspec.Struct, frozen=True):
-    """`{user}`."""
+    """The response `{user}`."""
 
     user: RegisteredUser
 
 
 class ConfirmQuery(msgspec.Struct, frozen=True):
-    """The invitation's token."""
+    """The token of the invitation."""
 
     token: str
 
 
 class ConfirmAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """What happened, and the page to go on with."""
+    """The result of the confirmation, and the path of the next page."""
 
     message: str
     redirect_path: str

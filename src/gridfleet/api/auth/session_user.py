@@ -1,5 +1,7 @@
-"""The session user, put together from account (identity), organisations and the sandbox ESM, as login, refresh and me
-answer it."""
+"""The session user, as returned by login, refresh and me.
+
+It combines the account (identity), its organisations and the state of the sandbox ESM.
+"""
 
 from uuid import UUID
 
@@ -24,13 +26,13 @@ class SessionOrganization(msgspec.Struct, frozen=True):
 
 
 class FeatureFlags(msgspec.Struct, frozen=True, rename="camel"):
-    """What is switched on for the current organisation: `svcEsmEnabled`, the sandbox ESM."""
+    """Features of the current organisation. `svcEsmEnabled`: whether the sandbox ESM is enabled."""
 
     svc_esm_enabled: bool
 
 
 class SessionUser(msgspec.Struct, frozen=True, rename="camel"):
-    """The person who is logged in."""
+    """The logged-in user."""
 
     id: UUID
     email: str
@@ -44,13 +46,13 @@ class SessionUser(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SessionUserAnswer(msgspec.Struct, frozen=True):
-    """`{user}`."""
+    """The response `{user}`."""
 
     user: SessionUser
 
 
 async def session_user(db: Connection, account: Account) -> SessionUser:
-    """The account with its organisations and the flags of the current one."""
+    """Return the account with its organisations and the feature flags of the current one."""
     own = await membership.organizations_of(db, account.id)
     default_id = account.default_organization_id
     current = await membership.current_organization(db, own, default_id, is_super_admin=account.is_super_admin)

@@ -1,4 +1,4 @@
-"""The caller's own sessions: seeing them, ending one, ending all."""
+"""The caller's own sessions: listing them, ending one, ending all."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""`/docs`: a page to read and try the interface, made from the OpenAPI document, with nothing from elsewhere."""
+"""`/docs`: a page to read and try the API, built from the OpenAPI document, without external resources."""
 
 from pathlib import Path
 from typing import Final

@@ -1,1 +1,1 @@
-"""The internal listener: what the broker asks. Never public; every path lies below a secret."""
+"""Endpoints of the internal listener for the broker. Never public; every path is below a secret."""

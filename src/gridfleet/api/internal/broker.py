@@ -1,8 +1,8 @@
-"""The broker's questions (rabbitmq_auth_backend_http): may this client log in, enter, use this, publish there.
+"""Access decisions for the broker (rabbitmq_auth_backend_http): login, vhost, resource and topic.
 
-Plants come by their id, partners by their organisation's slug with a key for a password; from the login on the broker names
-a partner's key itself. Answers are plain text: `allow`, for a partner with the tag of his key, or `deny`. Reasons go to the
-log, never to the client.
+A plant logs in with its id. A partner logs in with the slug of its organisation and an API key as password. After the login
+the broker sends the id of a partner's key as a tag. Responses are plain text: `allow`, for a partner with the tag of its key,
+or `deny`. Reasons are logged and never sent to the client.
 """
 
 from collections.abc import Mapping
@@ -104,7 +104,7 @@ async def _partner_login(call: Call, user_name: str, password: str | None) -> st
 
 
 def _answer(client: str, question: str, refusal: str | None) -> str:
-    """The answer's word, counted. Of a refusal the part before a colon is its kind, one of a few."""
+    """Count a decision and return its response text. The metric's label is the part of the refusal before a colon."""
     answer = ALLOW if refusal is None else DENY
     reason = "" if refusal is None else refusal.partition(":")[0].lower().replace(" ", "_").replace(",", "").replace("'", "")
     metrics.BROKER_QUESTIONS.labels(client, question, answer, reason).inc()
@@ -120,5 +120,5 @@ def _outcome(accepted: bool) -> str:
 
 
 def _who(form: Mapping[str, str]) -> UUID | PlantName | None:
-    """The key that the login was answered with, else the plant of the user name."""
+    """Return the id of the partner key from the tags of the login, else the plant of the user name, else None."""
     return partners.key_of_tags(form.get("tags", "")) or plants.parse_plant_name(form.get("username", ""))

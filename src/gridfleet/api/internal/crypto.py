@@ -1,4 +1,4 @@
-"""The keys that credentials are encrypted with, for SuperAdmins."""
+"""The encryption keys of stored credentials, for SuperAdmins."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from gridfleet.kernel.caller import UserCaller
 
 
 class RewrapRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Which version of the keyring everything shall be encrypted with."""
+    """The version of the keyring to encrypt everything with."""
 
     target_version: Annotated[int, msgspec.Meta(ge=1)]
 

@@ -13,7 +13,7 @@ from gridfleet.kernel.pagination import Page
 
 
 class NewRole(msgspec.Struct, frozen=True):
-    """The role a member shall have."""
+    """The new role of a member."""
 
     role: RoleName
 

@@ -1,4 +1,4 @@
-"""Organisations, kept by SuperAdmins."""
+"""The registry of organisations, for SuperAdmins."""
 
 from typing import Annotated
 from uuid import UUID
@@ -35,7 +35,7 @@ class NewOrganization(msgspec.Struct, frozen=True):
 
 
 class OrganizationChanges(msgspec.Struct, frozen=True):
-    """What to change; what is left out stays."""
+    """Changes to an organisation; omitted fields stay unchanged."""
 
     name: Annotated[Name | None, NOT_NULL] = None
     slug: Annotated[Slug | None, NOT_NULL] = None

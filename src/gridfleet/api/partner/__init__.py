@@ -1,1 +1,1 @@
-"""`/api/v1/partner`: what an organisation hands to its partners."""
+"""`/api/v1/partner`: access of trading partners to an organisation."""

@@ -1,4 +1,4 @@
-"""`/api/v1/partner/api-keys`: making a key proves it at the broker before anybody sees it."""
+"""`/api/v1/partner/api-keys`. A new key is tested at the broker before it is returned."""
 
 import asyncio
 from datetime import datetime
@@ -26,14 +26,17 @@ from gridfleet.kernel.pagination import Page
 from gridfleet.protocol.partner_keys import EXCHANGE
 
 _MOST_NETWORKS: Final = 1_000
-"""Every call by the key compares its address with them."""
+"""Limit of networks of one key. The address of every call with the key is compared with all of them."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
 
 class KeyToMake(msgspec.Struct, frozen=True, rename="camel"):
-    """What a key is for. Without `allowedPlantIds` it reaches every plant of the organisation, without `allowedIps` it is good
-    from everywhere, without `expiresAt` until it is revoked."""
+    """The rights of a key to create.
+
+    Without `allowedPlantIds` the key reaches every plant of the organisation, without `allowedIps` it is valid from every
+    address, and without `expiresAt` it is valid until it is revoked.
+    """
 
     name: _Name
     partner_id: _Name
@@ -50,7 +53,7 @@ class KeyToTry(msgspec.Struct, frozen=True):
 
 
 class TrialResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What a login with the key came to; `error` is the broker's word, null when it let the key in."""
+    """The result of a test login with the key. `error` is the broker's error text, null after a successful login."""
 
     ok: bool
     duration_ms: int
@@ -85,7 +88,7 @@ async def create_key(call: Call, org: OrgScope, db: Connection, body: KeyToMake)
             await _prove(call, prepared)
         return await key_creation.activate(db, org, prepared)
     except BaseException:
-        # Whoever gave up waiting must not keep us from tidying up.
+        # A client that disconnects must not interrupt the clean-up.
         await asyncio.shield(_withdraw(call, org, prepared))
         raise
 

@@ -1,1 +1,1 @@
-"""Plants over HTTP: registry, provisioning, sub-devices, energy, what an installer needs."""
+"""`/api/v1/plants`: registry, provisioning, sub-devices, energy, and views for installers."""

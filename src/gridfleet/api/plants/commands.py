@@ -14,14 +14,14 @@ from gridfleet.kernel.pagination import Page
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An action that the sub-device's template declares, with the parameters that it asks for."""
+    """An action that the sub-device's template declares, with its parameters."""
 
     action: Annotated[str, msgspec.Meta(max_length=64)]
     params: dict[str, Any] = {}
 
 
 class Issued(msgspec.Struct, frozen=True, rename="camel"):
-    """The command is on its way; the list tells how far it has come."""
+    """An issued command. The list of commands shows its state."""
 
     message: str
     command_id: UUID

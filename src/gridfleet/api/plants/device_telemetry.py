@@ -16,7 +16,7 @@ from gridfleet.kernel.db import Connection, Database
 
 
 class DeviceTelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which values; `from` is inclusive, `to` is not; `metric` by its own name."""
+    """Query of a sub-device's history: `from` inclusive, `to` exclusive, `metric` without the device's prefix."""
 
     start: datetime = msgspec.field(name="from")
     end: datetime = msgspec.field(name="to")
@@ -24,7 +24,7 @@ class DeviceTelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 
 class SubDeviceAggregate(msgspec.Struct, frozen=True, rename="camel"):
-    """The values of one metric and unit in one bucket, `count` of them; `bucket` is where it begins."""
+    """Aggregate of `count` values of one metric and unit in one bucket. `bucket` is the start of the bucket."""
 
     bucket: datetime
     metric: str

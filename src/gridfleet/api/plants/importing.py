@@ -1,4 +1,4 @@
-"""`/api/v1/plants/import`: many plants from one CSV file."""
+"""`/api/v1/plants/import`: import of many plants from one CSV file."""
 
 import csv
 import io
@@ -25,13 +25,13 @@ MOST_COMPLAINTS: Final = 1_000
 
 
 class ImportOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What to do when some rows are wrong: by default nothing is written."""
+    """Options for files with wrong rows. By default nothing is written."""
 
     skip_invalid: bool = False
 
 
 class PlantRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The columns of the file; `metadata` holds a JSON object. An empty cell is one that is left out."""
+    """The columns of the file. `metadata` holds a JSON object. An empty cell counts as omitted."""
 
     name: Name
     serial_number: SerialNumber
@@ -43,7 +43,7 @@ class PlantRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 class ImportedRow(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of a row, numbered as a spreadsheet does: the header is row 1. `plantId` is null where it was refused."""
+    """The result of a row. The header is row 1, as in a spreadsheet. `plantId` is null for a refused row."""
 
     row: int
     serial_number: str | None
@@ -52,7 +52,7 @@ class ImportedRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ImportReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of every row, in their order."""
+    """The results of all rows, in file order."""
 
     created: int
     refused: int
@@ -125,7 +125,7 @@ def _plant(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantTo
 
 
 def _rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(number, cells by column) of every row that is not blank; a cell beyond the last column stands under an empty name."""
+    """Yield (row number, cells by column) of every row that is not blank. A cell beyond the last column has the key ""."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -151,7 +151,7 @@ def _check_header(header: list[str]) -> None:
     known = [column.encode_name for column in _COLUMNS]
     complaints = [f"header.{column.encode_name}: is required" for column in _COLUMNS if _is_missing(column, header)]
     unknown = (f"header.{name[:64]}: is not a known column" for name in header if name not in known)
-    # A header of nothing but commas must not become an answer thirty times its size.
+    # A header of thousands of commas must not produce a response thirty times its size.
     complaints += islice(unknown, MOST_COMPLAINTS)
     complaints += [f"header.{name}: stands twice" for name in known if header.count(name) > 1]
     if complaints:

@@ -1,4 +1,4 @@
-"""What an installer needs to see: refused messages with their reason, and devices nobody has registered."""
+"""Views for installers: refused messages with their reasons, and unregistered devices."""
 
 from uuid import UUID
 

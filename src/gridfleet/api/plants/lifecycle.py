@@ -1,4 +1,4 @@
-"""`/api/v1/plants/{id}/suspend`, `/reactivate`, `/revoke`, and the plant's deletion."""
+"""`/api/v1/plants/{id}/suspend`, `/reactivate`, `/revoke`, and deletion of a plant."""
 
 from uuid import UUID
 

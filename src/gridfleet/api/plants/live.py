@@ -1,4 +1,4 @@
-"""`/api/v1/plants/{id}/live`: a plant's newest values as they change, as server-sent events."""
+"""`/api/v1/plants/{id}/live`: the newest values of a plant on every change, as server-sent events."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import CodedError
 
 _QUIET_SECONDS: Final = 10.0
-"""After so long without news a comment is sent, so that proxies keep the connection and a lost client is noticed."""
+"""After this time without a change a comment is sent: it keeps proxies from closing the stream and detects lost clients."""
 
 
 @endpoint(

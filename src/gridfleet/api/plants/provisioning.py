@@ -1,4 +1,4 @@
-"""Provisioning: secrets that are answered once and never cached."""
+"""Provisioning: secrets that are returned once and never cached."""
 
 from datetime import datetime
 from uuid import UUID
@@ -16,7 +16,7 @@ from gridfleet.kernel.db import Connection
 
 
 class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
-    """A JWT that a TOKEN plant logs in with."""
+    """A JWT with which a TOKEN plant logs in."""
 
     token: str
     expires_at: datetime
@@ -93,6 +93,6 @@ async def renew_certificate(call: Call, org: OrgScope, db: Connection, id: UUID)
 
 
 async def _provisioner(state: AppState, db: Connection) -> Provisioner:
-    # Read each time: it may have been replaced since this process started.
+    # Read on every call: the authority may have been replaced since the process started.
     authority = await ensure_authority(db, state.keyring)
     return Provisioner(authority, state.keyring, BrokerAddress(state.settings.mqtt_host, state.settings.mqtts_port))

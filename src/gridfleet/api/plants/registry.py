@@ -1,4 +1,4 @@
-"""The registry of plants. Answers join a plant with its template, alone also with its groups."""
+"""The registry of plants. Responses combine a plant with its template; a single plant also with its groups and alerts."""
 
 from typing import Annotated
 from uuid import UUID
@@ -24,7 +24,7 @@ ExternalPlantId = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 
 
 class PlantFilter(PageQuery, frozen=True, rename="camel"):
-    """Which plants."""
+    """Filter of plants."""
 
     auth_method: AuthMethod | None = None
 
@@ -40,7 +40,7 @@ class NewPlant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 class PlantPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What to change; null unlinks the ESM plant or removes the template."""
+    """Changes to a plant. Null unlinks the ESM plant or removes the template."""
 
     name: Name | UnsetType = UNSET
     serial_number: SerialNumber | UnsetType = UNSET
@@ -119,7 +119,7 @@ async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
 async def update_plant(call: Call, org: OrgScope, db: Connection, id: UUID, body: PlantPatch) -> PlantView:
     """Change a plant. Omitted members stay as they are."""
     plant = await registry.update_plant(db, org, id, PlantChanges(**msgspec.structs.asdict(body)))
-    call.also_changed.add(plant.organization_id)  # it may have moved
+    call.also_changed.add(plant.organization_id)  # the plant may have moved to another organisation
     return view(plant, await _template_of(db, plant))
 
 

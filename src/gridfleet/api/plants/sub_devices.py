@@ -28,7 +28,7 @@ SerialNumber = Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class SubDeviceFilter(PageQuery, frozen=True):
-    """Which sub-devices; `search` is found in externalId, name or serial number."""
+    """Filter of sub-devices. `search` matches externalId, name and serial number."""
 
     type: DeviceType | None = None
     status: SubDeviceStatus | None = None
@@ -47,7 +47,7 @@ class NewSubDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 
 class SubDevicePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What to change."""
+    """Changes to a sub-device."""
 
     name: Name | UnsetType = UNSET
     serial_number: SerialNumber | UnsetType = UNSET

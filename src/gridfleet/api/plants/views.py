@@ -1,4 +1,4 @@
-"""How a plant is answered: with its template, and alone also with its alerts and groups."""
+"""Views of plants: with the template in lists; a single plant also with its alerts and groups."""
 
 from datetime import datetime
 from typing import Any
@@ -42,7 +42,7 @@ class PlantView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlantDetailed(PlantView, frozen=True, rename="camel"):
-    """A plant alone. Powers in kWp, energies in kWh, coordinates in degrees."""
+    """A single plant. Powers in kWp, energies in kWh, coordinates in degrees."""
 
     alerts: list[Alert]
     capacity_kwh: float | None
@@ -61,10 +61,10 @@ _LISTED = tuple(name for name in PlantView.__struct_fields__ if name != "templat
 
 
 def view(plant: Plant, template: DeviceTemplate | None) -> PlantView:
-    """The plant as listed."""
+    """Return the view of a plant in a list."""
     return PlantView(template=template, **{name: getattr(plant, name) for name in _LISTED})
 
 
 def detailed(plant: Plant, template: DeviceTemplate | None, groups: list[PlantGroup], alerts: list[Alert]) -> PlantDetailed:
-    """The plant alone, with the alerts that are not resolved."""
+    """Return the view of a single plant. `alerts` are those not resolved."""
     return PlantDetailed(template=template, alerts=alerts, plant_groups=groups, **msgspec.structs.asdict(plant))

@@ -1,1 +1,1 @@
-"""`/api/v1/svc-esm`: the sandbox ESM, as SuperAdmins keep it and as its clients use it."""
+"""`/api/v1/svc-esm`: the sandbox ESM, with its administration for SuperAdmins and its API for clients."""

@@ -1,4 +1,4 @@
-"""The sandbox ESM, kept by SuperAdmins."""
+"""Administration of the sandbox ESM by SuperAdmins."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -31,13 +31,13 @@ Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class OfOrganization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Whose sandbox."""
+    """The organisation of the sandbox."""
 
     org_id: UUID
 
 
 class SandboxCredentials(msgspec.Struct, frozen=True, rename="camel"):
-    """What to set as the organisation's trading configuration. The secret is shown this once."""
+    """Values for the organisation's trading configuration. The secret is returned only once."""
 
     client_id: str
     client_secret: str
@@ -45,7 +45,7 @@ class SandboxCredentials(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NewPlant(msgspec.Struct, frozen=True, rename="camel"):
-    """A plant to pretend. Capacity in kWh, peak power in kWp."""
+    """A sandbox plant to create. Capacity in kWh, peak power in kWp."""
 
     client_id: Id
     external_plant_id: ExternalId
@@ -57,12 +57,12 @@ class NewPlant(msgspec.Struct, frozen=True, rename="camel"):
     time_configs: TimeBlocks = ()
 
     def complaints(self) -> Iterator[str]:
-        """Blocks that overlap."""
+        """Check that the blocks do not overlap."""
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 
 class PlantPatch(msgspec.Struct, frozen=True, rename="camel"):
-    """What to change; what is left out stays."""
+    """Changes to a sandbox plant; omitted fields stay unchanged."""
 
     capacity_kwh: Amount | UnsetType = UNSET
     config_enabled: bool | UnsetType = UNSET
@@ -73,7 +73,7 @@ class PlantPatch(msgspec.Struct, frozen=True, rename="camel"):
     esi_state: EsiState | UnsetType = UNSET
 
     def complaints(self) -> Iterator[str]:
-        """Blocks that overlap."""
+        """Check that the blocks do not overlap."""
         return complaints_about_blocks(() if self.time_configs is UNSET else self.time_configs, "timeConfigs")
 
 

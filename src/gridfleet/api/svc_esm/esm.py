@@ -1,4 +1,4 @@
-"""The HTTP API of an ESM, as the sandbox serves it to its clients."""
+"""The HTTP API of an ESM, as the sandbox provides it to its clients."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ _CODES: Final = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A bearer token; `expires_in` in seconds."""
+    """A bearer token. `expires_in` is in seconds."""
 
     access_token: str
     token_type: str
@@ -30,7 +30,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class EsmPlant(msgspec.Struct, frozen=True, rename="camel"):
-    """A plant as an ESM describes it. Capacity in kWh, peak power in kWp; the sandbox's plants stand nowhere."""
+    """A plant in the ESM's format. Capacity in kWh, peak power in kWp. Sandbox plants have no location."""
 
     external_plant_id: str
     name: str
@@ -46,7 +46,7 @@ class EsmPlant(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of(cls, plant: SandboxPlant) -> "EsmPlant":
-        """The plant as it is told."""
+        """Return the plant in the ESM's format."""
         known = {name: getattr(plant, name) for name in cls.__struct_fields__ if name not in ("latitude", "longitude", "tag")}
         return cls(**known, latitude=None, longitude=None, tag="sandbox")
 
@@ -58,7 +58,7 @@ class EsmPlants(msgspec.Struct, frozen=True):
 
 
 class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """The plan that a plant works by."""
+    """The current plan of a plant."""
 
     config_enabled: bool
     esi_state: str
@@ -67,18 +67,18 @@ class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EsmPlan(msgspec.Struct, frozen=True, rename="camel"):
-    """A plan, and what to know it by when it is sent again."""
+    """A plan with an id that identifies it when it is sent again."""
 
     request_code: Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
     time_configs: TimeBlocks
 
     def complaints(self) -> Iterator[str]:
-        """Blocks that overlap."""
+        """Check that the blocks do not overlap."""
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 
 class MeterRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which readings."""
+    """Time range of readings."""
 
     since: datetime = msgspec.field(name="from")
     until: datetime = msgspec.field(name="to")

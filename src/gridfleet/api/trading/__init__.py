@@ -1,1 +1,1 @@
-"""`/api/v1/trading`: an organisation's ESM, and its plants there."""
+"""`/api/v1/trading`: an organisation's ESM, and its plants at the ESM."""

@@ -1,4 +1,4 @@
-"""The trading configuration, what partners need to connect, and the sync of plants."""
+"""The trading configuration, the connection details for partners, and the synchronisation of plants."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -28,7 +28,7 @@ QueuePrefix = Annotated[
 
 
 class NewSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """What to set; what is left out stays."""
+    """Settings to change; omitted fields stay unchanged."""
 
     esm_api_url: Annotated[EsmUrl | None, NOT_NULL] = None
     esm_client_id: Annotated[ClientId | None, NOT_NULL] = None
@@ -36,7 +36,7 @@ class NewSettings(msgspec.Struct, frozen=True, rename="camel"):
     queue_prefix: Annotated[QueuePrefix | None, NOT_NULL] = None
 
     def complaints(self) -> Iterator[str]:
-        """The prefix of outbound queues belongs to nobody."""
+        """Check that the queue prefix is not the reserved one."""
         if self.queue_prefix == RESERVED_PREFIX:
             yield f"queuePrefix: must not be {RESERVED_PREFIX}, which is reserved"
 
@@ -51,7 +51,7 @@ class Queue(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConnectionDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """What a partner needs to connect by AMQP."""
+    """The details that a partner needs to connect by AMQP."""
 
     host: str
     port: int
@@ -65,7 +65,7 @@ class ConnectionDetails(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """How many plants were brought up to date, and how many things went wrong; `lastSyncError` says what."""
+    """Number of updated plants and of errors. `lastSyncError` describes the last error."""
 
     synced: int
     errors: int

@@ -1,6 +1,6 @@
-"""Plants at their ESM: plans, what became of them, and metered energy.
+"""Plants at their ESM: plans, the command log, and metered energy.
 
-The ESM may take its time, so no transaction is held open while it is asked.
+The ESM may respond slowly, so no transaction is open during a request to it.
 """
 
 from collections.abc import Iterator
@@ -25,18 +25,18 @@ from gridfleet.protocol.time_blocks import TimeBlock, TimeBlocks, complaints_abo
 
 
 class Plan(msgspec.Struct, frozen=True, rename="camel"):
-    """What the battery may do at which times of the day, in UTC."""
+    """Permitted use of the battery by time of day, in UTC."""
 
     time_configs: TimeBlocks
     validate_only: bool = False
 
     def complaints(self) -> Iterator[str]:
-        """Blocks that overlap."""
+        """Check that the blocks do not overlap."""
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 
 class PlantConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """The plan that a plant works by; `version` rises with every plan."""
+    """The current plan of a plant. `version` increases with every plan."""
 
     plant_id: UUID
     config_enabled: bool
@@ -46,13 +46,13 @@ class PlantConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LogQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Orders of one type, or of all."""
+    """Filter of partner commands by type."""
 
     command_type: CommandType | None = None
 
 
 class MeterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """From when, until when, and how wide the buckets are."""
+    """Start, end, and width of the buckets."""
 
     since: datetime | None = msgspec.field(name="from", default=None)
     until: datetime | None = msgspec.field(name="to", default=None)
