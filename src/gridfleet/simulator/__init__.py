@@ -1,5 +1,5 @@
-"""A fleet of simulated plants that talk to a service as real ones do: over REST once, then over MQTT.
+"""Simulated plants that use a service as real ones do: REST once for registration, then MQTT.
 
-`registration` makes the demo organisation and its plants, `physics` says what they do, `run` sends it and keeps the
-ledger. Imports the device client and the protocol, nothing of the service.
+`registration` creates the demo organisation and its plants, `physics` computes their behaviour, and `run` sends the data and
+writes the ledger. The package imports the plant client and the protocol, and nothing of the service.
 """

@@ -1,4 +1,4 @@
-"""Faults made on purpose: which, and when. The same for the same plant in every run."""
+"""Deliberate faults and their schedule, which is the same for a plant in every run."""
 
 from enum import StrEnum
 from typing import Final
@@ -12,16 +12,16 @@ _STAGGER: Final = 3
 
 
 class Fault(StrEnum):
-    """What can be done wrong."""
+    """The kinds of deliberate faults."""
 
     BAD_SIGNATURE = "bad-signature"
-    """A message signed with another key: refused as SIGNATURE_INVALID."""
+    """A message signed with a wrong key: refused as SIGNATURE_INVALID."""
     CLOCK_SKEW = "clock-skew"
-    """A message sent by a clock that is more than ten minutes wrong: refused as TIMESTAMP_OUT_OF_WINDOW."""
+    """A message with a clock error of more than ten minutes: refused as TIMESTAMP_OUT_OF_WINDOW."""
     COUNTER_RESET = "counter-reset"
-    """All counters begin at zero again."""
+    """All counters restart at zero."""
     GAP = "gap"
-    """Some snapshots come late, together, as an array."""
+    """Some snapshots are sent late, together, as an array."""
 
 
 _FIRST_AND_PERIOD: Final = {
@@ -33,7 +33,7 @@ _FIRST_AND_PERIOD: Final = {
 
 
 def due(fault: Fault, plant_number: int, step_number: int) -> bool:
-    """Whether a fault happens to the plant at its step, both counted from 0."""
+    """Whether a fault occurs at this step of the plant. Plants and steps are numbered from 0."""
     first, period = _FIRST_AND_PERIOD[fault]
     elapsed = step_number - first - plant_number % _STAGGER
     return elapsed >= 0 and elapsed % period == 0

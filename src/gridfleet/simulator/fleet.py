@@ -1,4 +1,4 @@
-"""Which plants a simulation has: the same for the same seed."""
+"""The plants of a simulation, which are the same for the same seed."""
 
 import random
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class SimulatedDevice:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSite:
-    """A plant to register, and its design."""
+    """A plant to register, with its design."""
 
     serial_number: str
     name: str
@@ -43,7 +43,7 @@ class SimulatedSite:
 
     @property
     def devices(self) -> tuple[SimulatedDevice, ...]:
-        """Cabinet, inverters, batteries and the grid meter."""
+        """The cabinet, inverters, batteries and grid meter."""
         return (
             SimulatedDevice(CABINET, "Control cabinet", DeviceType.CABINET),
             *(SimulatedDevice(pv.id, f"PV inverter {pv.id}", DeviceType.INVERTER) for pv in self.design.pvs),
@@ -53,7 +53,7 @@ class SimulatedSite:
 
 
 def design_fleet(plants: int, seed: int) -> list[SimulatedSite]:
-    """Plants of many sizes and places; their authentication methods take turns."""
+    """Return plants of various sizes and locations. Their authentication methods alternate."""
     return [_design(number, seed) for number in range(1, plants + 1)]
 
 

@@ -1,16 +1,16 @@
-"""What a simulation says it sent, line by line, so that a test can compare the service's answers with it.
+"""The record of what a simulation sent, with which a test can compare the service's responses.
 
-JSON lines; `kind` says what a line is:
+JSON lines; `kind` is the type of a line:
 
     run           api, organization {id, slug}, seed, intervalSeconds, faults, startedAt
     plant         plantId, serialNumber, authMethod, devices [{externalId, type}]
     snapshot      plantId, time, values {"{externalId}.{key}" or "{key}": number}, acknowledged
     refused       plantId, reason, messageId, sentAt (milliseconds), time of the measurement inside
-    fault         plantId, fault, time: something done on purpose that is no refusal
+    fault         plantId, fault, time: a deliberate fault that is not a refused message
     energy        plantId, date, produced, imported, exported (kWh, of the snapshots of this and earlier runs)
     end           finishedAt, snapshots, acknowledged, refused, waiting
 
-A snapshot's line is written when the broker has confirmed it, or at the end with `acknowledged` false.
+The line of a snapshot is written when the broker has confirmed it, or at the end with `acknowledged` false.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ _BUFFERED_LINES: Final = 500
 
 
 class Ledger:
-    """Writes lines to a file, or nowhere without a path. Use it as a context manager."""
+    """Writer of lines to a file. Without a path nothing is written. Use it as a context manager."""
 
     def __init__(self, path: Path | None) -> None:
         self._lines: list[bytes] = []
@@ -47,14 +47,14 @@ class Ledger:
             self._file.close()
 
     def write(self, kind: str, **members: Any) -> None:
-        """Add a line."""
+        """Write a line."""
         if self._file is not None:
             self._lines.append(msgspec.json.encode({"kind": kind, **members}) + b"\n")
             if len(self._lines) >= _BUFFERED_LINES:
                 self.flush()
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Flush written lines to the operating system."""
         if self._file is not None:
             self._file.writelines(self._lines)
             self._file.flush()

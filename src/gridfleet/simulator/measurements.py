@@ -1,4 +1,4 @@
-"""From a reading to what each device shows: standard keys, rounded as a real device would."""
+"""Conversion of a reading to the values of each device: standard keys, rounded as by a real device."""
 
 import math
 from typing import Final
@@ -8,18 +8,18 @@ from gridfleet.simulator.physics import WMS_PER_KWH, PlantDesign, Reading, noise
 __all__ = ["CABINET", "GRID", "PLANT", "Values", "measure"]
 
 PLANT: Final = ""
-"""The place of the plant's own values among its devices'."""
+"""Key of the plant's own values among those of its devices."""
 CABINET: Final = "CAB1"
 GRID: Final = "GRID"
 
 Values = dict[str, float | bool]
-"""Values of one device by standard key. Power in kW, energy in kWh, the state of charge in percent."""
+"""Values of one device by standard key. Power in kW, energy in kWh, state of charge in percent."""
 
 _YEAR_MS: Final = 365.2425 * 86_400_000
 
 
 def measure(design: PlantDesign, reading: Reading) -> dict[str, Values]:
-    """Values by device id; `PLANT` holds the plant's own."""
+    """Return values by device id. `PLANT` holds the plant's own values."""
     time_ms = reading.state.time_ms
     seed = design.seed
     ambient = _ambient(design, time_ms)
@@ -86,7 +86,7 @@ def measure(design: PlantDesign, reading: Reading) -> dict[str, Values]:
 
 
 def _alternating_current(power_w: int, voltage: float, frequency: float) -> Values:
-    """Three phases at a power factor of about 0.99."""
+    """Return values of three phases with a power factor of about 0.99."""
     shown_voltage = round(voltage, 1)
     return {
         "active_power": power_w / 1000,

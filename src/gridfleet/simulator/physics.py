@@ -1,10 +1,10 @@
-"""What a simulated plant does: sun, clouds, load, batteries, and a grid that closes the balance.
+"""Physics of a simulated plant: sun, clouds, load, batteries, and a grid that closes the balance.
 
-Everything is a pure function of a design, a state and a time. Power is a whole number of watts and means the average of
-the step that ends at its time; energy is a whole number of watt-milliseconds. So a counter is exactly the sum of power
-times step, and grid = load + charging − production holds to the watt.
+Everything is a pure function of a design, a state and a time. Power is a whole number of watts and is the average of the step
+that ends at its time. Energy is a whole number of watt-milliseconds. So a counter is exactly the sum of power times step, and
+grid = load + charging − production holds to the watt.
 
-Signs: at the grid positive is import; a battery charges with positive power; production is positive.
+Signs: grid power is positive for import, battery power is positive for charging, production is positive.
 """
 
 import math
@@ -39,7 +39,7 @@ _MASK: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Pv:
-    """A PV inverter and the peak power of its panels."""
+    """A PV inverter with the peak power of its panels."""
 
     id: str
     peak_w: int
@@ -47,7 +47,7 @@ class Pv:
 
 @dataclass(frozen=True, slots=True)
 class Battery:
-    """A battery. Limits of its state of charge are fractions; `efficiency` is that of one way, in per mille."""
+    """A battery. Limits of the state of charge are fractions. `efficiency` is one-way, in per mille."""
 
     id: str
     capacity_wms: int
@@ -59,7 +59,7 @@ class Battery:
 
     @property
     def floor_wms(self) -> int:
-        """Energy that is never taken out."""
+        """Energy that is never discharged."""
         return math.ceil(self.capacity_wms * self.soc_min)
 
     @property
@@ -70,7 +70,7 @@ class Battery:
 
 @dataclass(frozen=True, slots=True)
 class PlantDesign:
-    """What stands at a site. `seed` makes its weather and its habits."""
+    """The equipment of a site. `seed` determines its weather and its load."""
 
     seed: int
     latitude: float
@@ -83,7 +83,7 @@ class PlantDesign:
 
 @dataclass(frozen=True, slots=True)
 class BatteryState:
-    """Energy inside, and the lifetime counters at its terminals."""
+    """Stored energy, and lifetime counters at the terminals."""
 
     stored_wms: int
     charged_wms: int
@@ -92,7 +92,7 @@ class BatteryState:
 
 @dataclass(frozen=True, slots=True)
 class PlantState:
-    """Where a plant stands after the step that ended at `time_ms` (epoch milliseconds)."""
+    """State of a plant after the step that ended at `time_ms` (epoch milliseconds)."""
 
     time_ms: int
     produced_wms: tuple[int, ...]
@@ -103,9 +103,9 @@ class PlantState:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What an operator asked for: devices stopped, power of batteries, limits of inverters, in watts.
+    """Active targets from commands: stopped devices, battery power, and inverter limits, in watts.
 
-    `site_w` is the power that the site shall take from the grid (negative: feed in), as far as its batteries reach.
+    `site_w` is the power that the site must draw from the grid (negative: feed in), within the capability of its batteries.
     """
 
     stopped: frozenset[str] = frozenset()
@@ -116,7 +116,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Powers of one step, in watts, and the state at its end."""
+    """Powers of one step in watts, and the state at its end."""
 
     pv_w: tuple[int, ...]
     battery_w: tuple[int, ...]
@@ -126,14 +126,14 @@ class Reading:
 
 
 def noise(seed: int, stream: int, time_ms: int, period_ms: int) -> float:
-    """Smooth noise between 0 and 1 that depends on nothing but its arguments; it turns about every `period_ms`."""
+    """Return smooth noise from 0 to 1 that depends only on the arguments. `period_ms` is the distance of its random values."""
     index, rest = divmod(time_ms, period_ms)
     blend = (1 - math.cos(math.pi * rest / period_ms)) / 2
     return _random(seed, stream, index) * (1 - blend) + _random(seed, stream, index + 1) * blend
 
 
 def _random(seed: int, stream: int, index: int) -> float:
-    """SplitMix64's finaliser over the arguments, as a fraction."""
+    """Return a fraction from SplitMix64's finaliser over the arguments."""
     value = (seed * 0x9E3779B97F4A7C15 + stream * 0xBF58476D1CE4E5B9 + index * 0x94D049BB133111EB) & _MASK
     value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
@@ -141,9 +141,9 @@ def _random(seed: int, stream: int, index: int) -> float:
 
 
 def clear_sky(latitude: float, longitude: float, time_ms: int) -> float:
-    """Share of peak power that panels give under a clear sky: 0 at night, towards 1 under a high sun.
+    """Return the share of peak power that panels produce under a clear sky: 0 at night, close to 1 under a high sun.
 
-    Solar elevation from declination and hour angle (Cooper 1969), with the air's loss at low sun as an exponent.
+    Solar elevation from declination and hour angle (Cooper 1969), with atmospheric loss at low sun as an exponent.
     """
     days = time_ms / _DAY_MS
     day_of_year = days % 365.2425
@@ -155,14 +155,14 @@ def clear_sky(latitude: float, longitude: float, time_ms: int) -> float:
 
 
 def _clouds(seed: int, time_ms: int) -> float:
-    """Share of the clear sky's power that the clouds let through."""
+    """Return the share of the clear-sky power that the clouds let through."""
     day = 0.35 + 0.65 * noise(seed, 1, time_ms, _DAY_MS)
     passing = 0.55 * noise(seed, 2, time_ms, 40 * 60_000) + 0.25 * noise(seed, 3, time_ms, 4 * 60_000)
     return max(0.05, min(1.0, day * (1.25 - passing)))
 
 
 def load_w(design: PlantDesign, time_ms: int) -> int:
-    """Consumption of the site: a base, a morning and an evening peak, quieter weekends, and restlessness."""
+    """Return the consumption of the site: a base, a morning and an evening peak, lower at weekends, with noise."""
     local = time_ms + int(design.longitude / 15 * _HOUR_MS)
     hour = local % _DAY_MS / _HOUR_MS
     weekday = (local // _DAY_MS + 3) % 7  # the epoch began on a Thursday
@@ -173,7 +173,7 @@ def load_w(design: PlantDesign, time_ms: int) -> int:
 
 
 def initial_state(design: PlantDesign, time_ms: int) -> PlantState:
-    """A plant that has been running for a while: batteries half full, counters with some history."""
+    """Return the state of a plant after some time of operation: batteries half full, counters above zero."""
 
     def history(stream: int) -> int:
         return int((1_000 + 20_000 * _random(design.seed, stream, 0)) * WMS_PER_KWH)
@@ -191,7 +191,7 @@ def initial_state(design: PlantDesign, time_ms: int) -> PlantState:
 
 
 def step(design: PlantDesign, state: PlantState, time_ms: int, step_ms: int, orders: Orders = Orders()) -> Reading:
-    """The plant at the end of a step of `step_ms` that ends at `time_ms`; its sun and load are those of the step's middle."""
+    """Return the reading of a step of `step_ms` that ends at `time_ms`. Sun and load are those at the middle of the step."""
     middle = time_ms - step_ms // 2
     sun = clear_sky(design.latitude, design.longitude, middle) * _clouds(design.seed, middle)
     pv_w = tuple(
@@ -220,7 +220,7 @@ def step(design: PlantDesign, state: PlantState, time_ms: int, step_ms: int, ord
 
 
 def _battery_step(battery: Battery, state: BatteryState, wanted_w: int, step_ms: int) -> tuple[int, BatteryState]:
-    """The power a battery really takes (positive) or gives, of what is wanted, and what that does to it."""
+    """Return the actual power (positive: charging) for the wanted power, within the battery's limits, and the new state."""
     if wanted_w >= 0:
         room = max(0, battery.ceiling_wms - state.stored_wms)
         power = min(wanted_w, battery.charge_max_w, room * 1000 // (step_ms * battery.efficiency))
@@ -233,6 +233,6 @@ def _battery_step(battery: Battery, state: BatteryState, wanted_w: int, step_ms:
 
 
 def reset_counters(state: PlantState) -> PlantState:
-    """The same plant after its counters were lost, as when a device is replaced."""
+    """Return the state with all counters at zero, as after the replacement of devices."""
     batteries = tuple(replace(battery, charged_wms=0, discharged_wms=0) for battery in state.batteries)
     return replace(state, produced_wms=(0,) * len(state.produced_wms), batteries=batteries, imported_wms=0, exported_wms=0)

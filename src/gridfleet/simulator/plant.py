@@ -1,4 +1,4 @@
-"""One simulated plant: its physics moves on, its devices speak, its commands are obeyed."""
+"""One simulated plant: its physics, its snapshots, and its execution of commands."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _CONTINUES_WITHIN_MS: Final = 15 * 60_000
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A snapshot to send, and the values that the service must show for it."""
+    """A snapshot to send, and the values that the service must return for it."""
 
     snapshot: Snapshot
     expected: dict[str, float]
@@ -49,11 +49,11 @@ class SimulatedPlant:
 
     @property
     def time_ms(self) -> int | None:
-        """When the last step ended, None before the first."""
+        """End of the last step in epoch milliseconds, or None before the first."""
         return self._state.time_ms if self._state else None
 
     def advance(self, time_ms: int, interval_ms: int) -> Measured:
-        """Move on to `time_ms` and measure. After a pause of more than 15 minutes nothing happened in between."""
+        """Advance to `time_ms` and measure. After a pause of more than 15 minutes only one interval is simulated."""
         state = self._state or physics.initial_state(self._design, time_ms - interval_ms)
         pause_ms = time_ms - state.time_ms
         step_ms = pause_ms if pause_ms <= max(interval_ms, _CONTINUES_WITHIN_MS) else interval_ms
@@ -65,20 +65,22 @@ class SimulatedPlant:
         return self._snapshot(time_ms, measure(self._design, reading))
 
     def reset_counters(self) -> None:
-        """Lose all counters, as when devices are replaced. What the next step adds to them counts for no day:
-        a reader cannot know it, and goes on from the first value that it sees."""
+        """Reset all counters, as after the replacement of devices.
+
+        The next step's energy counts for no day: a reader cannot see it, because it continues from the first new value.
+        """
         if self._state is not None:
             self._state = physics.reset_counters(self._state)
             self._counters_lost = True
 
     def saved(self) -> SavedPlant | None:
-        """What must be kept to go on later, None before the first step."""
+        """Return the state to save for a later run, or None before the first step."""
         if self._state is None:
             return None
         return SavedPlant(self._state, {date: self.days[date] for date in sorted(self.days)[-_DAYS_KEPT:]})
 
     async def obey(self, command: Command) -> None:
-        """Carry out an order to the site, or an action of the system templates; `CommandRejected` for anything else."""
+        """Execute a command to the site, or an action of the system templates. Raises CommandRejected for anything else."""
         if command.type != CommandType.DEVICE_COMMAND:
             self._site = self._site.obey(command, self._state.time_ms if self._state else 0)
             return
@@ -132,7 +134,7 @@ class SimulatedPlant:
 
 
 def add_energy(days: dict[str, Energy], before: PlantState, after: PlantState) -> None:
-    """Count a step's energy for the day in which it ends, by the service's rule for counters.
+    """Add a step's energy to the day in which it ends, by the service's rule for counters.
 
     A day begins with the last value within the hour before midnight, else with its first value.
     """
@@ -149,7 +151,7 @@ def add_energy(days: dict[str, Energy], before: PlantState, after: PlantState) -
 
 
 def _fits(registered: RegisteredPlant, state: PlantState) -> bool:
-    """Whether a saved state is of this design; another seed makes another plant."""
+    """Whether a saved state belongs to this design. Another seed produces another design."""
     design = registered.site.design
     return len(state.produced_wms) == len(design.pvs) and [
         battery.floor_wms <= saved.stored_wms <= battery.ceiling_wms

@@ -1,4 +1,4 @@
-"""Make a demo organisation with its plants through the REST API; whatever exists already is found and used."""
+"""Creation of a demo organisation with its plants through the REST API. Existing records are reused."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -32,14 +32,14 @@ class Organization(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredPlant:
-    """A plant that the service knows, with its credentials and the writers of its devices' fields."""
+    """A registered plant with its credentials and the signal writers of its devices."""
 
     id: str
     serial_number: str
     site: SimulatedSite
     package: Package
     writers: dict[str, SignalWriter]
-    """By external id; `PLANT` for the plant's own fields."""
+    """Signal writers by external id. `PLANT` is for the plant's own fields."""
 
 
 class _Template(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,9 +54,12 @@ class _Template(msgspec.Struct, frozen=True, rename="camel"):
 async def register(
     api: Api, sites: Sequence[SimulatedSite], state: StateFolder, slug: str, done: Callable[[RegisteredPlant], None]
 ) -> tuple[Organization, list[RegisteredPlant]]:
-    """The organisation `slug` and its plants, ready to connect; `done` hears of each as it is ready.
+    """Return the organisation `slug` and its plants, ready to connect. Calls `done` for each plant that is ready.
 
-    Raises `ApiRefused`, `ApiUnreachable`, and `SimulationError` when the system templates are missing.
+    Raises:
+        ApiRefused: If the service responds with an error.
+        ApiUnreachable: If the service does not respond.
+        SimulationError: If the system templates are missing.
     """
     templates = await _system_templates(api)
     organization = await _organization(api, slug)
@@ -78,7 +81,7 @@ async def register(
 
 
 async def _system_templates(api: Api) -> dict[str, _Template]:
-    """The newest system template for plants (`PLANT`) and for each type of sub-device."""
+    """Return the newest system template for plants (`PLANT`) and for each type of sub-device."""
     found: dict[str, _Template] = {}
     for template in msgspec.convert(await api.get("/device-templates"), list[_Template]):
         place = PLANT if template.level == "PLANT" else template.type
@@ -126,9 +129,9 @@ async def _register_plant(
 async def _provisioned(
     api: Api, org: str, site: SimulatedSite, plants: dict[str, dict[str, Any]], state: StateFolder
 ) -> tuple[dict[str, Any], Package]:
-    """The first plant with the site's serial number whose credentials can be had.
+    """Return the first plant with the site's serial number whose credentials are available, and its package.
 
-    A package is given once: when the state folder was lost, a plant with a new serial number takes the old one's place.
+    The service returns a package only once. If the state folder was lost, a plant with a new serial number is used.
     """
     generation = 1
     while True:

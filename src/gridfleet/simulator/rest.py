@@ -1,4 +1,4 @@
-"""The few REST calls that a simulation needs, with one login for all of them."""
+"""The REST calls of a simulation, with one login for all of them."""
 
 import asyncio
 from types import TracebackType
@@ -18,8 +18,8 @@ _LONGEST_WAIT_SECONDS: Final = 30.0
 class Api:
     """A SuperAdmin's session with the service at `base_url`. Use it as an asynchronous context manager.
 
-    Every call raises `ApiRefused` for an error answer and `ApiUnreachable` when nobody answers. An expired access token
-    is replaced, a rate limit waited for.
+    Every call raises `ApiRefused` for an error response and `ApiUnreachable` without a response. An expired access token is
+    replaced. After a rate-limit response the call waits and retries.
     """
 
     def __init__(self, base_url: str, email: str, password: str) -> None:
@@ -39,19 +39,19 @@ class Api:
         await self._client.aclose()
 
     async def get(self, path: str, org: str | None = None, **query: str | int) -> Any:
-        """The JSON answer to a GET."""
+        """Return the JSON response to a GET."""
         return await self._call("GET", path, org, params=query)
 
     async def post(self, path: str, body: Any = None, org: str | None = None) -> Any:
-        """The JSON answer to a POST."""
+        """Return the JSON response to a POST."""
         return await self._call("POST", path, org, json=body)
 
     async def patch(self, path: str, body: Any, org: str | None = None) -> Any:
-        """The JSON answer to a PATCH."""
+        """Return the JSON response to a PATCH."""
         return await self._call("PATCH", path, org, json=body)
 
     async def list(self, path: str, org: str | None = None) -> list[dict[str, Any]]:
-        """Every record of a paged list."""
+        """Return every record of a paged list."""
         records: list[dict[str, Any]] = []
         page = 1
         while True:

@@ -1,4 +1,4 @@
-"""Play a fleet: fill the past, then send at the pace of the clock, and keep a ledger of it."""
+"""Execution of a simulation: fill the past, then send in real time, and write the ledger."""
 
 import asyncio
 import contextlib
@@ -35,26 +35,26 @@ _PROGRESS_SECONDS: Final = 15
 _SAME_PROBLEM_SECONDS: Final = 60
 _FILES_OF_A_PLANT: Final = 4
 _SKEW_MS: Final = 2 * 3_600_000
-"""Well beyond the ten minutes: the service allows for the time that a message waited in the broker."""
+"""Well beyond the limit of ten minutes: the service also allows for the time that a message waited in the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to play. Intervals are those of the simulated time."""
+    """Parameters of a simulation. Intervals are in simulated time."""
 
     interval_ms: int = 5_000
     duration_seconds: float | None = None
-    """How long to send at the clock's pace; None: until stopped."""
+    """How long to send in real time. None: until stopped."""
     speed: float = 1
-    """How many times faster than the clock simulated time runs until it has caught up with it."""
+    """Speed of simulated time relative to the clock, until it has caught up with the clock."""
     backfill_days: float = 0
     backfill_interval_ms: int = 60_000
     faults: frozenset[Fault] = frozenset()
 
     def live_start_ms(self, now_ms: int) -> int:
-        """Where simulated time begins, so that it catches up with the clock when the duration ends.
+        """Return the start of simulated time in epoch milliseconds, such that it reaches the clock when the duration ends.
 
-        Without a duration a faster simulation begins at the last midnight (UTC).
+        Without a duration a simulation with `speed` above 1 begins at the last midnight (UTC).
         """
         if self.speed <= 1:
             return now_ms
@@ -65,7 +65,7 @@ class Plan:
 
 @dataclass(slots=True)
 class PlantResult:
-    """What became of a plant's snapshots, and its energies of the last day in kWh."""
+    """Results of a plant's snapshots, and its energies of the last day in kWh."""
 
     serial_number: str
     plant_id: str
@@ -74,7 +74,7 @@ class PlantResult:
     sent: int = 0
     acknowledged: int = 0
     refused: int = 0
-    """Messages made to be refused."""
+    """Messages sent to be refused."""
     waiting: int = 0
     connected: bool = False
     date: str = ""
@@ -92,10 +92,19 @@ async def simulate(
     stop: asyncio.Event,
     report: Progress,
 ) -> list[PlantResult]:
-    """Play all plants until the plan's duration ends or `stop` is set; what became of each.
+    """Simulate all plants until the plan's duration ends or `stop` is set. Returns the result of each plant.
 
-    `token_provider` gives, for a plant's id, the coroutine function that gets it an MQTT token. Raises `DeviceError`
-    when a queue cannot be used, for one because another simulation uses it. `report` hears, line by line, how it goes.
+    Args:
+        plan: The parameters of the simulation.
+        registered: The plants.
+        state: The folder for queues and states.
+        ledger: The ledger of what was sent.
+        token_provider: Returns, for a plant's id, the coroutine function that gets an MQTT token for the plant.
+        stop: Ends the simulation when set.
+        report: Receives lines of progress.
+
+    Raises:
+        DeviceError: If a queue cannot be used, for example because another simulation uses it.
     """
     _allow_open_files(len(registered) * _FILES_OF_A_PLANT)
     runs = [
@@ -134,7 +143,7 @@ async def _watch(results: Sequence[PlantResult], ledger: Ledger, report: Progres
 
 
 class _PlantRun:
-    """One plant from start to end."""
+    """The run of one plant."""
 
     def __init__(
         self,
@@ -193,7 +202,7 @@ class _PlantRun:
         self._close_caches()
 
     async def _backfill(self, device: Device, until_ms: int) -> None:
-        """Fill the past as fast as the broker takes it, in the queue's measure."""
+        """Fill the past as fast as the broker confirms it, within the limit of the queue."""
         interval_ms = self._plan.backfill_interval_ms
         time_ms = self._first_time(until_ms - int(self._plan.backfill_days * _DAY_MS), interval_ms)
         chunk: list[Measured] = []
@@ -251,7 +260,7 @@ class _PlantRun:
             await self._send(device, held)
 
     async def _send(self, device: Device, measured: Sequence[Measured]) -> None:
-        # The state first: after a kill the counters may skip a step but never run backwards.
+        # The state is saved first: after a kill counters may skip a step but never run backwards.
         if (saved := self._plant.saved()) is not None:
             self._state.save_plant(self._plant.id, saved)
         numbers = await device.send_all([one.snapshot for one in measured])
@@ -259,7 +268,7 @@ class _PlantRun:
         self.result.sent += len(numbers)
 
     async def _send_wrong(self, device: Device, snapshot: Snapshot, reason: RefusalReason) -> None:
-        """Publish a message that must be refused. Its measurement lies a millisecond beside the true one, so a leak shows."""
+        """Publish a message that must be refused, with a measurement one millisecond late, which shows if it is stored."""
         package = device.package
         moment = datetime.fromtimestamp(_milliseconds(snapshot) / 1000, UTC) + timedelta(milliseconds=1)
         wrong = Snapshot(time=moment, fields=snapshot.fields, devices=snapshot.devices)
@@ -271,14 +280,14 @@ class _PlantRun:
         try:
             await device.publish_signed(Channel.TELEMETRY, message)
         except ConnectFailed:
-            return  # a fault that could not be sent is no fault: it is not in the ledger either
+            return  # a fault that could not be sent is not in the ledger either
         self.result.refused += 1
         self._ledger.write(
             "refused", plantId=self._plant.id, reason=reason, messageId=message_id, sentAt=sent_at, time=format_time(moment)
         )
 
     def _first_time(self, start_ms: int, interval_ms: int) -> int:
-        """The first whole interval after the start and after all that was simulated before."""
+        """Return the first multiple of the interval after the start and after everything simulated before."""
         after = max(start_ms - 1, self._plant.time_ms or 0)
         return (after // interval_ms + 1) * interval_ms
 
@@ -316,7 +325,7 @@ class _PlantRun:
             self.result.produced, self.result.imported, self.result.exported = kwh.values()
 
     async def _unless_stopped(self, waiting: Awaitable[Any]) -> None:
-        """Wait, but no longer than until the stop."""
+        """Wait, but only until the simulation is stopped."""
         stopped = asyncio.create_task(self._stop.wait())
         other = asyncio.ensure_future(waiting)
         try:
@@ -342,7 +351,7 @@ def _text(time_ms: int) -> str:
 
 
 def _allow_open_files(needed: int) -> None:
-    """Raise this process's own limit: a plant has a socket and a queue file with its log."""
+    """Raise the limit of open files of this process. A plant has a socket and a queue file with its log."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = needed + 256
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""Between what a device shows and what it sends: the inverse of a template's signals."""
+"""Conversion of device values to the fields to send: the inverse of a template's signals."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ _RAW_DECIMALS: Final = 6
 
 
 class Signal(msgspec.Struct, frozen=True):
-    """A signal of a template, numeric with `field` or binary with `bit`, as the REST API answers it."""
+    """A signal of a template as the REST API returns it: numeric with `field`, or binary with `bit`."""
 
     key: str
     field: str | None = None
@@ -25,20 +25,20 @@ class Signal(msgspec.Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """Fields to send, and the values by key that they must be decoded to."""
+    """Fields to send, and the decoded values that the service must return, by key."""
 
     fields: dict[str, int | float | bool | None]
     expected: dict[str, float]
 
 
 class SignalWriter:
-    """Writes a device's values into the fields that its template reads."""
+    """Converter of a device's values to the fields that its template reads."""
 
     def __init__(self, signals: Sequence[Signal]) -> None:
         self._signals = signals
 
     def encode(self, values: Values) -> Encoded:
-        """Fields for those signals that `values` knows; unknown ones are left out, bits without a value are 0."""
+        """Return the fields of those signals that have a value. Other fields are omitted; bits without a value are 0."""
         fields: dict[str, int | float | bool | None] = {}
         expected: dict[str, float] = {}
         for signal in self._signals:

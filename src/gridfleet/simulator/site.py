@@ -1,4 +1,4 @@
-"""What a simulated site does with orders to it as a whole: setpoints, modes, an emergency stop, schedules, limits."""
+"""Behaviour of a simulated site on commands to the whole site: setpoints, modes, emergency stop, schedules, constraints."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["SiteOrders"]
 
 @dataclass(frozen=True, slots=True)
 class SiteOrders:
-    """What holds. A setpoint ends at `until_ms` (epoch milliseconds, None: never) and came from a schedule or not."""
+    """The effective commands. A setpoint ends at `until_ms` (epoch milliseconds, None: never)."""
 
     mode: Mode = Mode.AUTO
     mode_w: int | None = None
@@ -24,11 +24,11 @@ class SiteOrders:
 
     @property
     def stopped(self) -> bool:
-        """Whether an emergency stop holds."""
+        """Whether an emergency stop is active."""
         return self.mode is Mode.EMERGENCY_STOP
 
     def obey(self, command: Command, now_ms: int) -> "SiteOrders":
-        """What holds after a command; `CommandRejected` for one that makes no sense here. The site's own clock counts."""
+        """Return the effective commands after a new one. `now_ms` is the site's own clock. Raises CommandRejected."""
         if self.stopped and command.mode != Mode.AUTO:
             raise CommandRejected("EMERGENCY_STOP_ACTIVE", "only the mode AUTO starts the site again")
         match command.type:
@@ -38,7 +38,7 @@ class SiteOrders:
                 power = None if command.power_kw is None else round(command.power_kw * 1000)
                 return replace(self, mode=Mode(command.mode), mode_w=power, setpoint_w=None, until_ms=None)
             case CommandType.SCHEDULE:
-                # Its steps come one by one; without steps it is over.
+                # The steps of a schedule arrive as single setpoints. A schedule without steps ends it.
                 over = self.from_schedule and not (command.schedule or {}).get("intervals")
                 return replace(self, setpoint_w=None, until_ms=None, from_schedule=False) if over else self
             case CommandType.CONFIG:
@@ -60,7 +60,7 @@ class SiteOrders:
         )
 
     def apply(self, orders: Orders, design: PlantDesign, time_ms: int) -> Orders:
-        """Orders to devices and to the site taken together, at a time. Those to the site win."""
+        """Return the active targets at a time: those of devices, overridden by those of the site."""
         devices = [battery.id for battery in design.batteries]
         if self.stopped:
             return replace(orders, stopped=orders.stopped | {*devices, *(pv.id for pv in design.pvs)})

@@ -1,4 +1,4 @@
-"""What a simulation keeps between runs: packages, queues, and where each plant's physics stands."""
+"""Data that a simulation keeps between runs: packages, queues, and the physical state of each plant."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ __all__ = ["Energy", "SavedPlant", "StateFolder"]
 
 
 class Energy(msgspec.Struct, frozen=True):
-    """Energy of one plant and UTC day in watt-milliseconds, as the counters of its devices show it."""
+    """Energy of one plant and UTC day in watt-milliseconds, as shown by the counters of its devices."""
 
     produced_wms: int = 0
     imported_wms: int = 0
@@ -22,14 +22,14 @@ class Energy(msgspec.Struct, frozen=True):
 
 
 class SavedPlant(msgspec.Struct, frozen=True):
-    """A plant's physics and the energies of its days, by date."""
+    """The physical state of a plant, and the energies of its days by date."""
 
     state: PlantState
     days: dict[str, Energy]
 
 
 class StateFolder:
-    """A folder that its owner alone may enter, with three files for each plant, named by the plant's id."""
+    """A folder accessible only to its owner, with three files for each plant, named by the plant's id."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,20 +40,20 @@ class StateFolder:
             raise SimulationError(f"the state folder {path} cannot be used: {error.strerror}") from error
 
     def queue_path(self, plant_id: str) -> Path:
-        """The file of the plant's store-and-forward queue."""
+        """Return the path of the plant's store-and-forward queue."""
         return self.path / f"{plant_id}.queue"
 
     def load_package(self, plant_id: str) -> Package | None:
-        """The plant's provisioning package, if it was kept here."""
+        """Return the plant's provisioning package, or None if it is not stored here."""
         path = self._package_path(plant_id)
         return Package.load(path) if path.exists() else None
 
     def save_package(self, plant_id: str, package: bytes) -> None:
-        """Keep a package, readable by the owner alone."""
+        """Store a package, readable only by the owner."""
         _replace(self._package_path(plant_id), package)
 
     def load_plant(self, plant_id: str) -> SavedPlant | None:
-        """Where the plant stood at the end of its last step, if it ever ran."""
+        """Return the plant's state at the end of its last step, or None. Raises SimulationError for a damaged file."""
         try:
             return msgspec.json.decode(self._plant_path(plant_id).read_bytes(), type=SavedPlant)
         except FileNotFoundError:
@@ -62,7 +62,7 @@ class StateFolder:
             raise SimulationError(f"{self._plant_path(plant_id)} is damaged ({error}); remove it to begin anew") from error
 
     def save_plant(self, plant_id: str, saved: SavedPlant) -> None:
-        """Keep where the plant stands."""
+        """Store the plant's state."""
         _replace(self._plant_path(plant_id), msgspec.json.encode(saved))
 
     def _package_path(self, plant_id: str) -> Path:
