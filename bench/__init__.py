@@ -1,1 +1,1 @@
-"""The benchmark: how fast telemetry gets from the broker into the database, against limits measured in the same run."""
+"""Benchmarks: telemetry throughput from broker to database, compared with limits measured in the same run."""

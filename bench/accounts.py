@@ -1,8 +1,8 @@
-"""`python -m bench.accounts`: what logins cost and tell, on a service of its own.
+"""`python -m bench.accounts`: cost and timing of logins, on a private service.
 
-Two questions. Does the time of a refused login tell known, unknown and locked addresses apart? Medians over many tries each,
-taken in turn. Does a burst of logins keep other people waiting? Times of small requests while fifty people log in at once,
-beside those of a quiet service, and what memory the burst takes.
+Two questions. First: does the duration of a refused login reveal whether an address is known, unknown or locked? Medians over
+many alternating tries. Second: does a burst of logins delay other users? Durations of small requests while fifty users log in
+at once, compared with those of an idle service, and the memory that the burst uses.
 """
 
 import argparse
@@ -43,7 +43,7 @@ _PROBES: Final = 2
 
 @contextmanager
 def service() -> Iterator[tuple[str, int]]:
-    """A database and one api process; its base URL and process id."""
+    """Run a database and one api process. Yields the base URL and the process id."""
     with tempfile.TemporaryDirectory(prefix="gridfleet-bench-") as folder:
         home = Path(folder)
         ensure_local_secrets(home)
@@ -73,7 +73,7 @@ def service() -> Iterator[tuple[str, int]]:
 
 
 async def people(url: str) -> None:
-    """A SuperAdmin, and as many accounts as log in at once."""
+    """Create a SuperAdmin, and as many accounts as log in at once."""
     passwords = Passwords()
     hashed = await passwords.hash(PASSWORD)
     async with open_database(url, name="bench", size=2) as database, database.transaction() as db:
@@ -84,7 +84,7 @@ async def people(url: str) -> None:
 
 
 def wait_until_alive(base: str) -> None:
-    """Returns once the service answers."""
+    """Return once the service responds."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
@@ -96,7 +96,7 @@ def wait_until_alive(base: str) -> None:
 
 
 def login_times(base: str, tries: int) -> None:
-    """Prints the medians of refused logins by kind of address."""
+    """Print the medians of refused logins by kind of address."""
     connection = http.client.HTTPConnection(urlsplit(base).netloc)
 
     def log_in(email: str, password: str) -> tuple[float, int]:
@@ -130,7 +130,7 @@ def login_times(base: str, tries: int) -> None:
 
 
 class Probes:
-    """Threads that ask for small things over and over, and note how long each answer took."""
+    """Threads that send small requests repeatedly and record the duration of each response."""
 
     def __init__(self, base: str, token: str) -> None:
         self._netloc = urlsplit(base).netloc
@@ -163,7 +163,7 @@ class Probes:
 
 
 def spread(milliseconds: Sequence[float]) -> str:
-    """Median, p99 and longest, in words."""
+    """Return median, p99 and maximum as text."""
     ordered = sorted(milliseconds)
     p99 = ordered[int(len(ordered) * 0.99)]
     median = statistics.median(ordered)
@@ -171,7 +171,7 @@ def spread(milliseconds: Sequence[float]) -> str:
 
 
 async def burst(base: str) -> None:
-    """Fifty people log in at the same moment; prints what became of them, as JSON."""
+    """Log fifty users in at the same moment and print the results as JSON."""
     limits = httpx.Limits(max_connections=BURST)
     async with httpx.AsyncClient(base_url=base, limits=limits, timeout=120) as client:
         await asyncio.gather(*(client.get("/api/v1/health/live") for _ in range(BURST)))
@@ -187,7 +187,7 @@ async def burst(base: str) -> None:
 
 
 def bursts(base: str, pid: int, rounds: int) -> None:
-    """Prints what others notice of bursts, and what memory they take."""
+    """Print the effect of bursts on other requests, and their memory use."""
     opened = httpx.post(f"{base}/api/v1/auth/login", json={"email": ADMIN, "password": PASSWORD})
     token = str(opened.json()["access_token"])
     process = psutil.Process(pid)
@@ -216,7 +216,7 @@ def bursts(base: str, pid: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tries", type=int, default=TRIES, help="refused logins of each kind")
     parser.add_argument("--rounds", type=int, default=5, help="bursts")

@@ -1,4 +1,4 @@
-"""An HTTP client that costs next to nothing, and how times are summed up."""
+"""A minimal HTTP client, and a percentile function."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ __all__ = ["Client", "percentile"]
 
 
 class Client:
-    """One connection that is kept open. A full HTTP client would take longer than the answers do."""
+    """One kept connection. A full HTTP client would take longer than the responses."""
 
     def __init__(self, stack: Stack, token: str, organization_id: str) -> None:
         self._port = stack.settings.http_port
@@ -25,11 +25,11 @@ class Client:
         await self._writer.wait_closed()
 
     async def get(self, path: str) -> bytes:
-        """The body of an answer, which must be a success."""
+        """Return the body of the response to a GET. Raises unless it is a success."""
         return await self.call("GET", path)
 
     async def call(self, method: str, path: str) -> bytes:
-        """The same with another method."""
+        """Return the body of the response to `method`, like `get`."""
         self._writer.write(f"{method} {path} HTTP/1.1\r\n{self._headers}".encode())
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         if b" 204 " in head.split(b"\r\n")[0] + b" ":
@@ -43,7 +43,7 @@ class Client:
         return body
 
     async def time(self, path: str) -> float:
-        """Seconds from the request to the answer's last byte."""
+        """Return the seconds from the request to the last byte of the response."""
         began = time.perf_counter()
         await self.get(path)
         return time.perf_counter() - began
@@ -56,5 +56,5 @@ class Client:
 
 
 def percentile(times: Sequence[float], share: float = 0.99) -> float:
-    """The time that `share` of the times do not exceed."""
+    """Return the duration that `share` of the durations do not exceed."""
     return sorted(times)[min(len(times) - 1, int(share * len(times)))]

@@ -1,7 +1,7 @@
-"""`python -m bench.commands`: how long a command takes from the REST call to the plant and back, on a machine of one's own.
+"""`python -m bench.commands`: duration of a command from the REST call to the plant and back, on an otherwise idle machine.
 
-Plants are the project's own clients, in this process, and obey at once. Times are read from one clock: the call's start,
-the plant's handler, and the commits of the database.
+Plants are the project's own clients in this process and execute commands immediately. All times come from one clock: the
+start of the call, the plant's handler, and the commits of the database.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _END_SECONDS: Final = 60.0
 
 
 class Site:
-    """A connected plant with a battery; `reached` holds when its handler was called, by command."""
+    """A connected plant with a battery. `reached` holds the time of the handler call for each command."""
 
     def __init__(self, http: httpx.AsyncClient, plant_id: str, package: dict[str, Any], folder: Path) -> None:
         self._http = http
@@ -44,7 +44,7 @@ class Site:
         self.reached[command.command_id] = time.time()
 
     async def order(self) -> str:
-        """One command; its id."""
+        """Issue a command and return its id."""
         began = time.time()
         answer = await self._http.post(self._path, json={"action": "set_power", "params": {"power_kw": 1.5}})
         answer.raise_for_status()
@@ -54,7 +54,7 @@ class Site:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Run the benchmark and print the results."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--plants", type=int, default=20)
     arguments.add_argument("--single", type=int, default=300, help="commands sent one after the other")
@@ -114,7 +114,7 @@ async def _log_in(http: httpx.AsyncClient) -> None:
 
 
 async def prepare_site(http: httpx.AsyncClient, folder: Path) -> Site:
-    """Registers and provisions a plant with a battery in the organisation that `http` names."""
+    """Register and provision a plant with a battery in the organisation of `http`."""
     body = {"name": "Bench", "serialNumber": uuid4().hex, "type": "GATEWAY", "authMethod": "PASSWORD"}
     plant_id = (await http.post("/plants", json=body)).raise_for_status().json()["id"]
     device = {"externalId": "BAT1", "name": "Battery", "type": "BATTERY", "templateId": _BATTERY}
@@ -124,7 +124,7 @@ async def prepare_site(http: httpx.AsyncClient, folder: Path) -> Site:
 
 
 def _cpu(stack: Stack) -> dict[str, float]:
-    """CPU seconds so far by part of the service."""
+    """Return the CPU seconds so far by part of the service."""
     roles = ("serve", "gateway", "ingest")
     found = dict.fromkeys(roles, 0.0)
     for process in psutil.Process().children():
@@ -143,7 +143,7 @@ async def _all_ended(stack: Stack, count: int) -> None:
 
 
 def _commits(stack: Stack) -> dict[str, float]:
-    """When the end of each APPLIED command was committed, in epoch seconds."""
+    """Return the commit time of the end of each APPLIED command, in epoch seconds."""
     with psycopg.connect(stack.database_url) as db:
         rows = db.execute(
             "SELECT id::text, extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 FROM plant_command"

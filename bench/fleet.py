@@ -1,4 +1,4 @@
-"""The fleet that the load comes from: plants with sub-devices of one template, registered straight in the database."""
+"""The fleet that produces the load: plants with sub-devices of one template, registered directly in the database."""
 
 import json
 import secrets
@@ -23,7 +23,7 @@ _UNITS: Final = ("kW", "V", "A", "Hz", "°C")
 
 @dataclass(frozen=True, slots=True)
 class BenchPlant:
-    """One plant as its own software knows it, and the ids under which its sub-devices' frames are stored."""
+    """The credentials of a plant, and the ids of its sub-devices' frames in the database."""
 
     id: str
     key: bytes
@@ -41,7 +41,7 @@ class Fleet:
 
 
 async def register_fleet(database: Database, keyring: Keyring, plants: int) -> Fleet:
-    """Registers and provisions `plants` plants of `DEVICES` sub-devices with `SIGNALS` signals each."""
+    """Register and provision `plants` plants of `DEVICES` sub-devices with `SIGNALS` signals each."""
     organization_id, template_id = new_id(), new_id()
     signals = [{"key": f"signal_{n:02}", "field": f"signal_{n:02}", "unit": _UNITS[n % len(_UNITS)]} for n in range(SIGNALS)]
     device_ids = tuple(f"device-{number}" for number in range(1, DEVICES + 1))

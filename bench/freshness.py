@@ -1,4 +1,4 @@
-"""How long a value takes from the plant's publish to a reader's query, while messages come at a steady rate."""
+"""Latency from a plant's publish to a reader's query, at a steady message rate."""
 
 import asyncio
 import time
@@ -18,27 +18,27 @@ _PROBES_PER_SECOND: Final = 50
 _LOOK_SECONDS: Final = 0.004
 _LAST_SECONDS: Final = 30
 _WARM_UP: Final = 0.1
-"""The first part of the messages brings the rate up and is not counted."""
+"""The share of messages at the start that is not counted, while the rate increases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Seconds from publish to visible, of every probe, sorted; and the rate at which messages really went out."""
+    """Sorted latencies of all probes in seconds, and the actual message rate."""
 
     seconds: Sequence[float]
     points_per_second: float
 
     def percentile(self, share: float) -> float:
-        """The time that this share of the probes stayed below."""
+        """Return the latency that this share of the probes does not exceed."""
         return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))]
 
 
 async def measure_freshness(
     database: Database, publishers: Publishers, messages: Sequence[Sent], messages_per_second: float, points_per_message: int
 ) -> Freshness:
-    """Publishes at the rate, and looks for the rows of every so manieth message until a query finds them.
+    """Publish at the given rate and query for the rows of every n-th message until they are found.
 
-    A look is a query of its own every few milliseconds, which the figure includes.
+    Queries run every few milliseconds. The figure includes this interval.
     """
     every = max(1, round(messages_per_second / _PROBES_PER_SECOND))
     pending: dict[tuple[int, int], float] = {}

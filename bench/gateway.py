@@ -1,7 +1,7 @@
-"""`python -m bench.gateway`: one gateway process, many partners' vhosts, and events that leave for them.
+"""`python -m bench.gateway`: one gateway process, many partners' vhosts, and events to publish to them.
 
-Every partner has an organisation, a plant, a key and a vhost of its own. Events are queued in batches, as the ingest does, at a
-steady rate and then all at once; they count when the broker has confirmed them and they are struck off.
+Every partner has its own organisation, plant, key and vhost. Events are queued in batches, as by the ingest, first at a steady
+rate and then all at once. An event counts when the broker has confirmed it and its row is deleted.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Partner:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Run the benchmark and print the results."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--vhosts", type=int, default=200)
     arguments.add_argument("--rate", type=int, default=1_000, help="events a second")
@@ -131,7 +131,7 @@ async def _make_vhosts(stack: Stack, partners: Sequence[Partner]) -> None:
 
 
 async def _steady(database: Database, partners: Sequence[Partner], rate: int, seconds: int) -> None:
-    """Queues a batch every tenth of a second."""
+    """Queue a batch every tenth of a second."""
     events = _events(partners, rate * seconds)
     began = time.monotonic()
     for number in range(round(seconds / _BATCH_SECONDS)):
@@ -152,7 +152,7 @@ async def _queue(database: Database, events: Sequence[NewEvent]) -> None:
 
 
 async def _report(stack: Stack, gateway: psutil.Process, name: str, work: Awaitable[None], seconds: float) -> None:
-    """Runs the work and prints what the service used meanwhile, in shares of one core."""
+    """Await the work and print the CPU use of the service meanwhile, in shares of one core."""
     before = _cpu(stack, gateway)
     await work
     used = {part: (after - before[part]) / seconds for part, after in _cpu(stack, gateway).items()}
@@ -174,7 +174,7 @@ def _waiting(stack: Stack) -> int:
 
 
 async def _wait_until_served(stack: Stack, partners: Sequence[Partner]) -> None:
-    """Returns once every partner's orders have a consumer."""
+    """Return once the commands of every partner have a consumer."""
     deadline = time.monotonic() + _MOST_SECONDS
     for one in partners:
         async with open_channel(stack.broker_url, one.vhost) as channel:
@@ -185,7 +185,7 @@ async def _wait_until_served(stack: Stack, partners: Sequence[Partner]) -> None:
 
 
 def _delivered(stack: Stack, partners: Sequence[Partner]) -> int:
-    """Events in the partners' queues."""
+    """Return the number of events in the partners' queues."""
     answer = httpx.get(
         f"{stack.broker_management_url}/api/queues?disable_stats=true&enable_queue_totals=true", trust_env=False, timeout=60
     )

@@ -1,6 +1,6 @@
-"""Roll-ups: what they cost the ingest, how fast they are made, how fast they answer; and the memory of a large export.
+"""Roll-ups: their cost for the ingest, their duration and their query times; and the memory use of a large export.
 
-Run with `python -m bench.history`. Figures go to the screen as one JSON object.
+Run with `python -m bench.history`. Prints one JSON object.
 """
 
 import argparse
@@ -38,7 +38,7 @@ _LOG: Final = (
 
 
 async def measure(plants: int) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     with running_stack() as stack:
         async with open_database(stack.database_url, name="bench", size=4) as database:
             fleet = await register_fleet(database, stack.keyring, plants)
@@ -68,7 +68,7 @@ async def _layout(database: Database) -> int:
 
 
 async def _log_cost(database: Database, layout: int, sources: Sequence[int], late: float) -> dict[str, float]:
-    """Nanoseconds a point of the whole batch, and of the dirty log within it; `late` is the share before the watermark."""
+    """Return nanoseconds per point of the batch and of its dirty log. `late` is the share of points before the watermark."""
     now = datetime.now(UTC).replace(microsecond=0)
     whole = log = 0.0
     for number in range(_BATCHES):
@@ -90,7 +90,7 @@ async def _log_cost(database: Database, layout: int, sources: Sequence[int], lat
 
 
 async def _fill(database: Database, layout: int, sources: Sequence[int]) -> dict[str, Any]:
-    """A month of ten-second data of two devices, yesterday of the whole fleet; then rolled up."""
+    """Write and roll up a month of ten-second data of two devices, and yesterday's data of the whole fleet."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     now = datetime.now(UTC).replace(microsecond=0)
     days = [(now - timedelta(days=number)).date() for number in range(_DAYS + 1)]
@@ -200,7 +200,7 @@ async def _reads(stack: Stack, database: Database, fleet: Fleet) -> dict[str, An
 
 
 async def _exports(stack: Stack, fleet: Fleet) -> dict[str, Any]:
-    """Points, seconds, and how far the API's memory grew at most while it exported all that a plant has."""
+    """Export all data of a plant. Returns points, seconds, and the largest increase of the API's memory."""
     now = datetime.now(UTC).replace(microsecond=0)
     (api,) = [
         process
@@ -244,7 +244,7 @@ def _client(stack: Stack, fleet: Fleet) -> httpx.AsyncClient:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Run the benchmark and print the results."""
     parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
     parser.add_argument("--plants", type=int, default=1_000, help="with six sub-devices each")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
-"""`make bench`: what the ingest does on this machine, against what the machine could do, both measured in one run.
+"""`make bench`: throughput of the ingest on this machine, compared with the machine's limits measured in the same run.
 
-Prints a table with the floors and goals that we hold it to, and writes `bench/results.json`. `docs/performance.md` says
-how everything is measured and what the figures mean.
+Prints a table with floors and goals, and writes `bench/results.json`. `docs/performance.md` describes the measurements and the
+meaning of the figures.
 """
 
 import argparse
@@ -49,13 +49,13 @@ _DRAIN_SECONDS: Final = 180
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured."""
+    """The extent of the measurements."""
 
     plants: int
     points: dict[int, int]
-    """Points of one run by points a message; sizes left out are not measured."""
+    """Points of one run by points per message. Sizes that are not listed are not measured."""
     repeats: int
-    """Runs at `MAIN_SIZE`; each figure is their median. Other sizes run once."""
+    """Number of runs at `MAIN_SIZE`; each figure is their median. Other sizes run once."""
     peer_points: dict[str, int]
     live_points: int
     freshness_seconds: float
@@ -98,16 +98,16 @@ TINY: Final = Scale(
 
 
 class Options(NamedTuple):
-    """What the caller may choose."""
+    """Options of the command line."""
 
     ingest_processes: int | None = None
-    """As many as the setting says when None."""
+    """Number of ingest processes. None: the value of the setting."""
     patience: float = 10.0
-    """Seconds that each measurement waits for other programs to calm down, at most."""
+    """Maximum time in seconds that each measurement waits for other programs to become idle."""
 
 
 class Bench:
-    """One stack with its fleet logged in, and the measurements on it."""
+    """A stack with a connected fleet, and the measurements on it."""
 
     def __init__(
         self, stack: Stack, database: Database, fleet: Fleet, publishers: Publishers, scale: Scale, options: Options
@@ -121,7 +121,7 @@ class Bench:
         self._patience = options.patience
 
     async def ingest(self, size: int, seed: int) -> Measured:
-        """The ingest on one load, then the limits on the same load."""
+        """Measure the ingest on one load, then the limits on the same load."""
         stack, url = self._stack, self._stack.database_url
         load = make_load(self._fleet, size, self._scale.points[size], seed=seed)
         clear(url)
@@ -142,8 +142,8 @@ class Bench:
         return Measured(rate, Limits(store / points, prepare / points, transport / points), cpu, busy, bytes_per_point)
 
     async def peer(self, kind: str) -> float:
-        """Points a second of the ingest with one row a value."""
-        # COPY stops at a value that is there already, so nothing is sent twice.
+        """Return points per second of a peer that stores one row per value."""
+        # COPY fails on an existing value, so no message is repeated.
         load = make_load(self._fleet, MAIN_SIZE, self._scale.peer_points[kind], repeated=0)
         clear(self._stack.database_url)
         with psycopg.connect(self._stack.database_url) as connection:
@@ -158,7 +158,7 @@ class Bench:
         return rate
 
     async def live(self) -> float:
-        """Points a second from the first publish to the last commit, plants publishing as fast as the broker takes it."""
+        """Return points per second from the first publish to the last commit, at the highest rate that the broker accepts."""
         load = make_load(self._fleet, MAIN_SIZE, self._scale.live_points)
         async with self._warm_ingest(load):
             began = time.time()
@@ -168,7 +168,7 @@ class Bench:
         return points_per_second_since(self._stack.database_url, began)
 
     async def freshness(self, points_per_second: float) -> Freshness:
-        """Publish to queryable at this rate, messages arriving live."""
+        """Measure the latency from publish to query at this rate."""
         points = self._scale.plants * MAIN_SIZE + int(points_per_second * self._scale.freshness_seconds)
         load = make_load(self._fleet, MAIN_SIZE, points, late=0, repeated=0)
         async with self._warm_ingest(load):
@@ -180,14 +180,14 @@ class Bench:
         return found
 
     async def reads(self) -> Reads:
-        """The REST figures; `latest` finds what `freshness` has stored."""
+        """Measure the REST API. `latest` reads the values that `freshness` has stored."""
         await self._wait_until_quiet()
         return await measure_reads(
             self._stack, self._database, self._fleet, requests=self._scale.requests, seconds=self._scale.rate_seconds
         )
 
     async def _drain(self, load: Load, size: int, role: str, *kind: str) -> tuple[float, dict[str, float], dict[str, float]]:
-        """Starts the processes on full queues and waits until these are empty: points a second, CPU seconds a point, cores."""
+        """Start processes on full queues and wait until they are empty. Returns points/s, CPU seconds per point, busy cores."""
         stack = self._stack
         await self._wait_until_quiet()
         with self._processes_of(role, *kind) as started:
@@ -212,7 +212,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def _warm_ingest(self, load: Load) -> AsyncIterator[None]:
-        """The ingest at work on an empty database; the load's first message of each plant has been stored."""
+        """Run the ingest on an empty database after it has stored the first message of each plant."""
         clear(self._stack.database_url)
         with self._processes_of("ingest"):
             await self._publishers.publish(load.messages[: self._scale.plants])
@@ -225,7 +225,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _processes_of(self, role: str, *kind: str) -> Iterator[Callable[[], float]]:
-        """Runs ingest processes, or a peer's; gives a reading of their CPU time."""
+        """Run processes of the ingest or of a peer. Yields a function that returns their CPU time."""
         command = ("bench.peers", *kind) if kind else ()
         started = [self._stack.start(role, *command) for _ in range(self.processes)]
         try:
@@ -235,7 +235,7 @@ class Bench:
 
 
 def _bytes_stored(url: str) -> int:
-    """Bytes of the partitions that hold rows: heap, indexes, TOAST and maps, after a vacuum, nothing repacked."""
+    """Return the bytes of the partitions that hold rows: heap, indexes, TOAST and maps, after VACUUM without rewriting."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM telemetry_frame")
         row = connection.execute(
@@ -246,8 +246,8 @@ def _bytes_stored(url: str) -> int:
 
 
 async def measure(scale: Scale, options: Options, say: Callable[[str], None]) -> Outcome:
-    """Everything, one after the other, on a stack of its own."""
-    # A benchmark that is told to end takes its servers and their folder along.
+    """Run all measurements one after the other on a private stack."""
+    # On termination the benchmark stops its servers and removes their folder.
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -279,7 +279,7 @@ async def measure(scale: Scale, options: Options, say: Callable[[str], None]) ->
 
 
 def main() -> None:
-    """Reads the options, measures, prints and writes."""
+    """Read the options, measure, print and write the results."""
     parser = argparse.ArgumentParser(prog="python -m bench.ingest", description=__doc__)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="scale", action="store_const", const=QUICK, default=FULL, help="one short run of each")

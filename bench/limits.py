@@ -1,7 +1,7 @@
-"""What the machine could do at best: each part of the ingest alone, in CPU seconds, no part waiting for another.
+"""Limits of the machine: each part of the ingest alone, in CPU seconds, without waiting for other parts.
 
-L1 stores frames that were built beforehand, with the ingest's own statements; packing them into rows belongs to it.
-L2 verifies and decodes messages into frames. L3 moves messages from the broker to a consumer that throws them away.
+L1 stores prepared frames with the ingest's own statements, including their packing into rows. L2 verifies and decodes messages
+into frames. L3 moves messages from the broker to a consumer that discards them.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """CPU seconds a point of each part."""
+    """CPU seconds per point of each part."""
 
     store: float
     prepare: float
     transport: float
 
     def points_per_second(self, cores: int) -> float:
-        """B: what all cores together could do if they did nothing else and never waited."""
+        """Return B: the throughput of all cores without other work and without waiting."""
         return cores / (self.store + self.prepare + self.transport)
 
 
 async def prepare_all(database: Database, stack: Stack, load: Load) -> tuple[float, list[FrameBatch]]:
-    """L2: CPU seconds to verify and decode the load, and the frames of its batches. What is kept of plants was read before."""
+    """Measure L2. Returns the CPU seconds to verify and decode the load with warm caches, and the frames of its batches."""
     pipeline = Pipeline(database, stack.keyring, window_seconds=stack.settings.signature_window_seconds)
     deliveries = [Delivery(message.topic.replace("/", "."), message.body, 0) for message in load.messages]
     size = stack.settings.ingest_batch_messages
@@ -60,7 +60,7 @@ async def prepare_all(database: Database, stack: Stack, load: Load) -> tuple[flo
 
 
 async def store_all(database: Database, stack: Stack, batches: Sequence[FrameBatch]) -> float:
-    """L1: CPU seconds of this process and the database to store the batches, a transaction each."""
+    """Measure L1. Returns the CPU seconds of this process and the database to store the batches, one transaction each."""
     postgres = cpu_of_stack(stack)["postgres"]
     with _collector_at_rest():
         before = own_cpu() + postgres()
@@ -72,11 +72,13 @@ async def store_all(database: Database, stack: Stack, batches: Sequence[FrameBat
 
 
 async def discard_all(stack: Stack, load: Load) -> float:
-    """L3: CPU seconds of this process and the broker to consume the load, which waits in the queues, with the ingest's
-    client, window and acknowledgements."""
+    """Measure L3. Returns the CPU seconds of this process and the broker to consume the load from full queues.
+
+    Client, window and acknowledgements are those of the ingest.
+    """
     broker = cpu_of_stack(stack)["broker"]
     settings = stack.settings
-    # As the worker's. Acknowledged in portions that a single full queue is enough for, else it would wait for the others.
+    # As in the worker. One full queue must be able to fill a group of acknowledgements, or the group would wait for others.
     prefetch = max(1, 2 * settings.ingest_batch_messages // settings.ingest_shards)
     left = len(load.messages)
     last_tag = acknowledged = unacknowledged = 0
@@ -116,7 +118,7 @@ def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 @contextlib.contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """Garbage collection belongs to no part, and this process holds the whole load and its ledger besides."""
+    """Disable garbage collection: it belongs to no part, and this process also holds the whole load and its ledger."""
     gc.collect()
     gc.disable()
     try:

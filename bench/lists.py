@@ -1,7 +1,7 @@
-"""`python -m bench.lists`: how long every list of the registry takes with a large fleet, and beside a route that does nothing.
+"""`python -m bench.lists`: duration of every list of the registry with a large fleet, compared with a route that does nothing.
 
-One organisation has 20,000 plants with six sub-devices each, others have 10,000 plants more. Every plant has just reported,
-so that its row is not where the last vacuum saw it. Requests come one after the other, 20 records a page.
+One organisation has 20,000 plants with six sub-devices each; other organisations have 10,000 more plants. Every plant has just
+reported, so its row has moved since the last vacuum. Requests run one after the other, with 20 records per page.
 """
 
 import argparse
@@ -55,13 +55,13 @@ JOIN LATERAL (SELECT id FROM plant WHERE organization_id = g.organization_id ORD
 ON true;
 """
 _KEPT: Final = ("certificate statistics", "plants not in a group (all of them)")
-"""Lists that the cache keeps: made anew first, then asked for once more."""
+"""Cached lists: measured first without and then with a cache entry."""
 _REPORT: Final = "UPDATE plant SET last_seen_at = now(); ANALYZE;"
 
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """What the requests ask for."""
+    """Ids for the requests."""
 
     organization: str
     plants: Sequence[str]
@@ -69,7 +69,7 @@ class Ids:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Run the benchmark and print the results."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--plants", type=int, default=20_000)
     arguments.add_argument("--others", type=int, default=10_000)
@@ -96,7 +96,7 @@ def _fill(stack: Stack, ours: int, theirs: int) -> Ids:
 
 
 def _requests(ids: Ids, plants: int) -> dict[str, Callable[[], str]]:
-    """A fresh path of each kind."""
+    """Return a function for each kind of request that returns its next path."""
     last = max(1, plants // 20)
 
     def plant() -> str:

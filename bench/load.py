@@ -1,4 +1,4 @@
-"""Signed messages made beforehand, and a ledger of what must be in the database once they have been stored."""
+"""Prepared signed messages, and a ledger of what the database must contain after they are stored."""
 
 import random
 import time
@@ -18,13 +18,13 @@ REPEATED: Final = 0.01
 BAD_SIGNATURE: Final = 0.001
 _INTERVAL_SECONDS: Final = 10
 _HUNDREDTHS: Final = [f"{value / 100}" for value in range(100_000)]
-"""Values have two decimals, as meters send them; in hundredths they are whole numbers, so sums compare exactly."""
+"""Values have two decimals, like those of meters. In hundredths they are integers, so sums compare exactly."""
 _TIME_FACTOR: Final = 31
 _TIME_MODULUS: Final = 1_009
 
 
 class Frame(NamedTuple):
-    """What one source reported at one time (epoch seconds), in hundredths; None where nothing was sent."""
+    """Values of one source at one time (epoch seconds), in hundredths. None for values that were not sent."""
 
     source_id: int
     time: int
@@ -32,7 +32,7 @@ class Frame(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Of one source: values, their sum, and their sum weighted by signal and time, all in hundredths."""
+    """Sums of one source in hundredths: number of values, their sum, and their sum weighted by signal and time."""
 
     points: int
     total: int
@@ -41,13 +41,13 @@ class Sums(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """What was sent and must be stored: sums by source."""
+    """Sums by source of everything that was sent and must be stored."""
 
     sums: dict[int, Sums] = field(default_factory=dict)
     points: int = 0
 
     def add(self, frame: Frame) -> None:
-        """Counts a frame."""
+        """Add a frame."""
         present = [(place, value) for place, value in enumerate(frame.values, 1) if value is not None]
         weight = _TIME_FACTOR * (frame.time % _TIME_MODULUS)
         total = sum(value for _, value in present)
@@ -57,7 +57,7 @@ class Ledger:
         self.points += len(present)
 
     def merge(self, other: "Ledger") -> None:
-        """Counts what another ledger holds."""
+        """Add the sums of another ledger."""
         for source, sums in other.sums.items():
             old = self.sums.get(source, Sums(0, 0, 0))
             self.sums[source] = Sums(*map(sum, zip(old, sums, strict=True)))
@@ -65,8 +65,10 @@ class Ledger:
 
 
 class Sent(NamedTuple):
-    """A message: the place of its plant in the fleet, its MQTT topic and its bytes; the oldest frame that it brings, or
-    None when its signature is bad."""
+    """A message: the index of its plant in the fleet, its MQTT topic, its bytes, and its oldest frame.
+
+    The oldest frame is None if the signature is wrong.
+    """
 
     plant: int
     topic: str
@@ -76,7 +78,7 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True)
 class Load:
-    """Messages in the order in which they are sent; repetitions and bad signatures are among them."""
+    """Messages in sending order, including repeated messages and wrong signatures."""
 
     messages: list[Sent]
     ledger: Ledger
@@ -88,10 +90,10 @@ class Load:
 def make_load(
     fleet: Fleet, points_per_message: int, points: int, *, seed: int = 1, late: float = LATE, repeated: float = REPEATED
 ) -> Load:
-    """Messages of about `points` distinct points altogether.
+    """Return messages of about `points` distinct points in total.
 
-    One message is ten signals of one sub-device, a snapshot of the whole plant, or an array of such snapshots. Plants take
-    turns; a plant's snapshots are ten seconds apart and end now.
+    A message holds ten signals of one sub-device, a snapshot of the whole plant, or an array of such snapshots. Plants
+    alternate. The snapshots of a plant are ten seconds apart and end now.
     """
     chance = random.Random(seed)
     made = Load([], Ledger(), [])
@@ -104,7 +106,7 @@ def make_load(
         plant = fleet.plants[place]
         newest = now - (rounds - 1 - turn) * snapshots_each * _INTERVAL_SECONDS
         if chance.random() < late:
-            # A time that no other message of this load has, hours back: half of them on the day before.
+            # A time, hours ago, that no other message of this load has. Half of these times are on the previous day.
             newest -= 6 * 3600 * chance.randint(1, 5) + rounds * snapshots_each * _INTERVAL_SECONDS
         bad = chance.random() < BAD_SIGNATURE
         frames: list[Frame] = []
@@ -140,7 +142,7 @@ def _snapshot(plant: BenchPlant, at: int, chance: random.Random, frames: list[Fr
 
 
 def _part(plant: BenchPlant, at: int, turn: int, points: int, chance: random.Random, frames: list[Frame]) -> str:
-    """Some signals of one sub-device; the rest of its frame stays empty."""
+    """Return some signals of one sub-device as JSON. The rest of its frame stays empty."""
     place = turn % DEVICES
     first = turn // DEVICES % (SIGNALS // points) * points
     values: list[int | None] = [None] * SIGNALS

@@ -1,4 +1,4 @@
-"""CPU time of the processes at work, and when the database committed what."""
+"""CPU time of the measured processes, and commits of the database over time."""
 
 import bisect
 import contextlib
@@ -35,18 +35,18 @@ CpuReading = Callable[[], float]
 
 
 def own_cpu() -> float:
-    """CPU seconds of this process so far."""
+    """Return the CPU seconds of this process so far."""
     return time.process_time()
 
 
 def all_cpu() -> float:
-    """CPU seconds of the whole machine so far, other programs' included."""
+    """Return the CPU seconds of the whole machine so far, including other programs."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
 
 
 def wait_until_quiet(seconds: float) -> None:
-    """Waits until the machine has next to nothing to do, `seconds` at most."""
+    """Wait until the machine is almost idle, at most `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         before = all_cpu()
@@ -56,7 +56,7 @@ def wait_until_quiet(seconds: float) -> None:
 
 
 def cpu_of(process: psutil.Process) -> float:
-    """CPU seconds of a process and of those it has waited for; 0 once it is gone."""
+    """Return the CPU seconds of a process and of its awaited children, or 0 if it has ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         times = process.cpu_times()
         return float(times.user + times.system + times.children_user + times.children_system)
@@ -64,18 +64,18 @@ def cpu_of(process: psutil.Process) -> float:
 
 
 def cpu_of_postgres(server: psutil.Process) -> float:
-    """CPU seconds of the server and its backends. Those that ended are in the server's own account."""
+    """Return the CPU seconds of the server and its backends. Ended backends are included in the server's own time."""
     return cpu_of(server) + sum(cpu_of(child) for child in server.children())
 
 
 def cpu_of_stack(stack: Stack) -> dict[str, CpuReading]:
-    """Readings of the servers by name."""
+    """Return readings of the servers by name."""
     broker, postgres = stack.broker_process(), stack.postgres_process()
     return {"broker": lambda: cpu_of(broker), "postgres": lambda: cpu_of_postgres(postgres)}
 
 
 class CpuMeter:
-    """Reads CPU times all the while, so that a span can be cut out afterwards."""
+    """Continuous readings of CPU times, from which a span can be selected afterwards."""
 
     def __init__(self, readings: Mapping[str, CpuReading]) -> None:
         self._readings = readings
@@ -83,7 +83,7 @@ class CpuMeter:
 
     @contextlib.contextmanager
     def running(self) -> Iterator["CpuMeter"]:
-        """Reads in the background until the block ends."""
+        """Read in the background until the block ends."""
         ended = threading.Event()
         thread = threading.Thread(target=self._sample, args=(ended,), daemon=True)
         thread.start()
@@ -94,7 +94,7 @@ class CpuMeter:
             thread.join()
 
     def between(self, start: float, end: float) -> dict[str, float]:
-        """CPU seconds by process between two moments (epoch seconds), interpolated."""
+        """Return the CPU seconds by process between two times (epoch seconds), interpolated."""
         return {name: self._at(name, end) - self._at(name, start) for name in self._readings}
 
     def _sample(self, ended: threading.Event) -> None:
@@ -113,7 +113,7 @@ class CpuMeter:
 
 
 class Run(NamedTuple):
-    """What was committed between two moments (epoch seconds)."""
+    """Commits between two times (epoch seconds)."""
 
     start: float
     end: float
@@ -121,16 +121,14 @@ class Run(NamedTuple):
 
     @property
     def points_per_second(self) -> float:
-        """Distinct points committed a second."""
+        """Return the distinct points committed per second."""
         return self.points / (self.end - self.start)
 
 
 def committed(url: str, points_in_flight: int, table: str = "telemetry_frame", values: str = _VALUES) -> Run:
-    """The span in which the ingest was at full work: from the first commit to the last one before which more than
-    `points_in_flight` still waited.
+    """Return the span of full load: from the first commit to the last one before which more than `points_in_flight` waited.
 
-    What a process has in hand at the first commit it also has in hand at the end of the span, so nothing is counted that
-    was worked on outside of it.
+    The work in progress at the first commit equals that at the end of the span. So the span counts no work from outside.
     """
     with psycopg.connect(url) as connection:
         rows = connection.execute(
@@ -152,7 +150,7 @@ def committed(url: str, points_in_flight: int, table: str = "telemetry_frame", v
 
 
 def points_per_second_since(url: str, start: float) -> float:
-    """Points committed after a moment (epoch seconds), by the time from it to the last commit."""
+    """Return the points committed after `start` (epoch seconds) per second, up to the last commit."""
     with psycopg.connect(url) as connection:
         row = connection.execute(
             f"SELECT sum({_VALUES})::bigint, extract(epoch FROM max(pg_xact_commit_timestamp(xmin)))::float8"
@@ -165,7 +163,7 @@ def points_per_second_since(url: str, start: float) -> float:
 
 
 def verify(url: str, ledger: Ledger) -> None:
-    """Compares every source's values with what was sent; raises BenchFailed when one differs."""
+    """Compare every source's values with what was sent. Raises BenchFailed for a difference."""
     with psycopg.connect(url) as connection:
         rows = connection.execute(
             "SELECT source_id, count(v), coalesce(sum(c), 0)::bigint, coalesce(sum(c * (place + 31 * (at % 1009))), 0)::bigint"
@@ -184,7 +182,7 @@ def verify(url: str, ledger: Ledger) -> None:
 
 
 def clear(url: str) -> None:
-    """Empties the telemetry tables and writes everything out, so that runs do not disturb each other."""
+    """Empty the telemetry tables and write all pages to disk, so that runs do not affect each other."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("TRUNCATE telemetry_frame, telemetry_latest, telemetry_dirty, refused_message")
         connection.execute("VACUUM (ANALYZE) plant, sub_device, telemetry_source, telemetry_latest")

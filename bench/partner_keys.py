@@ -1,8 +1,8 @@
-"""`python -m bench.partner_keys`: how long a partner's key takes to make, and to end for REST and at the broker.
+"""`python -m bench.partner_keys`: duration of creating a partner's key, and of revoking it for REST and at the broker.
 
-Each key may use the broker, so making it means a vhost with its exchange, five queues and their bindings, and a login to
-prove it. Ending is measured from the moment the revocation is asked for: until a call with the key is refused by the process
-that revoked it, and until the broker has closed a program's connection.
+Each key may use the broker, so its creation includes a vhost with its exchange, five queues and their bindings, and a test
+login. Revocation is measured from the start of the request until the same process refuses a call with the key, and until the
+broker has closed the connection of a program with the key.
 """
 
 import argparse
@@ -25,12 +25,12 @@ SLUG = "bench"
 
 
 def main() -> None:
-    """Prints the figures."""
+    """Run the benchmark and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=40, help="how many keys to make and revoke")
     parser.add_argument("--existing", type=int, default=0, help="how many keys to make before anything is measured")
     chosen = parser.parse_args()
-    logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it reports every connection that the broker closes
+    logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it logs every connection that the broker closes
     with running_stack() as stack:
         stack.start_api()
         stack.start("gateway")
@@ -62,7 +62,7 @@ async def _make(http: httpx.AsyncClient) -> tuple[dict[str, str], float]:
 
 
 async def _end(stack: Stack, http: httpx.AsyncClient, key: dict[str, str]) -> tuple[float, float]:
-    """Seconds until REST refuses, and until the broker has closed the connection."""
+    """Return the seconds until REST refuses the key, and until the broker has closed the connection."""
     context = ssl.create_default_context(cafile=str(stack.settings.home / "ca" / "ca.pem"))
     place = f"localhost:{stack.settings.amqps_port}/{key['vhost']}"
     connection = await aiormq.connect(f"amqps://{SLUG}:{quote(key['text'], safe='')}@{place}", context=context)

@@ -1,4 +1,4 @@
-"""The usual way to store telemetry, one row a value, as a peer of the ingest: the same process with another last step.
+"""The usual way to store telemetry, one row per value, for comparison: the ingest process with another storage step.
 
 `python -m bench.peers executemany` or `copy` consumes, verifies, decodes and acknowledges as `gridfleet ingest` does.
 """
@@ -19,10 +19,10 @@ from gridfleet.mqtt.worker import IngestWorker
 __all__ = ["BATCH_MESSAGES", "CREATE_TABLE", "TABLE", "VALUES"]
 
 BATCH_MESSAGES: Final = 250
-"""Messages of a peer's transaction at most: tens of thousands of rows, after which more make no difference."""
+"""Maximum number of messages in a peer's transaction: tens of thousands of rows. A larger number brings no improvement."""
 TABLE: Final = "peer_value"
 VALUES: Final = "1"
-"""How many points a row of the table holds, as an SQL expression."""
+"""Number of points in a row of the table, as an SQL expression."""
 CREATE_TABLE: Final = (
     f"DROP TABLE IF EXISTS {TABLE}; CREATE TABLE {TABLE} (source_id integer, metric_id integer, time timestamptz,"
     " value float8 NOT NULL, PRIMARY KEY (source_id, metric_id, time))"

@@ -1,6 +1,6 @@
-"""A plain MQTT 3.1.1 publisher of messages made beforehand: QoS 1, one connection a plant, as real plants have.
+"""A minimal MQTT 3.1.1 publisher of prepared messages: QoS 1, one connection per plant, as with real plants.
 
-A full client would take more of the machine than the broker does; this one writes packets and counts their confirmations.
+A full client would use more CPU time than the broker. This one writes packets and counts confirmations.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _KEEP_ALIVE_SECONDS: Final = 0xFFFF
 
 
 class _Connection(asyncio.Protocol):
-    """One plant's connection."""
+    """The connection of one plant."""
 
     def __init__(self, plant: BenchPlant, window: int) -> None:
         self._plant = plant
@@ -67,7 +67,7 @@ class _Connection(asyncio.Protocol):
         self._fail(BenchFailed(f"the broker closed a plant's connection: {exc}"))
 
     def publish(self, topic: str, body: bytes) -> None:
-        """Sends when the window of unconfirmed messages has room."""
+        """Send when the window of unconfirmed messages has room."""
         self._packet_id = self._packet_id % 0xFFFF + 1
         name = _text(topic)
         packet = b"\x32" + _length(len(name) + 2 + len(body)) + name + struct.pack(">H", self._packet_id) + body
@@ -75,7 +75,7 @@ class _Connection(asyncio.Protocol):
         self._send()
 
     async def confirmed(self) -> None:
-        """Waits until everything is confirmed."""
+        """Wait until everything is confirmed."""
         if self._lost is not None:
             raise self._lost
         if self._waiting or self._in_flight:
@@ -107,7 +107,7 @@ class Publishers:
 
     @classmethod
     async def connect(cls, plants: Iterable[BenchPlant], port: int, window: int = 4) -> "Publishers":
-        """Logs every plant in with its token; `window` unconfirmed messages a plant at most."""
+        """Log every plant in with its token. `window` is the maximum number of unconfirmed messages per plant."""
         loop = asyncio.get_running_loop()
         turns = asyncio.Semaphore(_LOGINS_AT_ONCE)
 
@@ -120,17 +120,17 @@ class Publishers:
         return cls(list(await asyncio.gather(*map(log_in, plants))))
 
     async def publish(self, messages: Iterable[Sent]) -> None:
-        """Publishes and waits until the broker has confirmed all of it."""
+        """Publish all messages and wait until the broker has confirmed them."""
         for message in messages:
             self._connections[message.plant].publish(message.topic, message.body)
         await asyncio.gather(*(connection.confirmed() for connection in self._connections))
 
     def send(self, message: Sent) -> None:
-        """Publishes without waiting."""
+        """Publish without waiting."""
         self._connections[message.plant].publish(message.topic, message.body)
 
     def close(self) -> None:
-        """Drops the connections."""
+        """Close the connections without waiting."""
         for connection in self._connections:
             connection.close()
 

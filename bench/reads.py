@@ -1,4 +1,4 @@
-"""How fast the REST API answers: a day of one signal, the newest values, and a route that does nothing."""
+"""Speed of the REST API: a day of one signal, the newest values, and a route that does nothing."""
 
 import asyncio
 import math
@@ -29,7 +29,7 @@ _EMPTY_ROUTE: Final = "/api/v1/health/live"
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """99th percentiles in seconds, one request after the other; requests a second of four clients at once."""
+    """99th percentiles in seconds for sequential requests, and requests per second of four concurrent clients."""
 
     day_of_one_signal: float
     latest: float
@@ -39,8 +39,10 @@ class Reads:
 
 
 async def measure_reads(stack: Stack, database: Database, fleet: Fleet, *, requests: int, seconds: float) -> Reads:
-    """Writes a day of one sub-device's data at ten-second intervals and asks for it; `latest` is asked of plants that the
-    fleet's messages have filled."""
+    """Write a day of one sub-device's data at ten-second intervals and measure its query.
+
+    `latest` is requested for plants whose messages have already been stored.
+    """
     plant = fleet.plants[0]
     end = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
     start = end - timedelta(days=1)

@@ -1,4 +1,4 @@
-"""The figures as a table beside their floors and goals, and as JSON."""
+"""The figures as a table with floors and goals, and as JSON."""
 
 import json
 import os
@@ -24,11 +24,11 @@ from gridfleet.kernel.db import Database
 __all__ = ["MAIN_SIZE", "Machine", "Measured", "Outcome", "machine", "show", "write"]
 
 MAIN_SIZE: Final = 120
-"""Points a message of the figures that floors and goals are set for: a plant's whole snapshot."""
+"""Points per message of the figures that have floors and goals: a whole snapshot of a plant."""
 
 
 class Machine(NamedTuple):
-    """What the figures were measured on."""
+    """The machine and the software versions of the measurement."""
 
     cores: int
     processor: str
@@ -42,35 +42,39 @@ class Machine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run of the ingest and of its limits on the same messages."""
+    """One run of the ingest, and of its limits on the same messages."""
 
     points_per_second: float
     limits: Limits
     cpu_per_point: Mapping[str, float]
-    """CPU seconds a point, by process."""
+    """CPU seconds per point by process."""
     busy_cores: Mapping[str, float]
-    """How many cores each kept busy; `others` is every program that has nothing to do with this."""
+    """Busy cores by process. `others` is every program that is not part of the benchmark."""
     bytes_per_point: float
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that was measured."""
+    """All measurements."""
 
     machine: Machine
     plants: int
     ingest_processes: int
     runs: Mapping[int, Sequence[Measured]]
-    """By points a message."""
+    """Runs by points per message."""
     peers: Mapping[str, float]
     live: float
-    """Points a second with the plants publishing at the same time on the same machine."""
+    """Points per second while the plants publish on the same machine."""
     freshness: Freshness
     reads: Reads
 
 
 async def machine(database: Database, stack: Stack) -> Machine:
-    """This machine. Raises BenchFailed when the database does not wait for its disk: the figures would be worth nothing."""
+    """Return a description of this machine.
+
+    Raises:
+        BenchFailed: If the database does not sync to disk, because the figures would be invalid.
+    """
     async with database.transaction() as db:
         cursor = await db.execute(
             "SELECT current_setting('fsync') = 'on' AND current_setting('synchronous_commit') = 'on',"
@@ -115,7 +119,7 @@ def _rounded(values: Mapping[str, float], factor: float = 1.0) -> dict[str, floa
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
-    """Everything as JSON values: points, seconds, bytes; CPU in microseconds a point. Medians where there are several runs."""
+    """Return all figures as JSON values: points, seconds, bytes; CPU in microseconds per point. Medians of several runs."""
     cores = outcome.machine.cores
 
     def of_size(runs: Sequence[Measured]) -> dict[str, Any]:
@@ -169,7 +173,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 
 
 class Target(NamedTuple):
-    """A figure with what we hold it to; `less` when lower is better."""
+    """A figure with its floor and goal. `less`: lower is better."""
 
     name: str
     value: float
@@ -179,7 +183,7 @@ class Target(NamedTuple):
     less: bool = False
 
     def verdict(self) -> str:
-        """How it stands."""
+        """Return "goal", "floor" or "MISSED"."""
 
         def reaches(bound: float) -> bool:
             return self.value <= bound if self.less else self.value >= bound
@@ -203,7 +207,7 @@ def _targets(found: Mapping[str, Any]) -> Iterator[Target]:
 
 
 def show(outcome: Outcome) -> None:
-    """Prints the table, and where the CPU time went."""
+    """Print the table and the distribution of CPU time."""
     found = figures(outcome)
     console = Console(width=110, highlight=False)
     on = outcome.machine
@@ -250,5 +254,5 @@ def show(outcome: Outcome) -> None:
 
 
 def write(outcome: Outcome, path: Path) -> None:
-    """Writes the figures as JSON."""
+    """Write the figures as JSON."""
     path.write_text(json.dumps(figures(outcome), indent=2) + "\n")

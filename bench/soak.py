@@ -1,8 +1,8 @@
-"""`python -m bench.soak`: a fleet at work for a quarter of an hour. Does memory grow, does anything fail?
+"""`python -m bench.soak`: a working fleet for a quarter of an hour. Does memory grow, does anything fail?
 
-Every plant is connected over MQTT and sends a signed snapshot every ten seconds; some are the project's own clients, which
-obey commands; people log in, look around and log out. Afterwards every value that was sent has to be there, no answer, log
-line or connection may have gone wrong, and no process of the service may have grown faster than the limit.
+Every plant is connected over MQTT and sends a signed snapshot every ten seconds. Some plants are the project's own clients,
+which execute commands. Users log in, read data and log out. Afterwards every sent value must be stored, no response, log line
+or connection may have failed, and no process of the service may have grown faster than the limit.
 """
 
 import argparse
@@ -48,7 +48,7 @@ _MIB: Final = 1 << 20
 
 @dataclass(slots=True)
 class Sample:
-    """Memory that each process has allocated (bytes), `minutes` after the start."""
+    """Allocated memory of each process in bytes, `minutes` after the start."""
 
     minutes: float
     memory: dict[str, int]
@@ -56,7 +56,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Soak:
-    """What happened while it ran."""
+    """Observations during the run."""
 
     ledger: Ledger = field(default_factory=Ledger)
     messages: int = 0
@@ -68,7 +68,7 @@ class Soak:
 
 
 def main() -> None:
-    """Runs it; exit code 1 when something failed or grew."""
+    """Run the soak test. Exit code 1 if something failed or grew."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--plants", type=int, default=1_000)
     parser.add_argument("--sites", type=int, default=20, help="plants beside them that obey commands")
@@ -144,10 +144,10 @@ async def _work(
 
 
 async def _send(fleet: Fleet, publishers: Publishers, soak: Soak, end: float) -> None:
-    """A snapshot of every plant each ten seconds, spread evenly over them."""
+    """Send a snapshot of every plant every ten seconds, spread evenly over the plants."""
     turn = 0
     while (started := time.monotonic()) < end:
-        # In a thread: signing a thousand messages would hold up the visitors' clocks.
+        # In a thread: signing a thousand messages would block the event loop and distort the visitors' times.
         load = await asyncio.to_thread(
             make_load, fleet, POINTS_PER_SNAPSHOT, POINTS_PER_SNAPSHOT * len(fleet.plants), seed=turn, late=0
         )
@@ -163,7 +163,7 @@ async def _send(fleet: Fleet, publishers: Publishers, soak: Soak, end: float) ->
 
 
 async def _command(sites: Sequence[Site], http: httpx.AsyncClient, soak: Soak, end: float) -> None:
-    """A command to one site after the other, two a second."""
+    """Send a command to one site after the other, two per second."""
     expires = time.monotonic() + _VISIT_SECONDS
     for site in cycle(sites):
         if time.monotonic() >= end:
@@ -177,7 +177,7 @@ async def _command(sites: Sequence[Site], http: httpx.AsyncClient, soak: Soak, e
 
 
 async def _visit(stack: Stack, fleet: Fleet, soak: Soak, end: float, chance: random.Random) -> None:
-    """Logs in, looks around for a minute, logs out, again and again."""
+    """Log in, read data for a minute, log out, and repeat."""
     async with httpx.AsyncClient(base_url=f"{stack.api_url}/api/v1", timeout=30) as http:
         while time.monotonic() < end:
             token = await _log_in(http)
@@ -220,16 +220,16 @@ async def _watch(watched: dict[str, list[psutil.Process]], soak: Soak, began: fl
 
 
 def _own_memory(process: psutil.Process) -> int:
-    """Bytes of memory that it and its children (PostgreSQL's come and go) allocated.
+    """Return the bytes of memory that the process and its children (such as PostgreSQL's backends) have allocated.
 
-    Without files and shared memory: the database's buffers are of a fixed size that is only filled little by little.
+    Files and shared memory are excluded: the database's buffers have a fixed size and fill only gradually.
     """
     total = 0
     for one in (process, *process.children(recursive=True)):
         try:
             status = Path(f"/proc/{one.pid}/status").read_text()
             total += int(status.partition("RssAnon:")[2].split()[0]) * 1024
-        except (FileNotFoundError, ProcessLookupError, IndexError):  # an ended one's status has no memory
+        except (FileNotFoundError, ProcessLookupError, IndexError):  # the status of an ended process has no memory
             if one == process:
                 raise BenchFailed(f"{process} has died") from None
     return total
@@ -260,7 +260,7 @@ def _check_refusals(stack: Stack, soak: Soak) -> None:
 
 
 def _check_logs(folder: Path) -> None:
-    """Every line is an event in JSON, and none is an error."""
+    """Check that every line is a JSON event and none is an error."""
     for role in _ROLES:
         path = folder / f"{role}.log"
         for line in path.read_text().splitlines():
@@ -282,7 +282,7 @@ def _show_memory(soak: Soak, chosen: argparse.Namespace) -> None:
 
 
 def _growth(samples: Sequence[Sample]) -> dict[str, float]:
-    """The slope of the line through each process's memory, in % of the mean a minute; nothing without three samples."""
+    """Return the slope of each process's memory in % of the mean per minute. Empty with fewer than three samples."""
     if len(samples) < 3:
         return {}
     minutes = [sample.minutes for sample in samples]

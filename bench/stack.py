@@ -1,4 +1,4 @@
-"""The service under test: its own database, broker and processes on free ports in a folder that is removed afterwards."""
+"""The service under test: its own database, broker and processes on free ports, in a folder that is removed afterwards."""
 
 import contextlib
 import os
@@ -46,11 +46,11 @@ ADMIN_PASSWORD: Final = "Correct-horse-7"
 
 
 class BenchFailed(RuntimeError):
-    """The figures cannot be trusted: something did not start, did not end, or stored other values than were sent."""
+    """The figures are not valid: a part did not start or end, or stored values differ from those that were sent."""
 
 
 class Stack:
-    """Running servers. `start` adds the service's processes one by one: a measurement begins with some of them stopped."""
+    """Running servers. `start` adds processes of the service, because a measurement begins with some of them stopped."""
 
     def __init__(self, settings: Settings, postgres: EmbeddedPostgres, broker: PrivateBroker) -> None:
         self.settings = settings
@@ -69,7 +69,7 @@ class Stack:
         self._running: list[tuple[Program, subprocess.Popen[bytes]]] = []
 
     def set_up(self, step: str) -> None:
-        """Runs one step of the service's own preparation."""
+        """Run one preparation step of the service."""
         done = subprocess.run(
             [sys.executable, "-m", "gridfleet", "setup", step],
             env=self._environment,
@@ -82,7 +82,7 @@ class Stack:
             raise BenchFailed(f"gridfleet setup {step}: {done.stderr[-2000:]}")
 
     def start(self, role: str, *command: str) -> psutil.Process:
-        """Starts `gridfleet {role}`, or another Python module, as a process of its own."""
+        """Start `gridfleet {role}`, or another Python module, as a separate process."""
         program = Program(
             name=role,
             argv=(sys.executable, "-m", *(command or ("gridfleet", role))),
@@ -95,7 +95,7 @@ class Stack:
         return psutil.Process(process.pid)
 
     def start_api(self) -> None:
-        """Starts the API, which also answers the broker's questions, and waits for it."""
+        """Start the API, which also makes the broker's access decisions, and wait for it."""
         self.start("serve")
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while time.monotonic() < deadline:
@@ -110,22 +110,22 @@ class Stack:
         raise BenchFailed(f"the API did not answer: see {self.settings.home / 'logs'}")
 
     def stop(self, role: str | None = None) -> None:
-        """Stops the processes of a role, or all."""
+        """Stop the processes of a role, or all."""
         for entry in [entry for entry in self._running if role in (None, entry[0].name)]:
             self._running.remove(entry)
             stop_process(*entry)
 
     @property
     def api_url(self) -> str:
-        """Address of the REST API, without a path."""
+        """Return the address of the REST API, without a path."""
         return f"http://127.0.0.1:{self.settings.http_port}"
 
     def broker_process(self) -> psutil.Process:
-        """The Erlang machine."""
+        """Return the process of the Erlang VM."""
         return self._find("beam.smp", self.settings.home / "broker")
 
     def postgres_process(self) -> psutil.Process:
-        """The server's first process; the others are its children."""
+        """Return the main process of the server; the backends are its children."""
         return self._find("postgres", self.settings.home / "postgres")
 
     def _find(self, name: str, folder: Path) -> psutil.Process:
@@ -137,7 +137,7 @@ class Stack:
         return min(found, key=lambda process: process.create_time())
 
     def waiting(self) -> int:
-        """Messages in the ingest's queues, those handed out and not acknowledged included."""
+        """Return the number of messages in the ingest's queues, including delivered ones that are not acknowledged."""
         settings = self.settings
         response = httpx.get(
             f"{self.broker_management_url}/api/queues/{PLANTS_VHOST}?disable_stats=true&enable_queue_totals=true",
@@ -149,7 +149,7 @@ class Stack:
         return sum(queue["messages"] for queue in response.json() if queue["name"] in ours)
 
     def wait_until_empty(self, seconds: float) -> None:
-        """Waits until the ingest has acknowledged everything."""
+        """Wait until the ingest has acknowledged everything."""
         deadline = time.monotonic() + seconds
         while waiting := self.waiting():
             self._check_running()
@@ -168,9 +168,9 @@ class Stack:
 
 @contextlib.contextmanager
 def running_stack(**changes: object) -> Iterator[Stack]:
-    """PostgreSQL and RabbitMQ as `gridfleet up` configures them, migrated and declared; no process of the service yet.
+    """Run PostgreSQL and RabbitMQ as `gridfleet up` configures them, migrated and declared, without processes of the service.
 
-    The one parameter that differs makes PostgreSQL note the time of each commit, which the figures are computed from.
+    One parameter differs: PostgreSQL records the time of each commit, from which the figures are computed.
     """
     home = Path(tempfile.mkdtemp(prefix="gridfleet-bench-"))
     (home / "logs").mkdir()
@@ -195,7 +195,7 @@ def running_stack(**changes: object) -> Iterator[Stack]:
 
 
 def _free_ports() -> dict[str, int]:
-    """A free port for every port setting, below the range from which outgoing connections take theirs."""
+    """Return a free port for every port setting, below the range of ports for outgoing connections."""
     found: list[int] = []
     for candidate in random.sample(range(12_000, 32_000), 2_000):
         with socket.socket() as probe, contextlib.suppress(OSError):
