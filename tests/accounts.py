@@ -1,4 +1,4 @@
-"""People and organisations for tests: accounts without the cost of a password, and sessions of theirs."""
+"""Users and organisations for tests: accounts without the cost of a password hash, and sessions of these accounts."""
 
 from uuid import UUID
 
@@ -18,7 +18,7 @@ NO_PASSWORD = "!"
 async def add_user(
     database: Database, email: str | None = None, *, super_admin: bool = False, default_organization_id: UUID | None = None
 ) -> Account:
-    """An account nobody can log in to; `session_of` opens its sessions."""
+    """Return a new account without a usable password. `session_of` opens its sessions."""
     user_id = new_id()
     address = email or f"{user_id}@example.com"
     async with database.transaction() as db:
@@ -31,13 +31,13 @@ async def add_user(
 
 
 async def add_organization(database: Database, slug: str | None = None) -> Organization:
-    """An organisation without members."""
+    """Return a new organisation without members."""
     async with database.transaction() as db:
         return await registry.create(db, Actor(ActorType.SYSTEM), "Test Organisation", slug or f"org-{new_id().hex}", None)
 
 
 async def add_member(database: Database, organization_id: UUID, user_id: UUID, role: OrgRole) -> None:
-    """Makes somebody a member."""
+    """Add a user to an organisation as a member with `role`."""
     async with database.transaction() as db:
         await db.execute(
             "INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)",
@@ -46,7 +46,7 @@ async def add_member(database: Database, organization_id: UUID, user_id: UUID, r
 
 
 async def session_of(database: Database, tokens: AccessTokens, account: Account) -> str:
-    """The access token of a new session of an account made by `add_user`."""
+    """Return the access token of a new session of an account made by `add_user`."""
     async with database.transaction() as db:
         opened = await sessions.open_session(db, tokens, account, NO_PASSWORD, Client("127.0.0.1", None))
     assert opened is not None
@@ -54,5 +54,5 @@ async def session_of(database: Database, tokens: AccessTokens, account: Account)
 
 
 async def super_admin_token(database: Database, tokens: AccessTokens) -> str:
-    """An access token of a new SuperAdmin, who may act in every organisation."""
+    """Return an access token of a new SuperAdmin, who may act in every organisation."""
     return await session_of(database, tokens, await add_user(database, super_admin=True))

@@ -1,7 +1,7 @@
-"""Plants that send under load and write down what the broker has confirmed, to be compared with what is stored.
+"""Plants that send under load and record what the broker has confirmed, for comparison with what is stored.
 
-A sender keeps a window of unconfirmed messages. When its connection breaks it connects again and sends what was not
-confirmed once more, the same bytes, first: what a plant must do. At its end everything it made is confirmed.
+A sender keeps a window of unconfirmed messages. When its connection is lost, it reconnects and first sends the unconfirmed
+messages again, with the same bytes, as a plant must do. When a sender ends, all its messages are confirmed.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ DEVICES = ("A", "B", "C")
 
 
 def live(last_ms: int) -> int:
-    """The time of the measurement after one at `last_ms`: now, and never the same twice. Milliseconds, as below."""
+    """Return the time (epoch milliseconds) of the measurement after one at `last_ms`: now, but never the same time twice."""
     return max(last_ms + 1, int(time.time() * 1000))
 
 
@@ -34,7 +34,7 @@ Frames = dict[tuple[str, str, datetime], dict[str, float]]
 
 @dataclass
 class Sender:
-    """One plant; `confirmed` is its ledger."""
+    """One sending plant. `confirmed` is its ledger."""
 
     plant: Plant
     login: Login
@@ -44,7 +44,7 @@ class Sender:
     next_ms: Callable[[int], int] = live
     confirmed: Frames = field(default_factory=dict)
     poison: int = 0
-    """Confirmed messages that cannot be read."""
+    """Number of confirmed messages that cannot be decoded."""
     connects: int = 0
     repeated: int = 0
     made: int = 0
@@ -52,7 +52,7 @@ class Sender:
     _pending: "deque[tuple[bytes, Frames]]" = field(default_factory=deque)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Sends until told to stop, then until everything is confirmed."""
+        """Send until `stop` is set, then until everything is confirmed."""
         while not stop.is_set() or self._pending:
             with contextlib.suppress(Lost, Refused, OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with await self.plant.connect(self.login) as connection:
@@ -81,7 +81,7 @@ class Sender:
                 flying.append((answer, body, frames))
                 await asyncio.sleep(self.pause_seconds)
         finally:
-            # What was confirmed before the connection broke counts, whether or not we have looked at it yet.
+            # Messages confirmed before the connection was lost count, including confirmations that have not been processed yet.
             while flying and flying[0][0].done() and not flying[0][0].cancelled() and flying[0][0].exception() is None:
                 self._confirm(flying.popleft()[2])
 
@@ -106,36 +106,36 @@ class Sender:
 
 @dataclass
 class Load:
-    """Senders at work."""
+    """Running senders."""
 
     fleet: Fleet
     senders: Sequence[Sender]
 
     @property
     def confirmed(self) -> int:
-        """Frames so far."""
+        """Return the number of confirmed frames so far."""
         return sum(len(sender.confirmed) for sender in self.senders)
 
     @property
     def ledger(self) -> Frames:
-        """Everything that was confirmed."""
+        """Return everything that was confirmed."""
         return {key: values for sender in self.senders for key, values in sender.confirmed.items()}
 
     async def flows(self, frames: int = 60, seconds: float = 60) -> None:
-        """Returns once that many more frames are confirmed: the service takes messages."""
+        """Return once the broker has confirmed that many more frames."""
         wanted = self.confirmed + frames
         async with asyncio.timeout(seconds):
             while self.confirmed < wanted:
                 await asyncio.sleep(0.1)
 
     async def is_stored(self, seconds: float = 60) -> None:
-        """Returns once the newest confirmed messages are in the database: the whole way works."""
+        """Return once the newest confirmed messages are in the database."""
         newest = [next(reversed(sender.confirmed)) for sender in self.senders if sender.confirmed]
         since = min(at for _, _, at in newest)
         plants = [sender.plant for sender in self.senders]
         async with asyncio.timeout(seconds):
             while True:
-                with contextlib.suppress(Exception):  # the database may be away: that is what is waited for
+                with contextlib.suppress(Exception):  # expected while the database is unavailable
                     stored = await asyncio.to_thread(stored_frames, self.fleet, plants, since)
                     if all(key in stored for key in newest):
                         return
@@ -151,7 +151,7 @@ async def under_load(
     poison_share: float = 0,
     next_ms: Callable[[int], int] = live,
 ) -> AsyncIterator[Load]:
-    """Plants that send from the start of the block to its end; after it, everything they made is confirmed."""
+    """Run sending plants until the end of the block, and until all their messages are confirmed."""
     senders = []
     for number in range(plants):
         plant = fleet.plant(("PASSWORD", "MTLS", "TOKEN")[number % 3], DEVICES)
@@ -169,7 +169,7 @@ async def under_load(
 
 
 async def compare(load: Load, seconds: float = 60) -> None:
-    """Fails unless the table of frames is the ledger, to the last value; gives the ingest that long to catch up."""
+    """Fail unless the stored frames equal the ledger exactly. Waits up to `seconds` for the ingest."""
     ledger = load.ledger
     plants = [sender.plant for sender in load.senders]
     deadline = time.monotonic() + seconds
@@ -187,7 +187,7 @@ async def compare(load: Load, seconds: float = 60) -> None:
 
 
 def stored_frames(fleet: Fleet, plants: Sequence[Plant], since: datetime = _BEGINNING) -> Frames:
-    """The table of frames, for these plants, of measurements from `since` on. Fails on a frame that is there twice."""
+    """Return the stored frames of these plants measured from `since` on. Fails on a frame that is stored twice."""
     rows = fleet.sql(
         "SELECT s.plant_id::text, s.external_id, f.time, l.metrics, f.vals FROM telemetry_frame f"
         " JOIN telemetry_source s ON s.id = f.source_id JOIN telemetry_layout l ON l.id = f.layout_id"

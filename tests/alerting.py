@@ -1,4 +1,4 @@
-"""Rules and what they raised, for tests that write telemetry."""
+"""Alert rules and their alerts, for tests that write telemetry."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,13 +15,13 @@ from gridfleet.protocol.envelope import format_time
 
 
 def operator(organization_id: UUID, plant_ids: frozenset[UUID] | None = None) -> OrgScope:
-    """The scope of somebody who looks after an organisation."""
+    """Return the scope of an operator of the organisation."""
     caller = UserCaller(new_id(), new_id(), "operator@example.com", "Operator", False, None)
     return OrgScope(organization_id, OrgRole.OPERATOR, caller, plant_ids)
 
 
 def rule_columns(**changes: Any) -> dict[str, Any]:
-    """A rule's members: soc below 10, unless told otherwise."""
+    """Return the columns of a rule: soc below 10, with `changes`."""
     return {
         "plant_id": None,
         "name": "Low battery",
@@ -40,26 +40,26 @@ def rule_columns(**changes: Any) -> dict[str, Any]:
 
 
 async def add_rule(database: Database, organization_id: UUID, **changes: Any) -> AlertRule:
-    """A stored rule."""
+    """Return a stored rule."""
     async with database.transaction() as db:
         return await create_rule(db, operator(organization_id), rule_columns(**changes))
 
 
 async def alerts_of(database: Database, organization_id: UUID) -> list[Alert]:
-    """The organisation's alerts, oldest first."""
+    """Return the organisation's alerts, oldest first."""
     async with database.transaction() as db:
         page = await list_alerts(db, operator(organization_id), AlertFilter(), Paging(1, 100))
     return page.data[::-1]
 
 
 def ago(seconds: float) -> datetime:
-    """A moment before now, in whole milliseconds."""
+    """Return a time before now, in whole milliseconds."""
     moment = datetime.now(UTC) - timedelta(seconds=seconds)
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 def snapshot(moment: datetime, fields: dict[str, Any] | None = None, **devices: dict[str, Any]) -> dict[str, Any]:
-    """A snapshot's payload; a keyword names a sub-device."""
+    """Return a snapshot's payload. Keywords name sub-devices."""
     content: dict[str, Any] = {"time": format_time(moment)}
     if fields:
         content["fields"] = fields

@@ -1,4 +1,4 @@
-"""`gridfleet serve` as a process of its own, on the test's database."""
+"""`gridfleet serve` as a separate process on the test's database."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ KEYS = "1:" + "5a" * 32
 
 @dataclass(frozen=True)
 class RunningApi:
-    """Where it answers, and the process that was started."""
+    """The base URL and the process of a running API."""
 
     url: str
     process: "subprocess.Popen[bytes]"
@@ -26,14 +26,14 @@ class RunningApi:
 
 @contextmanager
 def api_process(database_url: str, home: Path, **settings: object) -> Iterator[str]:
-    """Its base URL, once it answers; it is stopped at the end of the block. All of them share KEYS."""
+    """Run the API until the end of the block. Yields its base URL once it responds. All these processes share KEYS."""
     with api_command(database_url, home, (), **settings) as running:
         yield running.url
 
 
 @contextmanager
 def api_command(database_url: str, home: Path, arguments: Sequence[str], **settings: object) -> Iterator[RunningApi]:
-    """The same with arguments of the command."""
+    """Run the API with arguments of the command until the end of the block."""
     http_port, internal_port = free_ports(2)
     chosen = {
         "home": home,

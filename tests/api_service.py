@@ -1,4 +1,4 @@
-"""The public application in the test's own process, on the test's own database, called through httpx."""
+"""The public application in the test's process, on the test's own database, called through httpx."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,24 +17,24 @@ from gridfleet.kernel.settings import Settings
 
 @dataclass(frozen=True)
 class ApiService:
-    """A running application: a client nobody is logged in with, and the state behind it."""
+    """A running application: a client that is not logged in, and the application's state."""
 
     client: httpx.AsyncClient
     state: AppState
 
     async def super_admin(self) -> dict[str, str]:
-        """Headers of a new SuperAdmin."""
+        """Return headers of a new SuperAdmin."""
         return bearer(await super_admin_token(self.state.database, self.state.access_tokens))
 
 
 def bearer(access_token: str) -> dict[str, str]:
-    """Headers that carry an access token."""
+    """Return headers with an access token."""
     return {"authorization": f"Bearer {access_token}"}
 
 
 @asynccontextmanager
 async def api_service(database_url: str, home: Path, **settings: Any) -> AsyncIterator[ApiService]:
-    """The application until the end of the block; an undeclared error code fails the call."""
+    """Run the application until the end of the block. An undeclared error code fails the call."""
     chosen = {"home": home, "database_url": database_url, "keys": Keyring.generate(), "internal_secret": "inside", **settings}
     async with open_state(Settings(**chosen), strict=True) as state:
         transport = httpx.ASGITransport(cast("Any", create_app(state)))

@@ -1,4 +1,4 @@
-"""Certificate authorities as a company has them: made elsewhere, with a root above the one that issues."""
+"""External certificate authorities of a company: a root that signs an issuing authority."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,17 +20,17 @@ class CompanyAuthority:
 
     @property
     def pem(self) -> bytes:
-        """The certificate."""
+        """Return the certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def key_pem(self, password: bytes | None = None) -> bytes:
-        """The key, encrypted if there is a password."""
+        """Return the key as PEM, encrypted if there is a password."""
         encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
         return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
 
 EXTENSIONS = ("key usage", "subject key identifier", "authority key identifier")
-"""What RFC 5280 requires of an authority's certificate beside its basic constraints; the last one not of a root."""
+"""Extensions that RFC 5280 requires of an authority beside basic constraints. A root does not need the last one."""
 
 
 def company_authority(
@@ -43,11 +43,21 @@ def company_authority(
     without: str = "",
     critical: bool = True,
 ) -> CompanyAuthority:
-    """A root, or one issued by `issuer`; `without` leaves one of the extensions out, `critical` is the constraints'."""
+    """Return a root, or an authority issued by `issuer`.
+
+    Args:
+        name: The common name.
+        issuer: The issuing authority, or None for a root.
+        with_rsa: Whether the key is RSA.
+        ca: Whether the basic constraints mark an authority.
+        days: The validity in days.
+        without: The name of an extension to omit.
+        critical: Whether the basic constraints are critical.
+    """
     key: PrivateKey = rsa.generate_private_key(65537, 2048) if with_rsa else ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    # Not the usual digest of the key: an authority chooses its identifier as it likes.
+    # Not the usual digest of the key: an authority may choose its identifier freely.
     identifier = x509.SubjectKeyIdentifier(name.encode())
     issued_by = issuer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value if issuer else identifier
     usage = x509.KeyUsage(False, False, False, False, False, ca, ca, False, False)

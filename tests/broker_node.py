@@ -1,4 +1,4 @@
-"""What the `broker` fixture gives."""
+"""The value of the `broker` fixture."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from gridfleet.kernel.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """A running node. Its questions go to `settings.internal_port`, where nothing listens unless the test does."""
+    """A running node. It sends access requests to `settings.internal_port`, where nothing listens unless the test does."""
 
     settings: Settings
     authority: Authority
@@ -18,7 +18,7 @@ class BrokerNode:
     management_url: str
 
     async def declare(self, shards: int) -> None:
-        """What must stand in the plants' vhost, with so many shards, however many others have declared."""
+        """Declare the objects of the plants' vhost for this number of shards, and delete the queues of other shards."""
         await declare(self.url, self.management_url, shards=shards)
         async with open_channel(self.url, PLANTS_VHOST) as channel:
             for shard in range(shards, 64):

@@ -1,4 +1,4 @@
-"""`gridfleet …` as a process, as a person at the terminal runs it."""
+"""`gridfleet …` as a process, as a user runs it in a terminal."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def gridfleet(*words: str, environment: Mapping[str, object], seconds: float = 120) -> "subprocess.CompletedProcess[str]":
-    """The ended command. `environment`: settings as variables; those of the caller's own are left out."""
+    """Run a command to its end. `environment` holds settings as variables; the caller's own settings are removed."""
     outer = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")}
     return subprocess.run(
         [sys.executable, "-m", "gridfleet", *words],

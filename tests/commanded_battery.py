@@ -1,4 +1,4 @@
-"""A plant with one battery that obeys commands with the plant's own client, and the REST calls of who commands it."""
+"""A plant with one battery that executes commands with the plant client, and the REST calls that issue them."""
 
 import asyncio
 import contextlib
@@ -29,13 +29,13 @@ HISTORY = (
 
 
 def add_template(fleet: Fleet) -> str:
-    """The id of a template with ACTIONS."""
+    """Return the id of a new template with ACTIONS."""
     body = {"name": uuid4().hex, "type": "BATTERY", "level": "SUB_DEVICE", "signals": [], "actions": ACTIONS}
     return str(fleet.call("POST", "/device-templates", body)["id"])
 
 
 class Battery:
-    """`obeyed` is what the plant's handler was called with; `answer` decides how it goes on."""
+    """A plant with a battery. `obeyed` lists the calls of its handler; `answer` decides the result."""
 
     def __init__(self, fleet: Fleet, template: str, folder: Path, method: str = "PASSWORD") -> None:
         self.fleet = fleet
@@ -49,7 +49,7 @@ class Battery:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Device]:
-        """The plant's client, connected; it comes back by itself within seconds."""
+        """Connect the plant client until the end of the block. It reconnects within seconds."""
         device = Device(
             Package.parse(json.dumps(self.plant.package)),
             queue_path=self._queue,
@@ -71,23 +71,23 @@ class Battery:
             await self.answer(command)
 
     async def seen_online(self) -> None:
-        """Waits until the service has taken the plant's word that it is there."""
+        """Wait until the service shows the plant as online."""
         plant = f"/plants/{self.plant.id}"
         await asyncio.to_thread(wait_for, lambda: self.fleet.call("GET", plant)["status"] == "ONLINE")
 
     async def order(self, action: str, params: Any = None) -> str:
-        """Issues a command; its id."""
+        """Issue a command and return its id."""
         body = {"action": action} | ({} if params is None else {"params": params})
         return str((await asyncio.to_thread(self.fleet.call, "POST", self.path, body))["commandId"])
 
     async def try_to_order(self, action: str, params: Any = None) -> str | None:
-        """The same; None when the service does not answer, or not well."""
+        """Issue a command and return its id, or None if the service does not respond or responds with an error."""
         with contextlib.suppress(httpx.HTTPError):
             return await self.order(action, params)
         return None
 
     async def in_state(self, command_id: str, *states: str, seconds: float = 30) -> JsonObject:
-        """The command once it is in one of the states."""
+        """Return the command once it is in one of the states."""
 
         def look() -> JsonObject | None:
             with contextlib.suppress(httpx.TransportError):
@@ -99,5 +99,5 @@ class Battery:
         return await asyncio.to_thread(wait_for, look, seconds)
 
     def histories(self) -> dict[str, list[str]]:
-        """The states that each of its commands went through."""
+        """Return the states that each command went through."""
         return dict(self.fleet.sql(HISTORY, [self.plant.id]))

@@ -1,4 +1,4 @@
-"""Commands over a database of the test's own: issued as the API does, looked at as an auditor would."""
+"""Commands on the test's own database: issued as by the API, read as by an auditor."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ ACTIONS = [
 
 
 async def add_commandable(plant: BenchPlant, external_id: str = "BAT1") -> None:
-    """A sub-device whose template declares ACTIONS."""
+    """Add a sub-device whose template declares ACTIONS."""
     template_id = new_id()
     async with plant.bench.database.transaction() as db:
         await db.execute(
@@ -38,7 +38,7 @@ async def add_commandable(plant: BenchPlant, external_id: str = "BAT1") -> None:
 
 
 async def issue(plant: BenchPlant, action: str = "stop", params: dict[str, Any] | None = None) -> UUID:
-    """A command to BAT1 of the plant."""
+    """Issue a command to BAT1 of the plant and return its id."""
     caller = UserCaller(new_id(), new_id(), "operator@example.com", "Operator", False, None)
     org = OrgScope(plant.organization_id, OrgRole.OPERATOR, caller)
     async with plant.bench.database.transaction() as db:
@@ -46,7 +46,7 @@ async def issue(plant: BenchPlant, action: str = "stop", params: dict[str, Any] 
 
 
 async def history(database: Database, command_id: UUID) -> list[str]:
-    """The states that a command went through, and the words that came too late."""
+    """Return the states that a command went through, including acknowledgements that came too late."""
     async with database.transaction() as db:
         cursor = await db.execute(
             "SELECT status, late FROM plant_command_transition WHERE command_id = %s ORDER BY late, at,"
@@ -57,7 +57,7 @@ async def history(database: Database, command_id: UUID) -> list[str]:
 
 
 async def row(database: Database, command_id: UUID, *columns: str) -> Sequence[Any]:
-    """Columns of a command."""
+    """Return columns of a command."""
     async with database.transaction() as db:
         cursor = await db.execute(f"SELECT {', '.join(columns)} FROM plant_command WHERE id = %s".encode(), (command_id,))
         found = await cursor.fetchone()
@@ -66,7 +66,7 @@ async def row(database: Database, command_id: UUID, *columns: str) -> Sequence[A
 
 
 async def age(database: Database, command_id: UUID, by: timedelta) -> None:
-    """Moves all times of a command into the past, as if the service had been away for that long."""
+    """Move all times of a command into the past, as after an outage of that length."""
     async with database.transaction() as db:
         await db.execute(
             "UPDATE plant_command SET issued_at = issued_at - %(by)s, expires_at = expires_at - %(by)s,"
@@ -77,5 +77,5 @@ async def age(database: Database, command_id: UUID, by: timedelta) -> None:
 
 
 def milliseconds(moment: datetime) -> datetime:
-    """As times travel."""
+    """Return the time in whole milliseconds, as in messages."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)

@@ -1,7 +1,7 @@
-"""Shared fixtures: real servers, started once a session and stopped whatever happens.
+"""Shared fixtures: real servers, started once per session and always stopped.
 
-`database`: a fresh migrated PostgreSQL database for each test. `broker`: a private RabbitMQ node alone. `stack`: the
-whole service, as `gridfleet up` runs it.
+`database`: a fresh migrated PostgreSQL database for each test. `broker`: a private RabbitMQ node without the service.
+`stack`: the whole service, as `gridfleet up` runs it.
 """
 
 import itertools
@@ -51,7 +51,7 @@ USE_STACK = {
     "tests/integration/test_doctor.py",
     "tests/integration/test_simulate.py",
 }
-"""Files whose tests share `stack`; one that is missing here makes a worker start a whole service more."""
+"""Files whose tests share `stack`. A file that is missing here makes a worker start another whole service."""
 USE_VICTIM = {
     "tests/faults/test_commands.py",
     "tests/faults/test_kills.py",
@@ -62,7 +62,7 @@ USE_VICTIM = {
 
 
 class ByServers(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests that share servers run in one worker: those of a file, and those of the files that use the same whole service."""
+    """Scheduler that runs tests with shared servers in one worker: those of a file, and of files that use the same service."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
@@ -70,11 +70,11 @@ class ByServers(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
-    """How tests are spread over the workers of `-n`."""
+    """Return the scheduler that distributes tests over the workers of `-n`."""
     return ByServers(config, log)
 
 
-# As the service logs: structlog's default shows the variables of each frame, which takes seconds for a batch of messages.
+# As the service logs: structlog's default prints the variables of each frame, which takes seconds for a batch of messages.
 structlog.configure(
     processors=[
         *structlog.get_config()["processors"][:-1],
@@ -82,7 +82,7 @@ structlog.configure(
     ]
 )
 
-# A run that is told to end takes its servers along.
+# A terminated test run must stop its servers.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 _stop_noting = note_what_clients_see(SEARCH)
@@ -90,7 +90,7 @@ _stop_noting = note_what_clients_see(SEARCH)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Searches what a test's own process logged, which pytest has captured."""
+    """Search the captured log output of a test's own process for secrets."""
     report = yield
     for name, text in report.sections:
         if "stderr" in name or "log" in name:
@@ -100,7 +100,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fails a session in which a secret was logged; a worker tells the session that started it."""
+    """Fail a session in which a secret was logged. A worker passes its findings to the main session."""
     _stop_noting()
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["secrets"] = SEARCH.findings
@@ -110,12 +110,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Takes over what a worker found."""
+    """Add the findings of a worker."""
     SEARCH.findings += getattr(node, "workeroutput", {}).get("secrets", [])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Names the places."""
+    """List the findings."""
     if SEARCH.findings:
         terminalreporter.section("secrets in logs", red=True)
         for finding in SEARCH.findings:
@@ -124,7 +124,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """An empty home folder with a short path, removed afterwards."""
+    """Yield an empty home folder with a short path. It is removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-test-"))
     yield folder
     SEARCH.search_home(folder)
@@ -133,7 +133,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A running server whose database `gridfleet` is migrated and stays empty: the template of each test's own database."""
+    """Run a server with the database `gridfleet`, migrated and empty: the template of each test's own database."""
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-pg-"))
     server = EmbeddedPostgres(folder, {"fsync": "off", "shared_buffers": "64MB"})
     try:
@@ -148,7 +148,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture
 def database_url(postgres_url: str) -> Iterator[str]:
-    """Connection string of a database of the test's own, with the newest schema."""
+    """Yield the connection string of the test's own database with the newest schema."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(postgres_url.replace("/gridfleet?", "/postgres?"), autocommit=True) as server:
         server.execute(f"CREATE DATABASE {name} TEMPLATE gridfleet")
@@ -158,14 +158,14 @@ def database_url(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """The test's own database behind a pool, as the processes use it."""
+    """Yield a pool of connections to the test's own database, as the processes use it."""
     async with open_database(database_url, name="test", size=5) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerNode]:
-    """A private node on free ports; only the service account can log in by itself."""
+    """Run a private node on free ports. Without a listener for access requests only the service account can log in."""
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-mq-"))
     settings = settings_at(folder)
     ensure_local_secrets(folder)
@@ -183,14 +183,14 @@ def broker() -> Iterator[BrokerNode]:
 
 @pytest.fixture(scope="session")
 def expo() -> Iterator[ExpoServer]:
-    """The push service of `stack`."""
+    """Run the push service of `stack`."""
     with expo_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def stack(expo: ExpoServer) -> Iterator[RunningStack]:
-    """The whole service on free ports, started by `gridfleet up` in a home of its own."""
+    """Run the whole service on free ports with `gridfleet up` in its own home folder."""
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-up-"))
     running = RunningStack(folder, {"expo_url": expo.url})
     try:
@@ -202,7 +202,7 @@ def stack(expo: ExpoServer) -> Iterator[RunningStack]:
 
 @pytest.fixture(scope="session")
 def fleet(stack: RunningStack) -> Iterator[Fleet]:
-    """An organisation of the tests' own at the whole service."""
+    """Yield an organisation for tests at the whole service."""
     found = Fleet(stack)
     try:
         yield found

@@ -1,4 +1,4 @@
-"""Every decoder of what comes from outside, with messages that it takes and the errors that it may answer with."""
+"""Every decoder of external input, with valid messages for it and the errors that it may raise."""
 
 import json
 import random
@@ -53,7 +53,7 @@ KEY: Final = bytes(range(32))
 
 
 class Decoder(NamedTuple):
-    """`mutant(seed)` makes a message, `take` decodes it and may raise `answers` and nothing else."""
+    """A decoder under test. `mutant(seed)` makes a message; `take` decodes it and may raise only `answers`."""
 
     mutant: Callable[[int], Any]
     take: Callable[[Any], object]
@@ -102,7 +102,7 @@ def _take_ack(body: bytes) -> None:
 
 
 class _PlantOfAck:
-    """As much of a known plant as an acknowledgement looks at."""
+    """The part of a cached plant that the decoding of an acknowledgement uses."""
 
     id = PLANT
 
@@ -171,12 +171,12 @@ _SENDER: Final = sending_key()
 
 
 def _mutated_order(seed: int) -> Inbound:
-    """An order whose changed body is signed again, so that the members behind the signature are reached too."""
+    """Return a partner command whose changed body is signed again, so that the checks after the signature run too."""
     kind, members = ORDERS[seed % len(ORDERS)]
     valid = order(kind, PLANT, **members)
     chance = random.Random(seed)
     body = mutate_json(json.loads(valid.body), seed)
-    mutated = mutate_text(valid.routing_key, seed).encode("utf-8", "replace").decode()  # as AMQP carries it
+    mutated = mutate_text(valid.routing_key, seed).encode("utf-8", "replace").decode()  # as AMQP transfers it
     key = mutated if chance.randrange(8) == 0 else valid.routing_key
     sent_at = int(NOW.timestamp() * 1000)
     message_id = str(read_heading(body).get("messageId"))
@@ -235,7 +235,7 @@ _KEY_PEM: Final = _COMPANY.key.private_bytes(
 
 
 def _mutated_token(seed: int) -> str:
-    """A token with its text changed, or with a header or claims of any kind in it."""
+    """Return a token with changed text, or with a changed header or changed claims."""
     chance = random.Random(seed)
     token = _TOKENS[seed % 2]
     if chance.randrange(2):
@@ -335,7 +335,7 @@ DECODERS: Final[dict[str, Decoder]] = {
 
 
 def attack(name: str, seeds: Sequence[int] | range) -> None:
-    """Gives a decoder the mutants of these seeds; raises AssertionError for the first that it does not answer as it may."""
+    """Decode the mutants of these seeds. Raises AssertionError for the first with another error than those permitted."""
     decoder = DECODERS[name]
     for seed in seeds:
         message = decoder.mutant(seed)

@@ -1,4 +1,4 @@
-"""The service as `deploy/` lays it out: servers on its filled-in files, processes by its units' commands."""
+"""The service as in `deploy/`: servers with the filled-in files, processes with the commands of the units."""
 
 import contextlib
 import os
@@ -31,18 +31,18 @@ UNITS = DEPLOY / "systemd"
 
 
 def unit_commands(unit: str) -> list[list[str]]:
-    """What a unit runs, without the path of the program."""
+    """Return the commands of a unit, without the path of the program."""
     lines = re.findall(r"^ExecStart=/opt/gridfleet/\.venv/bin/gridfleet (.+)$", (UNITS / unit).read_text(), re.MULTILINE)
     return [shlex.split(line) for line in lines]
 
 
 def example(path: Path) -> dict[str, str]:
-    """The lines `NAME=value` of a file."""
+    """Return the lines `NAME=value` of a file."""
     return dict(re.findall(r"^([A-Z][A-Z0-9_]*)=(.*)$", path.read_text(), re.MULTILINE))
 
 
 def fill(answers: dict[str, str], folder: Path) -> Path:
-    """deploy/fill.sh with these answers beside the example's; gives the folder of the filled files."""
+    """Run deploy/fill.sh with these values over those of the example. Returns the folder of the filled files."""
     given = folder / "answers"
     given.write_text("".join(f"{name}={value}\n" for name, value in {**example(DEPLOY / "answers.example"), **answers}.items()))
     subprocess.run([DEPLOY / "fill.sh", given, folder / "filled"], check=True, capture_output=True, text=True)
@@ -73,13 +73,13 @@ def install_plugins(configuration: Path, broker: Path) -> None:
 
 @dataclass
 class DeployedStack(RunningStack):
-    """Two servers and four processes below `home`; every process has an empty GRIDFLEET_HOME of its own."""
+    """Two servers and four processes below `home`. Every process has its own empty GRIDFLEET_HOME."""
 
     _running: list[tuple[Program, "subprocess.Popen[bytes]"]] = field(default_factory=list)
 
     def start(self, seconds: float = 240) -> "DeployedStack":
-        """Starts everything in the order of docs/deployment.md."""
-        ensure_local_secrets(self.home)  # where `Fleet` looks for the keyring; no process of ours does
+        """Start everything in the order of docs/deployment.md."""
+        ensure_local_secrets(self.home)  # for `Fleet`, which reads the keyring here; no process uses it
         write_private(self.home / "secrets" / "keys", Keyring.generate())
         answers = self._answers()
         self._variables = self._environment_file(answers)
@@ -100,7 +100,7 @@ class DeployedStack(RunningStack):
         return self
 
     def destroy(self) -> None:
-        """Stops everything, the last first."""
+        """Stop everything in reverse order."""
         while self._running:
             stop_process(*self._running.pop())
         super().destroy()
@@ -124,7 +124,7 @@ class DeployedStack(RunningStack):
             "POSTGRESQL_PORT": str(self.postgresql_port),
             "POSTGRESQL_SHARED_BUFFERS": "64MB",
             "POSTGRESQL_CONFIGURATION_FOLDER": str(self.home / "filled" / "postgresql"),
-            # The tests' PostgreSQL is built without TLS.
+            # The PostgreSQL of the tests is built without TLS.
             "POSTGRESQL_TLS": "off",
             "POSTGRESQL_RECORD": "host",
             "POSTGRESQL_CLIENTS": "127.0.0.1/32",
@@ -132,7 +132,7 @@ class DeployedStack(RunningStack):
         }
 
     def _environment_file(self, answers: dict[str, str]) -> dict[str, str]:
-        """The variables of gridfleet.env.example, with values of ours, and where the test listens."""
+        """Return the variables of gridfleet.env.example with the test's values and addresses."""
         account = f"_gridfleet:{answers['RABBITMQ_PASSWORD']}@127.0.0.1"
         self.database_password = secrets.token_hex(16)
         database = f"gridfleet:{self.database_password}@127.0.0.1:{self.postgresql_port}"
@@ -170,7 +170,7 @@ class DeployedStack(RunningStack):
         return process
 
     def _start_postgresql(self, configuration: Path, answers: dict[str, str]) -> None:
-        """A new cluster; the database is made as the container makes it, then the server runs on our files alone."""
+        """Start PostgreSQL with only the filled files, after creating cluster and database as the container does."""
         embedded = EmbeddedPostgres(self.home / "postgresql")
         embedded.data.parent.mkdir()
         user = embedded._user()
@@ -222,7 +222,7 @@ class DeployedStack(RunningStack):
                 return
 
     def _start_rabbitmq(self, configuration: Path) -> None:
-        """The distribution's server on our files; ports and folders beside the configuration are a private node's."""
+        """Start the distribution's RabbitMQ with the filled files, and with ports and folders of a private node."""
         settings = settings_at(self.home, **(self.ports | {"mqtt_port": 0}))
         node = PrivateBroker(settings)
         (self.home / "broker").mkdir()

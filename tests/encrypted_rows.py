@@ -25,7 +25,7 @@ TABLES = ("plant_secret", "trading_config", "partner_key", "certificate_authorit
 
 @dataclass
 class EncryptedRows:
-    """Rows that were encrypted with `keyring`, and what is in them."""
+    """Rows that were encrypted with `keyring`, and their plain content."""
 
     database: Database
     keyring: Keyring
@@ -36,7 +36,7 @@ class EncryptedRows:
     authority: str = ""
 
     async def fill(self, plants: int, others: int = 1) -> None:
-        """Adds plants with all three secrets, and of every other kind some rows (one authority)."""
+        """Add plants with all three secrets, and `others` rows of every other kind (one authority)."""
         keyring, version = self.keyring, self.keyring.current_version
         user = await add_user(self.database)
         organization = await add_organization(self.database)
@@ -97,7 +97,7 @@ class EncryptedRows:
         self.keys[key] = plain
 
     async def read_all(self, keyring: Keyring) -> None:
-        """Decrypts everything that there is, and compares. Raises what the service would."""
+        """Decrypt every row and compare the content. Raises the errors that the service would raise."""
         async with self.database.transaction() as db:
             await self._read_plants(db, keyring)
             assert (await ensure_authority(db, keyring)).key_pem == self.authority
@@ -129,7 +129,7 @@ class EncryptedRows:
             assert keyring.decrypt(package, version, **place) == b"package " + self.secrets[plant]
 
     async def versions(self) -> dict[str, set[int]]:
-        """The key versions that rows have, by table."""
+        """Return the key versions of the rows by table."""
         async with self.database.transaction() as db:
             found = {
                 table: {version for (version,) in await _rows(db, f"SELECT DISTINCT key_version FROM {table}")}
@@ -139,7 +139,7 @@ class EncryptedRows:
             return found | {"mail": {version for (version,) in jobs}}
 
     async def break_mail(self) -> None:
-        """Spoils one waiting mail."""
+        """Corrupt one queued mail."""
         async with self.database.transaction() as db:
             await db.execute(
                 "UPDATE procrastinate_jobs SET args = args || %s WHERE task_name = %s",

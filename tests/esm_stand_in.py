@@ -1,6 +1,6 @@
-"""An ESM on a local port, written from the description of its HTTP API alone, that misbehaves as it is told.
+"""An ESM on a local port, written only from the description of its HTTP API, with configurable faults.
 
-It shares nothing with the sandbox of the service, so that the client is not tested against its own idea of an ESM.
+It shares no code with the sandbox of the service, so that the client is tested against an independent implementation.
 """
 
 import base64
@@ -24,7 +24,7 @@ SECRET = "s3cret: with+signs/%"
 
 @dataclass(frozen=True)
 class Seen:
-    """A request that came in."""
+    """A received request."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Seen:
 
     @property
     def json(self) -> Any:
-        """Its body."""
+        """The decoded body."""
         return json.loads(self.body)
 
 
@@ -43,36 +43,36 @@ Fault = Callable[["Conversation"], None]
 
 @dataclass
 class StandIn:
-    """What it knows, what came in, and what goes wrong next."""
+    """The ESM's data, the received requests, and the faults of the next requests."""
 
     url: str = ""
     plants: list[Any] = field(default_factory=list)
     configs: dict[str, JsonObject] = field(default_factory=dict)
     readings: dict[str, list[Any]] = field(default_factory=dict)
     answers: dict[str, JsonObject] = field(default_factory=dict)
-    """What plans are answered, by external id, over the usual answer."""
+    """Fields that replace those of the usual response to a plan, by external id."""
     seen: list[Seen] = field(default_factory=list)
     tokens_given: int = 0
     token_seconds: float = 3600
     is_closed_to_us: bool = False
-    """Credentials count no more."""
+    """Whether credentials are refused."""
     faults: deque[Fault] = field(default_factory=deque)
-    """For the next requests, one each; not for those of tokens."""
+    """Faults of the next requests, one each, except requests for tokens."""
     token_faults: deque[Fault] = field(default_factory=deque)
     released: threading.Event = field(default_factory=threading.Event)
-    """Ends the wait of requests that hang."""
+    """Ends the wait of hanging requests."""
     _tokens: set[str] = field(default_factory=set)
 
     def forget_tokens(self) -> None:
-        """No token counts any more."""
+        """Invalidate all tokens."""
         self._tokens.clear()
 
     def calls(self, method: str, path: str) -> list[Seen]:
-        """The requests to one place."""
+        """Return the requests with this method and path."""
         return [one for one in self.seen if (one.method, one.path) == (method, path)]
 
     def token(self, headers: JsonObject, body: bytes) -> tuple[int, JsonObject]:
-        """Answers a request for a token."""
+        """Return the response to a request for a token."""
         pair = base64.b64decode(headers.get("authorization", "").removeprefix("Basic ")).decode()
         client_id, _, secret = pair.partition(":")
         right = (decoded(client_id), decoded(secret)) == (CLIENT_ID, SECRET) and not self.is_closed_to_us
@@ -84,7 +84,7 @@ class StandIn:
         return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.token_seconds, "scope": "all"}
 
     def answer(self, seen: Seen) -> tuple[int, JsonObject]:
-        """Answers any other request."""
+        """Return the response to any other request."""
         if seen.headers.get("authorization", "").removeprefix("Bearer ") not in self._tokens:
             return 401, {"message": "who are you?"}
         match [unquote(part) for part in seen.path.split("/")[1:]]:
@@ -117,7 +117,7 @@ class StandIn:
 
 
 def decoded(text: str) -> str:
-    """Form-encoding undone, as RFC 6749 asks of both halves of the pair."""
+    """Decode form-encoded text, as RFC 6749 requires for both parts of the credentials."""
     return unquote(text.replace("+", " "))
 
 
@@ -151,7 +151,7 @@ class Conversation(BaseHTTPRequestHandler):
         self.say(status, json.dumps(content).encode())
 
     def say(self, status: int, body: bytes, kind: str = "application/json; charset=utf-8", **headers: str) -> None:
-        """A whole answer."""
+        """Send a complete response."""
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
@@ -161,22 +161,22 @@ class Conversation(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 def says(status: int, body: bytes, kind: str = "application/json", **headers: str) -> Fault:
-    """Answers with something else."""
+    """Return a fault that sends another response."""
     return lambda conversation: conversation.say(status, body, kind, **headers)
 
 
 def hangs(conversation: Conversation) -> None:
-    """Answers nothing until the test is over."""
+    """Send no response until the test ends."""
     conversation.stand_in.released.wait(30)
     conversation.close_connection = True
 
 
 def drips(conversation: Conversation) -> None:
-    """Sends a byte now and then: no single wait is long."""
+    """Send single bytes with pauses, each too short for a read time-out."""
     conversation.send_response(200)
     conversation.send_header("content-type", "application/json")
     conversation.send_header("content-length", "100000")
@@ -190,13 +190,13 @@ def drips(conversation: Conversation) -> None:
 
 
 def hangs_up(conversation: Conversation) -> None:
-    """Closes the connection without a word."""
+    """Close the connection without a response."""
     conversation.close_connection = True
     conversation.connection.close()
 
 
 def breaks_off(conversation: Conversation) -> None:
-    """Promises more than it sends."""
+    """Send less than the announced content length."""
     conversation.send_response(200)
     conversation.send_header("content-type", "application/json")
     conversation.send_header("content-length", "1000")
@@ -206,7 +206,7 @@ def breaks_off(conversation: Conversation) -> None:
 
 
 def never_ends(conversation: Conversation) -> None:
-    """Sends chunk after chunk."""
+    """Send chunks without end."""
     conversation.send_response(200)
     conversation.send_header("content-type", "application/json")
     conversation.send_header("transfer-encoding", "chunked")
@@ -221,7 +221,7 @@ def never_ends(conversation: Conversation) -> None:
 
 
 def packed(conversation: Conversation) -> None:
-    """Sends little that unpacks to much, though nobody asked for packed bytes."""
+    """Send a small compressed body that unpacks to a large one, although compression was not requested."""
     conversation.say(200, gzip.compress(b" " * 50_000_000), content_encoding="gzip")
 
 
@@ -229,12 +229,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is what some tests are about."""
+        """Ignore disconnected clients, which some tests cause."""
 
 
 @contextmanager
 def esm_stand_in() -> Iterator[StandIn]:
-    """The ESM until the end of the block."""
+    """Run the ESM until the end of the block."""
     stand_in = StandIn()
     server = _Server(("127.0.0.1", 0), type("Bound", (Conversation,), {"stand_in": stand_in}))
     stand_in.url = f"http://127.0.0.1:{server.server_port}"

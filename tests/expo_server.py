@@ -1,4 +1,4 @@
-"""A push service in Expo's format on a local port, which answers as it is told."""
+"""A push service in Expo's format on a local port, with configurable responses."""
 
 import json
 import threading
@@ -13,12 +13,12 @@ JsonObject = dict[str, Any]
 
 @dataclass
 class ExpoServer:
-    """What came in, and what tickets and receipts to give for a token."""
+    """The received requests, and the tickets and receipts to return by token."""
 
     url: str = ""
     messages: list[JsonObject] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
-    """How many messages each request carried."""
+    """Number of messages of each request."""
     headers: list[dict[str, str]] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     """Error of the ticket, by token."""
@@ -27,15 +27,15 @@ class ExpoServer:
     receipt_errors: dict[str, str] = field(default_factory=dict)
     receipts_asked: int = 0
     receipts_body: Any = None
-    """What every request for receipts is answered with, if anything."""
+    """The response to every request for receipts, or None for the usual one."""
     failing_requests: int = 0
-    """So many requests are answered with 503."""
+    """Number of next requests that get status 503."""
     together_refused: bool = False
-    """Refuse requests with more than one message, as for tokens of two projects."""
+    """Whether requests with more than one message are refused, as for tokens of two projects."""
     _tickets: dict[str, str] = field(default_factory=dict)
 
     def answer(self, path: str, content: Any) -> tuple[int, JsonObject]:
-        """Status and body."""
+        """Return status and body of the response."""
         if path == "/--/api/v2/push/getReceipts":
             self.receipts_asked += 1
             if self.receipts_body is not None:
@@ -68,7 +68,7 @@ class ExpoServer:
 
 @contextmanager
 def expo_server() -> Iterator[ExpoServer]:
-    """The service until the end of the block."""
+    """Run the service until the end of the block."""
     state = ExpoServer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -84,7 +84,7 @@ def expo_server() -> Iterator[ExpoServer]:
             self.wfile.write(raw)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     state.url = f"http://127.0.0.1:{server.server_port}"

@@ -1,4 +1,4 @@
-"""Plants registered over REST at a running service, and what they and their installers do with it."""
+"""Plants registered over REST at a running service, with the actions of plants and installers."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ JsonObject = dict[str, Any]
 
 @dataclass
 class Plant:
-    """A plant and its package; `package` is empty before it is provisioned."""
+    """A plant and its package. `package` is empty before provisioning."""
 
     fleet: "Fleet"
     id: str
@@ -39,12 +39,12 @@ class Plant:
 
     @property
     def secret(self) -> bytes:
-        """The key it signs with."""
+        """The plant's signing key."""
         return bytes.fromhex(self.package["security"]["hmacSecret"])
 
     @property
     def password(self) -> str | None:
-        """What stands in the password field of its login: the package's password, or a fresh token."""
+        """The password field of its login: the package's password, or a new token, or None."""
         if self.method == "TOKEN":
             return str(self.fleet.call("POST", f"/plants/{self.id}/mqtt-token")["token"])
         password: str | None = self.package["security"]["password"]
@@ -52,29 +52,29 @@ class Plant:
 
     @property
     def login(self) -> lean_mqtt.Login:
-        """A login that the service accepts."""
+        """Return a login that the service accepts."""
         if self.method == "MTLS":
             return lean_mqtt.Login(self.id)
         return lean_mqtt.Login(self.id, self.id, self.password)
 
     def topic(self, channel: str = "telemetry") -> str:
-        """One of its four topics."""
+        """Return one of the plant's four topics."""
         return f"v1/plants/{self.id}/{channel}"
 
     def tls(self, *, certificate: bool = True) -> ssl.SSLContext:
-        """Trust in the service, and with `certificate` the plant's own if it has one."""
+        """Return a TLS context that trusts the service. `certificate` adds the plant's own certificate if it has one."""
         security = self.package["security"]
         own = certificate and security["clientCert"] is not None
         return tls_context(security["caCert"], security["clientCert"] + security["clientKey"] if own else None)
 
     async def connect(self, login: lean_mqtt.Login | None = None) -> lean_mqtt.Connection:
-        """A connection over TLS."""
+        """Return a connection over TLS."""
         return await lean_mqtt.connect(self.fleet.stack.ports["mqtts_port"], login or self.login, self.tls())
 
     def signed(
         self, payload: bytes | object, *, message_id: str | None = None, age_seconds: float = 0, **changes: Any
     ) -> bytes:
-        """A signed telemetry message; `changes`: `key`, `topic`."""
+        """Return a signed telemetry message. `changes` may hold `key` and `topic`."""
         content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         return sign_message(
             changes.get("key", self.secret),
@@ -85,7 +85,7 @@ class Plant:
         )
 
     def add_device(self, external_id: str, type: str = "INVERTER", template_id: str | None = None) -> JsonObject:
-        """Registers a sub-device."""
+        """Register a sub-device."""
         body = {"externalId": external_id, "name": external_id, "type": type}
         answer: JsonObject = self.fleet.call(
             "POST", f"/plants/{self.id}/sub-devices", body | ({"templateId": template_id} if template_id else {})
@@ -93,50 +93,50 @@ class Plant:
         return answer
 
     def refused(self) -> list[JsonObject]:
-        """Its refused messages, newest first."""
+        """Return the plant's refused messages, newest first."""
         found: list[JsonObject] = self.fleet.call("GET", f"/plants/{self.id}/refused-messages?limit=100")["data"]
         return found
 
     def refusal_of(self, message_id: str) -> JsonObject:
-        """The refusal of one message, once it is there."""
+        """Wait for the refusal of one message and return it."""
         return wait_for(lambda: next((one for one in self.refused() if one["messageId"] == message_id), None))
 
     def sightings(self) -> list[JsonObject]:
-        """Devices it named that are not registered."""
+        """Return the plant's unregistered devices."""
         found: list[JsonObject] = self.fleet.call("GET", f"/plants/{self.id}/unregistered-devices")
         return found
 
     def latest(self) -> dict[str, tuple[str, float]]:
-        """(time, value) of each metric."""
+        """Return (time, value) of each metric."""
         points = self.fleet.call("GET", f"/telemetry/{self.id}/latest")
         return {point["metric"]: (point["time"], point["value"]) for point in points}
 
     def history(self, start: str, end: str) -> dict[str, dict[str, float]]:
-        """Values by time and metric."""
+        """Return values by time and metric."""
         found: dict[str, dict[str, float]] = {}
         for point in self.fleet.call("GET", f"/telemetry?plantId={self.id}&from={start}&to={end}"):
             found.setdefault(point["time"], {})[point["metric"]] = point["value"]
         return found
 
     def status(self) -> str:
-        """ONLINE, OFFLINE or UNKNOWN."""
+        """Return ONLINE, OFFLINE or UNKNOWN."""
         return str(self.fleet.call("GET", f"/plants/{self.id}")["status"])
 
     def device_status(self, external_id: str) -> str:
-        """ONLINE, DEGRADED, OFFLINE or UNKNOWN."""
+        """Return ONLINE, DEGRADED, OFFLINE or UNKNOWN."""
         return str(self.fleet.call("GET", f"/plants/{self.id}/sub-devices/{external_id}")["status"])
 
     def update(self, **columns: object) -> None:
-        """Writes columns of the plant's row; for states that no endpoint makes yet."""
+        """Write columns of the plant's row, for states that no endpoint produces."""
         self.fleet.update("plant", "id", self.id, columns)
 
     def update_secret(self, **columns: object) -> None:
-        """Writes columns of its secrets."""
+        """Write columns of the plant's secrets."""
         self.fleet.update("plant_secret", "plant_id", self.id, columns)
 
 
 class Fleet:
-    """One organisation at a running service, seen by a SuperAdmin."""
+    """An organisation at a running service, used by a SuperAdmin."""
 
     def __init__(self, stack: RunningStack) -> None:
         self.stack = stack
@@ -151,23 +151,23 @@ class Fleet:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The SuperAdmin's, for another client."""
+        """The SuperAdmin's headers, for another client."""
         return {name: self._http.headers[name] for name in ("authorization", "x-org-id")}
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """The answer's JSON; `httpx.HTTPStatusError` unless it succeeded."""
+        """Return the JSON of a response. Raises httpx.HTTPStatusError unless it is a success."""
         answer = self._http.request(method, path, json=body)
         if answer.is_error:
             raise httpx.HTTPStatusError(f"{method} {path}: {answer.text}", request=answer.request, response=answer)
         return answer.json() if answer.content else None
 
     def register(self, method: str = "PASSWORD") -> Plant:
-        """A PENDING plant."""
+        """Return a new PENDING plant."""
         body = {"name": method, "serialNumber": uuid4().hex, "type": "GATEWAY", "authMethod": method}
         return Plant(self, self.call("POST", "/plants", body)["id"], method)
 
     def plant(self, method: str = "PASSWORD", devices: Sequence[str] = ()) -> Plant:
-        """An ACTIVE plant with sub-devices that have no template."""
+        """Return a new ACTIVE plant with sub-devices that have no template."""
         plant = self.register(method)
         for external_id in devices:
             plant.add_device(external_id)
@@ -175,34 +175,34 @@ class Fleet:
         return plant
 
     def template(self, signals: Sequence[JsonObject], type: str = "INVERTER") -> str:
-        """A new template's id."""
+        """Return the id of a new template."""
         body = {"name": uuid4().hex, "type": type, "level": "SUB_DEVICE", "signals": list(signals), "actions": []}
         return str(self.call("POST", "/device-templates", body)["id"])
 
     def authority(self) -> Authority:
-        """The authority of the service, with its key: for certificates that the service would not issue."""
+        """Return the service's authority with its key, for certificates that the service would not issue."""
         [[pem, signed, version]] = self.sql("SELECT certificate, private_key, key_version FROM certificate_authority")
         key = self.keyring.decrypt(signed, version, table="certificate_authority", column="private_key", row_id="1")
         return Authority(pem, key.decode())
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a statement that commits."""
+        """Run a statement, commit, and return its rows."""
         with psycopg.connect(EmbeddedPostgres(self.stack.home).url, autocommit=True) as db:
             cursor = db.execute(query.encode(), parameters)
             return cursor.fetchall() if cursor.description else []
 
     def update(self, table: str, key: str, row_id: str, columns: Mapping[str, object]) -> None:
-        """Writes columns of one row."""
+        """Write columns of one row."""
         assignments = ", ".join(f"{name} = %s" for name in columns)
         self.sql(f"UPDATE {table} SET {assignments} WHERE {key} = %s", [*columns.values(), row_id])
 
     def close(self) -> None:
-        """Ends the session."""
+        """End the session."""
         self._http.close()
 
 
 def wait_for(look: Callable[[], T | None], seconds: float = 30) -> T:
-    """The first answer of `look` that is neither None nor False."""
+    """Return the first result of `look` that is neither None nor False."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()
@@ -214,7 +214,7 @@ def wait_for(look: Callable[[], T | None], seconds: float = 30) -> T:
 
 
 def tls_context(authority: str, certificate_and_key: str | None = None) -> ssl.SSLContext:
-    """A client's TLS: trust in `authority`, and a certificate of its own if given (PEM)."""
+    """Return a client's TLS context that trusts `authority`, with a client certificate if given. All in PEM."""
     context = ssl.create_default_context(cadata=authority)
     if certificate_and_key is not None:
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:

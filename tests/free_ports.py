@@ -1,4 +1,4 @@
-"""Settings whose ports are free, so that several test runs and a real service can share a machine."""
+"""Settings with free ports, so that several test runs and a real service can share a machine."""
 
 import os
 import random
@@ -28,9 +28,9 @@ _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) %
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on, below the range from which outgoing connections take theirs.
+    """Return ports without a listener, below the range of ports for outgoing connections.
 
-    Each worker of a test run has a range of its own: what one has found and not bound yet is not found by another.
+    Each worker of a test run has its own range, so that two workers cannot find the same port before it is bound.
     """
     found: list[int] = []
     first = 12_000 + _worker * _PORTS_A_WORKER
@@ -47,10 +47,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port_settings() -> dict[str, int]:
-    """Every port setting of the service with a free port."""
+    """Return every port setting of the service with a free port."""
     return dict(zip(PORT_SETTINGS, free_ports(len(PORT_SETTINGS)), strict=True))
 
 
 def settings_at(home: Path, **changes: Any) -> Settings:
-    """Settings of a service below `home` on free ports."""
+    """Return settings of a service below `home` on free ports."""
     return Settings(**{"home": home, **free_port_settings(), **changes})
