@@ -121,7 +121,7 @@ class Run(NamedTuple):
 
     @property
     def points_per_second(self) -> float:
-        """Return the distinct points committed per second."""
+        """The distinct points committed per second."""
         return self.points / (self.end - self.start)
 
 

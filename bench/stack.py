@@ -117,7 +117,7 @@ class Stack:
 
     @property
     def api_url(self) -> str:
-        """Return the address of the REST API, without a path."""
+        """The address of the REST API, without a path."""
         return f"http://127.0.0.1:{self.settings.http_port}"
 
     def broker_process(self) -> psutil.Process:

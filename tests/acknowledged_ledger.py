@@ -113,12 +113,12 @@ class Load:
 
     @property
     def confirmed(self) -> int:
-        """Return the number of confirmed frames so far."""
+        """The number of confirmed frames so far."""
         return sum(len(sender.confirmed) for sender in self.senders)
 
     @property
     def ledger(self) -> Frames:
-        """Return everything that was confirmed."""
+        """Everything that was confirmed."""
         return {key: values for sender in self.senders for key, values in sender.confirmed.items()}
 
     async def flows(self, frames: int = 60, seconds: float = 60) -> None:

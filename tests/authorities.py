@@ -20,7 +20,7 @@ class CompanyAuthority:
 
     @property
     def pem(self) -> bytes:
-        """Return the certificate as PEM."""
+        """The certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def key_pem(self, password: bytes | None = None) -> bytes:

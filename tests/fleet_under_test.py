@@ -52,7 +52,7 @@ class Plant:
 
     @property
     def login(self) -> lean_mqtt.Login:
-        """Return a login that the service accepts."""
+        """A login that the service accepts."""
         if self.method == "MTLS":
             return lean_mqtt.Login(self.id)
         return lean_mqtt.Login(self.id, self.id, self.password)

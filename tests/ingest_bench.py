@@ -1,4 +1,4 @@
-"""The ingest pipeline over a database of the test's own, without a broker: plants, their messages, what is stored."""
+"""The ingest pipeline on the test's own database without a broker: plants, their messages, and stored values."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ Values = dict[str, dict[datetime, float]]
 
 @dataclass
 class Bench:
-    """One pipeline and the plants that speak to it."""
+    """A pipeline and its plants."""
 
     database: Database
     keyring: Keyring = field(default_factory=lambda: Keyring.parse(Keyring.generate()))
@@ -34,11 +34,11 @@ class Bench:
         self.pipeline = self.another_process()
 
     def another_process(self) -> Pipeline:
-        """A pipeline that knows nothing yet, as after a restart."""
+        """Return a pipeline with empty caches, as after a restart."""
         return Pipeline(self.database, self.keyring, window_seconds=600)
 
     async def plant(self, devices: Sequence[str] = (), plant_id: UUID | None = None) -> "BenchPlant":
-        """An ACTIVE plant with sub-devices that have no template."""
+        """Return a new ACTIVE plant with sub-devices that have no template."""
         organization = await add_organization(self.database)
         plant = BenchPlant(self, organization.id, plant_id or new_id())
         async with self.database.transaction() as db:
@@ -56,7 +56,7 @@ class Bench:
         return plant
 
     async def waiting_for(self, table: str) -> None:
-        """Returns once somebody waits for a lock on the table."""
+        """Return once a transaction waits for a lock on the table."""
         async with asyncio.timeout(10), self.database.autocommit() as db:
             while True:
                 cursor = await db.execute("SELECT FROM pg_locks WHERE relation = %s::regclass AND NOT granted", (table,))
@@ -65,7 +65,7 @@ class Bench:
                 await asyncio.sleep(0.01)
 
     async def take(self, *deliveries: Delivery, pipeline: Pipeline | None = None) -> Batch:
-        """One batch from bytes to committed rows."""
+        """Process one batch from bytes to committed rows."""
         pipeline = pipeline or self.pipeline
         batch = await pipeline.prepare(deliveries)
         async with self.database.transaction() as db:
@@ -83,7 +83,7 @@ class BenchPlant:
     key: bytes = bytes(range(32))
 
     async def add_device(self, external_id: str, signals: list[dict[str, Any]] | None = None) -> UUID | None:
-        """Registers a sub-device, with a template of these signals if given; the template's id."""
+        """Register a sub-device, with a template of these signals if given. Returns the id of the template or None."""
         template_id = None
         async with self.bench.database.transaction() as db:
             if signals is not None:
@@ -104,7 +104,7 @@ class BenchPlant:
     def message(
         self, payload: object, *, channel: str = "telemetry", sent_at: int | None = None, message_id: str = "m"
     ) -> Delivery:
-        """A signed message as the broker hands it over."""
+        """Return a signed message as the broker delivers it."""
         content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         now = int(time.time() * 1000)
         topic = f"v1/plants/{self.id}/{channel}"
@@ -112,18 +112,18 @@ class BenchPlant:
         return self.delivery(body, channel)
 
     def delivery(self, body: bytes, channel: str = "telemetry") -> Delivery:
-        """Any bytes on one of its topics."""
+        """Return a delivery of any bytes on one of the plant's topics."""
         return Delivery(f"v1.plants.{self.id}.{channel}", body, int(time.time() * 1000) - 60_000)
 
     async def stored(self) -> Values:
-        """Every stored value by metric (`{device}.{key}`, the plant's own by its key) and time."""
+        """Return every stored value by metric (`{device}.{key}`, the plant's own by key) and time."""
         return await self._values(
             "SELECT s.external_id, l.metrics, f.vals, array_fill(f.time, ARRAY[cardinality(f.vals)]) FROM telemetry_frame f"
             " JOIN telemetry_source s ON s.id = f.source_id JOIN telemetry_layout l ON l.id = f.layout_id WHERE s.plant_id = %s"
         )
 
     async def latest(self) -> Values:
-        """The newest values, in the same form."""
+        """Return the newest values by metric and time."""
         return await self._values(
             "SELECT s.external_id, l.metrics, t.vals, coalesce(t.times, array_fill(t.time, ARRAY[cardinality(t.vals)]))"
             " FROM telemetry_latest t JOIN telemetry_source s ON s.id = t.source_id"
@@ -131,11 +131,11 @@ class BenchPlant:
         )
 
     async def refusals(self) -> list[tuple[str, str]]:
-        """(reason, detail) of its refused messages, in their order."""
+        """Return (reason, detail) of the plant's refused messages in order."""
         return await self.rows("SELECT reason, detail FROM refused_message WHERE plant_id = %s ORDER BY received_at, id")
 
     async def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What a query about this plant gives."""
+        """Return the rows of a query about this plant."""
         async with self.bench.database.transaction() as db:
             return await (await db.execute(query.encode(), (self.id,))).fetchall()
 
@@ -151,7 +151,7 @@ class BenchPlant:
 
 
 def moment(seconds: int) -> datetime:
-    """A time some seconds (up to an hour) after one that is an hour or two ago, the same in the whole run."""
+    """Return a time `seconds` (up to an hour) after a start one to two hours ago, which is the same for the whole run."""
     return datetime.fromtimestamp(_START + seconds, UTC)
 
 

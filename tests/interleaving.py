@@ -1,4 +1,4 @@
-"""Two transactions at the same time: wait until one of them is held up by the other."""
+"""Concurrent transactions: helpers that wait until one is blocked by another."""
 
 import asyncio
 from uuid import UUID
@@ -24,9 +24,9 @@ async def until_blocked(database: Database, count: int = 1) -> None:
 
 
 async def pause_reads(database: Database, table: str) -> None:
-    """Let a transaction with `test.pause` set wait, while it reads the table, until nobody holds the advisory lock 1.
+    """Make a transaction with `test.pause` set wait, while it reads the table, until the advisory lock 1 is free.
 
-    A statement's snapshot is older than that wait, so what another transaction commits meanwhile is not in it.
+    The statement's snapshot is older than that wait, so it does not contain what another transaction commits meanwhile.
     """
     async with database.transaction() as db:
         await db.execute(

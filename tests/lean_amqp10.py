@@ -1,4 +1,4 @@
-"""AMQP 1.0 in its bare bytes, as far as a client needs it to log in, to publish and to use RabbitMQ's management node."""
+"""A minimal AMQP 1.0 client at byte level: login, publishing, and RabbitMQ's management node."""
 
 import asyncio
 import itertools
@@ -21,30 +21,30 @@ class Symbol(str):
 
 
 class Described(NamedTuple):
-    """A composite: its descriptor's code and its fields."""
+    """A composite value: the code of its descriptor, and its fields."""
 
     code: int
     value: Any
 
 
 class Uint(int):
-    """A number of 32 bits."""
+    """An unsigned 32-bit integer."""
 
     __slots__ = ()
 
 
 class Octet(int):
-    """A number of 8 bits."""
+    """An unsigned 8-bit integer."""
 
     __slots__ = ()
 
 
 class Refused10(Exception):
-    """The broker ended login, link, session or connection."""
+    """The broker ended the login, link, session or connection."""
 
 
 def encode(value: Any) -> bytes:
-    """Return a value's bytes; composites take lists."""
+    """Return the encoded bytes of a value. Composites contain lists."""
     match value:
         case None:
             return b"\x40"
@@ -73,7 +73,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
-    """Return the value that begins at a place, and the place behind it."""
+    """Return the value that begins at `at`, and the position after it."""
     kind, at = data[at], at + 1
     if kind == 0x00:
         code, at = decode(data, at)
@@ -139,7 +139,7 @@ class Amqp10:
         return self
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Close the connection without an AMQP close."""
         self._writer.close()
 
     async def attach(self, source: str | None, target: str | None, *, receives: bool, name: str | None = None) -> int:
@@ -170,12 +170,12 @@ class Amqp10:
         return int(answer.value[4].code)
 
     async def manage(self) -> "tuple[int, int]":
-        """Attach the pair of links to the management node."""
+        """Attach the pair of links to the management node. Returns their handles."""
         sending = await self.attach("/management", "/management", receives=False, name="pair")
         return sending, await self.attach("/management", "/management", receives=True, name="pair")
 
     async def request(self, sending: int, method: str, path: str, body: Any = None) -> tuple[str, Any]:
-        """Send a request over the pair; return the status and the body."""
+        """Send a request over the pair of links. Returns status and body."""
         number = next(self._deliveries)
         self._transfer(
             sending,

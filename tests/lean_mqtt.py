@@ -1,4 +1,4 @@
-"""MQTT 3.1.1 in its bare bytes: sends what a proper client library would refuse to, and says exactly what came back."""
+"""A minimal MQTT 3.1.1 client at byte level. It sends what client libraries refuse to send, and returns exact responses."""
 
 import asyncio
 import itertools
@@ -20,7 +20,7 @@ _RETAIN: Final = 0x01
 
 
 class Refused(Exception):
-    """The broker answered the login with a code other than 0, or closed the connection instead of answering (None)."""
+    """The broker refused the login with a code other than 0, or closed the connection without a response (None)."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__("closed without an answer" if code is None else f"CONNACK {code}")
@@ -28,12 +28,12 @@ class Refused(Exception):
 
 
 class Lost(ConnectionError):
-    """The broker has closed the connection."""
+    """The broker closed the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """A Last Will, QoS 1."""
+    """A Last Will with QoS 1."""
 
     topic: str
     payload: bytes
@@ -42,7 +42,7 @@ class Will:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a CONNECT carries. None leaves a member out; an empty text is sent as an empty text."""
+    """The content of a CONNECT packet. None omits a field; an empty text is sent as an empty text."""
 
     client_id: str
     username: str | None = None
@@ -68,7 +68,7 @@ class Login:
 
 @dataclass
 class Connection:
-    """An accepted connection; `received` holds (topic, payload) of what came."""
+    """An accepted connection. `received` holds (topic, payload) of received messages."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -91,19 +91,19 @@ class Connection:
         return self._reading is not None and self._reading.done()
 
     async def wait_lost(self, seconds: float = 5) -> None:
-        """Returns once the broker has closed the connection."""
+        """Return once the broker has closed the connection."""
         assert self._reading is not None
         async with asyncio.timeout(seconds):
             await asyncio.wait({self._reading})
 
     async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, seconds: float = 10) -> None:
-        """Returns when the broker has confirmed (QoS 1) or at once (QoS 0); `Lost` when it closed instead."""
+        """Publish and wait for the confirmation (QoS 1). Raises Lost if the broker closes the connection instead."""
         await self.confirmed(await self.start_publish(topic, payload, qos=qos, retain=retain), seconds)
 
     async def start_publish(
         self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False
     ) -> "asyncio.Future[bytes] | None":
-        """Sends without waiting; what it gives goes to `confirmed`."""
+        """Send a message without waiting. Returns the future for `confirmed`, or None for QoS 0."""
         if self.lost:
             raise Lost
         kind = _PUBLISH | (_QOS_1 * (qos == 1)) | (_RETAIN * retain)
@@ -117,13 +117,13 @@ class Connection:
         return answer
 
     async def confirmed(self, answer: "asyncio.Future[bytes] | None", seconds: float = 10) -> None:
-        """Waits for the PUBACK."""
+        """Wait for the PUBACK of `start_publish`."""
         if answer is not None:
             async with asyncio.timeout(seconds):
                 await answer
 
     async def subscribe(self, *topics: str, qos: int = 1, seconds: float = 5) -> Sequence[int]:
-        """The granted QoS of each filter, or 0x80 where refused; `Lost` when the broker closed instead."""
+        """Return the granted QoS of each filter, or 0x80 if refused. Raises Lost if the broker closes the connection."""
         number, answer = self._expect()
         self.writer.write(_packet(_SUBSCRIBE, _short(number) + b"".join(_text(topic) + bytes([qos]) for topic in topics)))
         await self._drain()
@@ -131,7 +131,7 @@ class Connection:
             return list(await answer)
 
     async def ping(self, seconds: float = 5) -> None:
-        """Returns when the broker has answered; everything sent before has been handled then."""
+        """Return when the broker has responded, and has therefore handled everything sent before."""
         if self.lost:
             raise Lost
         self._ping = asyncio.get_running_loop().create_future()
@@ -141,13 +141,13 @@ class Connection:
             await self._ping
 
     async def disconnect(self) -> None:
-        """Says goodbye: no Last Will is sent."""
+        """Disconnect cleanly, so that no Last Will is sent."""
         self.writer.write(_packet(_DISCONNECT, b""))
         await self._drain()
         await self.close()
 
     async def close(self) -> None:
-        """Drops the connection as a cut cable would: the Last Will is sent."""
+        """Drop the connection like a network failure, so that the Last Will is sent."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
@@ -182,7 +182,7 @@ class Connection:
             for answer in [*self._answers.values(), *([self._ping] if self._ping else [])]:
                 if not answer.done():
                     answer.set_exception(Lost())
-                    answer.exception()  # seen, also when nobody waits for this one
+                    answer.exception()  # marks the exception as retrieved, also if no task awaits this future
             self._answers.clear()
 
     async def _take(self, kind: int, body: bytes) -> None:
@@ -195,9 +195,11 @@ class Connection:
 
 
 async def connect(port: int, login: Login, tls: ssl.SSLContext | None = None, seconds: float = 10) -> Connection:
-    """A connection that the broker has accepted; use it as an asynchronous context manager.
+    """Return a connection that the broker has accepted. Use it as an asynchronous context manager.
 
-    `Refused` with the broker's code; `ssl.SSLError` or `Refused(None)` when it ends the connection before an answer.
+    Raises:
+        Refused: With the broker's code, or None if the broker closes the connection without a response.
+        ssl.SSLError: If the broker ends the TLS handshake.
     """
     async with asyncio.timeout(seconds):
         reader, writer = await asyncio.open_connection("localhost", port, ssl=tls)

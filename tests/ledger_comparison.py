@@ -1,4 +1,4 @@
-"""The simulator's ledger against the service's answers: raw values, newest values, energy of the day, refusals."""
+"""Comparison of the simulator's ledger with the service's responses: history, newest values, daily energies, refusals."""
 
 import json
 from collections import Counter, defaultdict
@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 ENERGY_TOLERANCE = 0.01
-"""Share by which an energy of the day may differ."""
+"""Permitted relative difference of a daily energy."""
 ENERGY_ROUNDING_KWH = 0.002
 
 
@@ -42,7 +42,7 @@ class Ledger:
 
 @dataclass
 class Comparison:
-    """What was found. `differences` is empty when the service tells what was sent."""
+    """The result. `differences` is empty if the service returns what was sent."""
 
     values: int
     energies: int
@@ -50,7 +50,7 @@ class Comparison:
 
 
 def compare(ledger: Ledger, base_url: str, email: str, password: str) -> Comparison:
-    """Ask the service for everything in the ledger. The whole day of a plant must be in its ledger or its state."""
+    """Query the service for everything in the ledger. The whole day of a plant must be in its ledger or its saved state."""
     with httpx.Client(base_url=f"{base_url}/api/v1", timeout=60) as api:
         token = api.post("/auth/login", json={"email": email, "password": password}).raise_for_status().json()["access_token"]
         api.headers.update({"authorization": f"Bearer {token}", "x-org-id": ledger.organization_id})

@@ -1,4 +1,4 @@
-"""Valid messages made invalid in ways that a hostile or broken sender would: by their structure, and by their bytes."""
+"""Mutations of valid messages as from a hostile or faulty sender, in their structure and in their bytes."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ _RAW: Final = (
 
 
 def mutate_text(text: str, seed: int) -> str:
-    """One to four changes to some text."""
+    """Return the text with one to four changes."""
     chance = random.Random(seed)
     characters = list(text)
     for _ in range(chance.randint(1, 4)):
@@ -41,7 +41,7 @@ def mutate_text(text: str, seed: int) -> str:
 
 
 def mutate_bytes(message: bytes, seed: int) -> bytes:
-    """One to four changes to some bytes: flipped, cut, doubled, replaced."""
+    """Return the bytes with one to four changes: flipped, cut, doubled, replaced."""
     chance = random.Random(seed)
     found = bytearray(message)
     for _ in range(chance.randint(1, 4)):
@@ -61,7 +61,7 @@ def mutate_bytes(message: bytes, seed: int) -> bytes:
 
 
 def mutate_json(content: Any, seed: int) -> bytes:
-    """One to three members of a JSON value changed, removed, added or renamed; one time in four, its bytes too."""
+    """Return JSON with one to three members changed, removed, added or renamed. One time in four, its bytes are changed too."""
     chance = random.Random(seed)
     found = copy.deepcopy(content)
     for _ in range(chance.randint(1, 3)):
@@ -80,7 +80,7 @@ def _changed(content: Any, chance: random.Random) -> Any:
 
 
 def _collect(value: Any, places: list[Callable[[Any], None]], chance: random.Random) -> None:
-    """Every change that can be made below a value, as a function of something strange."""
+    """Append every possible change below a value to `places`, as a function of an unusual value."""
     if isinstance(value, dict):
         for key in list(value):
             places += [

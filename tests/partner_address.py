@@ -1,4 +1,4 @@
-"""Where a partner's program connects."""
+"""The broker address for a partner's program."""
 
 from urllib.parse import quote
 
@@ -7,6 +7,6 @@ from running_stack import RunningStack
 
 
 def address_of(stack: RunningStack, slug: str, created: JsonObject) -> str:
-    """The AMQPS address that follows from a key's create response, as the docs say."""
+    """Return the AMQPS address built from the create response of a key, as documented."""
     key, vhost = quote(created["key"], safe=""), created["apiKey"]["vhost"]
     return f"amqps://{slug}:{key}@localhost:{stack.ports['amqps_port']}/{vhost}"

@@ -1,4 +1,4 @@
-"""Orders as a partner's program writes them, and a key that may write all of them."""
+"""Partner commands as a partner's program writes them, and a key that may send all of them."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def sending_key(
     scopes: Iterable[Scope] = AMQP_SCOPES,
     plant_ids: Iterable[UUID] | None = None,
 ) -> SendingKey:
-    """A key that signs with SIGNING_KEY."""
+    """Return a key that signs with SIGNING_KEY."""
     key_id = new_id()
     plants = None if plant_ids is None else frozenset(plant_ids)
     key = AmqpKey(key_id, organization_id or new_id(), slug, vhost_of(key_id), frozenset(scopes), plants)
@@ -34,12 +34,12 @@ def sending_key(
 
 
 def soon(seconds: float = 600) -> str:
-    """A time ahead of us."""
+    """Return a time in the future."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 def body_of(site: UUID | str, **members: Any) -> dict[str, Any]:
-    """An order's members; None leaves one out."""
+    """Return the members of a partner command. None omits a member."""
     content = {"messageId": str(uuid4()), "siteId": str(site), "issuedAt": datetime.now(UTC).isoformat()} | members
     return {name: value for name, value in content.items() if value is not None}
 
@@ -54,7 +54,7 @@ def order(
     headers: dict[str, Any] | None = None,
     **members: Any,
 ) -> Inbound:
-    """A signed message for `{slug}.{kind}`."""
+    """Return a signed message for `{slug}.{kind}`."""
     return signed(f"{slug}.{kind}", body_of(site, **members), key=key, age=age, headers=headers)
 
 
@@ -66,7 +66,7 @@ def signed(
     age: float = 0,
     headers: dict[str, Any] | None = None,
 ) -> Inbound:
-    """The same for a body of any kind."""
+    """Return a signed message with a body of any kind."""
     body = json.dumps(content).encode()
     sent_at = int((time.time() - age) * 1000)
     sig = signature.sign(key, routing_key, str(content.get("messageId")), sent_at, body)
@@ -74,15 +74,17 @@ def signed(
 
 
 def sealed_bytes(routing_key: str, body: bytes, site: str | None, *, key: bytes = SIGNING_KEY) -> Inbound:
-    """The same for a body that need not be JSON. With `site`, an id that a poisoned sample still names becomes the site's, and
-    the signature is right."""
+    """Return a message whose body need not be JSON.
+
+    With `site`, the placeholder id in a poisoned sample is replaced by the site's, and the signature is valid.
+    """
     if site is None:
         return Inbound(routing_key, body, {SIGNATURE_HEADER: "0" * 64, TIMESTAMP_HEADER: int(time.time() * 1000)})
     body = body.replace(b"00000000-0000-0000-0000-000000000000", site.encode())
     sent_at = int(time.time() * 1000)
     found = re.search(rb'"messageId": "([0-9a-f-]{36})"', body)
     message_id = str(uuid4()).encode()
-    if found:  # each message is another one, also when Hypothesis tries it again
+    if found:  # a new id for each message, also when Hypothesis repeats a sample
         body = body.replace(found[1], message_id)
     sig = signature.sign(key, routing_key, message_id.decode() if found else "None", sent_at, body)
     return Inbound(routing_key, body, {SIGNATURE_HEADER: sig, TIMESTAMP_HEADER: sent_at})

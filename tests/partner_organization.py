@@ -1,4 +1,4 @@
-"""An organisation with partners at a running service, and their connections over AMQPS."""
+"""An organisation with partners at a running service, and the partners' connections over AMQPS."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ EVERYTHING = [
 
 
 class Organization(Fleet):
-    """An organisation of its own whose queues stand. `slug` unless another is wished for is made up."""
+    """An organisation whose queues are declared. `slug` None: a generated slug."""
 
     def __init__(self, stack: RunningStack, slug: str | None = None, *, queues: bool = True) -> None:
         super().__init__(stack)
@@ -38,43 +38,43 @@ class Organization(Fleet):
             self.sql("INSERT INTO partner_queues VALUES (%s, %s, true)", [self.organization_id, self.slug])
 
     def key(self, scopes: list[str] = EVERYTHING, **members: Any) -> JsonObject:
-        """A new key's create response."""
+        """Create a key and return the create response."""
         body = {"name": "Trader", "partnerId": "trader-1", "scopes": scopes} | members
         created: JsonObject = self.call("POST", "/partner/api-keys", body)
         return created
 
     def revoke(self, created: JsonObject) -> None:
-        """Ends a key."""
+        """Revoke a key."""
         self.call("DELETE", f"/partner/api-keys/{created['apiKey']['id']}")
 
     def record(self, created: JsonObject) -> JsonObject:
-        """The key as it is now."""
+        """Return the current record of the key."""
         found: JsonObject = self.call("GET", f"/partner/api-keys/{created['apiKey']['id']}")
         return found
 
     def events(self, event: str) -> list[JsonObject]:
-        """Audit events of a kind in this organisation, newest first."""
+        """Return audit events of a kind in this organisation, newest first."""
         found: list[JsonObject] = self.call("GET", f"/audit-events?event={event}&limit=100")["data"]
         return found
 
     @property
     def management_url(self) -> str:
-        """The broker's management API with the service's account."""
+        """URL of the broker's management API with the service's account."""
         password = local_secret(self.stack.home, "broker_password")
         return f"http://_gridfleet:{password}@127.0.0.1:{self.stack.ports['management_port']}"
 
     def vhosts(self) -> set[str]:
-        """What the broker has."""
+        """Return the names of the broker's vhosts."""
         return {vhost["name"] for vhost in httpx.get(f"{self.management_url}/api/vhosts").json()}
 
     def queues(self, vhost: str) -> list[str]:
-        """The names of a vhost's queues; none if it is not there."""
+        """Return the names of a vhost's queues, or none if the vhost does not exist."""
         found = httpx.get(f"{self.management_url}/api/queues/{vhost}?disable_stats=true&columns=name")
         return [queue["name"] for queue in found.json()] if found.is_success else []
 
     @asynccontextmanager
     async def service_channel(self, vhost: str) -> AsyncIterator[AbstractChannel]:
-        """A channel of the service's own account."""
+        """Open a channel with the service's own account."""
         password = local_secret(self.stack.home, "broker_password")
         async with open_channel(f"amqp://_gridfleet:{password}@127.0.0.1:{self.stack.ports['amqp_port']}", vhost) as channel:
             yield channel
@@ -83,7 +83,7 @@ class Organization(Fleet):
     async def connected(
         self, created: JsonObject, *, user: str | None = None, key: str | None = None, vhost: str | None = None
     ) -> AsyncIterator[AbstractConnection]:
-        """A program's connection with a key, or with something else in one place."""
+        """Connect with a key. `user`, `key` and `vhost` replace parts of the credentials."""
         context = ssl.create_default_context(cafile=str(self.stack.home / "ca" / "ca.pem"))
         password = quote(created["key"] if key is None else key, safe="")
         place = quote(created["apiKey"]["vhost"] if vhost is None else vhost, safe="")

@@ -1,4 +1,4 @@
-"""A partner at a site, over a database of the test's own: what he sends, what the log and the plant's commands say."""
+"""A partner and a site on the test's own database: sent partner commands, the command log, and the plant's commands."""
 
 import json
 from collections.abc import Mapping
@@ -30,43 +30,43 @@ SYSTEM = SystemScope("a test")
 
 @dataclass
 class PartnerSite:
-    """A plant and the key of the partner who steers it."""
+    """A plant, and the key of the partner who controls it."""
 
     database: Database
     plant: BenchPlant
     sender: SendingKey
 
     async def take(self, message: Inbound, *, now: datetime | None = None, sender: SendingKey | None = None) -> str:
-        """Takes one message as the gateway does; the last word on it."""
+        """Process one message as the gateway does. Returns the status of the acknowledgement."""
         async with self.database.transaction() as db:
             return await take_order(db, SYSTEM, sender or self.sender, message, now or datetime.now(UTC), 600)
 
     async def send(self, kind: str, *, now: datetime | None = None, **members: Any) -> str:
-        """Takes a new order; the last word on it, or the reason against it."""
+        """Process a new partner command. Returns its acknowledgement status, or the rejection reason."""
         await self.take(order(kind, self.plant.id, slug=self.sender.key.slug, **members), now=now)
         status, reason = (await self.log())[-1][1:3]
         return reason or status
 
     async def log(self) -> list[tuple[Any, ...]]:
-        """(status, ackStatus, rejectionReason, claims) of every entry of the partner's organisation, the oldest first."""
+        """Return (status, ackStatus, rejectionReason, claims) of every partner command of the organisation, oldest first."""
         return await self.rows(
             "SELECT status, ack_status, rejection_reason, claims_id FROM vcp_command"
             " WHERE organization_id = %(org)s ORDER BY created_at, id"
         )
 
     async def told(self) -> list[dict[str, Any]]:
-        """The acks that wait for the broker, in their order, with their ids."""
+        """Return the acknowledgements that wait for the broker, in order, with their ids."""
         rows = await self.rows("SELECT event_id::text, kind, body FROM partner_event WHERE kind = 'command-ack' ORDER BY id")
         return [json.loads(body) | {"eventId": event_id} for event_id, _, body in rows]
 
     async def commands(self) -> list[tuple[Any, ...]]:
-        """(type, instruction, status) of the plant's commands in the order of their issue."""
+        """Return (type, instruction, status) of the plant's commands in order of issue."""
         return await self.rows(
             "SELECT type, instruction, status FROM plant_command WHERE plant_id = %(plant)s ORDER BY issued_at, id"
         )
 
     async def newest(self) -> UUID:
-        """The plant's newest command."""
+        """Return the id of the plant's newest command."""
         [(found,)] = await self.rows(
             "SELECT id FROM plant_command WHERE plant_id = %(plant)s ORDER BY issued_at DESC, id DESC LIMIT 1"
         )
@@ -74,7 +74,7 @@ class PartnerSite:
         return found
 
     async def hear(self, status: str, reason: CommandReason | None = None) -> None:
-        """The plant's word on its newest command, as the ingest takes it."""
+        """Process the plant's acknowledgement of its newest command as the ingest does."""
         await self.acknowledge({await self.newest(): status}, reason=reason)
 
     async def acknowledge(
@@ -86,7 +86,7 @@ class PartnerSite:
         connects: bool = False,
         reason: CommandReason | None = None,
     ) -> None:
-        """Take the plant's answers, and its connection, as one batch of the ingest so many seconds from now."""
+        """Process acknowledgements and the connection of the plant as one batch of the ingest, `seconds` from now."""
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         said = [Acknowledgement(one, self.plant.id, AckStatus(status), now, reason) for one, status in acks.items()]
         connected = {self.plant.id} if connects else set[UUID]()
@@ -95,13 +95,13 @@ class PartnerSite:
             await follow_commands(db, SYSTEM, steps, connected)
 
     async def expire(self, seconds: float = 0, *, now: datetime | None = None) -> None:
-        """End the commands whose time has passed so many seconds from now."""
+        """Expire the commands that are due `seconds` from now."""
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
             await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, now))
 
     async def send_commands(self, seconds: float = 0, *, now: datetime | None = None) -> list[UUID]:
-        """What the sender hands to the broker, which takes everything, so many seconds from now."""
+        """Send the commands that are due `seconds` from now to a broker that accepts all. Returns their ids."""
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
             due = await claim_due(db, SYSTEM, self.plant.bench.keyring, now, 100)
@@ -109,27 +109,27 @@ class PartnerSite:
         return [encrypted.command.id for encrypted in due]
 
     async def steer(self, seconds: float = 0, *, now: datetime | None = None) -> int:
-        """What the executor does so many seconds from now."""
+        """Run the executor as of `seconds` from now."""
         async with self.database.transaction() as db:
             return await steer(db, SYSTEM, now or datetime.now(UTC) + timedelta(seconds=seconds))
 
     async def set_site(self, **columns: Any) -> None:
-        """The site's row."""
+        """Update columns of the site's row."""
         names = ", ".join(f"{name} = %({name})s" for name in columns)
         await self.execute(f"UPDATE vcp_site SET {names} WHERE plant_id = %(plant)s", columns)
 
     async def site(self, columns: str) -> Any:
-        """Columns of the site's row."""
+        """Return columns of the site's row, or None."""
         rows = await self.rows(f"SELECT {columns} FROM vcp_site WHERE plant_id = %(plant)s")
         return rows[0] if rows else None
 
     async def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What a query about this site gives."""
+        """Return the rows of a query about this site."""
         async with self.database.transaction() as db:
             return await (await db.execute(query.encode(), self._names())).fetchall()
 
     async def execute(self, statement: str, values: dict[str, Any] | None = None) -> None:
-        """Changes what is stored."""
+        """Run a statement and commit."""
         async with self.database.transaction() as db:
             await db.execute(statement.encode(), self._names() | (values or {}))
 
@@ -138,7 +138,7 @@ class PartnerSite:
 
 
 async def partner_site(database: Database, bench: Bench | None = None) -> PartnerSite:
-    """A site with a battery, and a stored key of its organisation whose queues stand."""
+    """Return a site with a battery, and a stored key of its organisation with declared queues."""
     bench = bench or Bench(database)
     plant = await bench.plant()
     await add_commandable(plant)
@@ -160,7 +160,7 @@ async def add_key(
     scopes: frozenset[Scope] = AMQP_SCOPES,
     plant_ids: list[UUID] | None = None,
 ) -> SendingKey:
-    """A key that the database knows too."""
+    """Add a key to the database and return it."""
     sender = sending_key(organization_id, slug=slug, scopes=scopes, plant_ids=plant_ids)
     key = sender.key
     assert sender.signing_key is not None

@@ -1,4 +1,4 @@
-"""An organisation's plants at the application in the test's own process."""
+"""Plants of an organisation at the application in the test's process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ NEW_PLANT = {"name": "Roof", "serialNumber": "SN-1", "type": "GATEWAY"}
 
 
 async def new_plant(client: httpx.AsyncClient, headers: dict[str, str]) -> Any:
-    """A new PENDING plant with a serial number of its own."""
+    """Return a new PENDING plant with a unique serial number."""
     body = {**NEW_PLANT, "serialNumber": f"SN-{new_id()}"}
     answer = await client.post("/api/v1/plants", json=body, headers=headers)
     assert answer.status_code == 201, answer.text
@@ -27,7 +27,7 @@ async def new_plant(client: httpx.AsyncClient, headers: dict[str, str]) -> Any:
 
 @dataclass
 class Fleet:
-    """Headers of an organisation's people, of another one's admin, and of a SuperAdmin who acts in ours."""
+    """Headers of users of an organisation, of an admin of another one, and of a SuperAdmin who acts in the first one."""
 
     service: ApiService
     admin: dict[str, str]
@@ -37,18 +37,18 @@ class Fleet:
     super_admin: dict[str, str]
 
     async def call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        """Status and JSON of a call, the admin's unless `headers` say otherwise."""
+        """Return status and JSON of a call. `headers` defaults to the admin's."""
         answer = await self.service.client.request(method, f"/api/v1{path}", json=body, headers=headers or self.admin)
         return answer.status_code, answer.json()
 
     async def plant(self, **changes: Any) -> Any:
-        """A new PENDING plant."""
+        """Return a new PENDING plant."""
         status, plant = await self.call("POST", "/plants", {**NEW_PLANT, **changes})
         assert status == 201, plant
         return plant
 
     async def active_plant(self, method: str = "MTLS", **changes: Any) -> tuple[str, Any]:
-        """The path of a new ACTIVE plant, and its package."""
+        """Return the path of a new ACTIVE plant, and its package."""
         plant = await self.plant(authMethod=method, **changes)
         path = f"/plants/{plant['id']}"
         status, package = await self.call("POST", f"{path}/provision")
@@ -56,7 +56,7 @@ class Fleet:
         return path, package
 
     async def sql(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Rows of a statement that commits."""
+        """Run a statement, commit, and return its rows."""
         async with self.service.state.database.transaction() as db:
             cursor = await db.execute(query.encode(), parameters)
             return await cursor.fetchall() if cursor.description is not None else []
@@ -64,7 +64,7 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet_over_http(database_url: str, home: Path, **settings: Any) -> AsyncIterator[Fleet]:
-    """The application with two organisations and the system templates."""
+    """Run the application with two organisations and the system templates."""
     async with api_service(database_url, home, **settings) as service:
         database, tokens = service.state.database, service.state.access_tokens
 

@@ -1,4 +1,4 @@
-"""Messages that are valid JSON or nearly so and hold what decoders, arithmetic and databases choke on."""
+"""Messages that are valid or almost valid JSON, with values that can break decoders, arithmetic or databases."""
 
 import json
 from typing import Any, Final
@@ -28,14 +28,14 @@ nested = st.builds(
 )
 texts = st.sampled_from(_TEXTS).map(lambda text: f'"{text}"')
 poison = numbers | controls | nested | texts | st.sampled_from(["null", "true", "[]", "{}"])
-"""The text of one JSON value."""
+"""Strategy for the text of one JSON value."""
 
 cancelling = st.sampled_from([(_HUGE, f"-{_HUGE}"), ("1e308", "-1e308"), ("1.7976931348623157e308", "1.7976931348623157e308")])
 
 
 @st.composite
 def poisoned(draw: st.DrawFn, sample: dict[str, Any]) -> bytes:
-    """A sample with one to three of its values, at any depth, replaced; or with a member more."""
+    """Return a sample with one to three of its values, at any depth, replaced or added."""
     content = json.loads(json.dumps(sample))
     replaced: list[str] = []
     for _ in range(draw(st.integers(1, 3))):
@@ -57,6 +57,6 @@ def _mark(replaced: list[str], value: str) -> str:
 
 
 def _places(content: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key or index) in it."""
+    """Return every (container, key or index) in the content."""
     items = list(content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ())
     return [(content, place) for place, _ in items] + [found for _, value in items for found in _places(value)]

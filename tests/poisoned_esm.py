@@ -1,4 +1,4 @@
-"""Two organisations that trade, each with its own ESM; one ESM answers with poison."""
+"""Two organisations with trading, each with its own ESM. One ESM sends poisoned responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -16,7 +16,7 @@ from poison import poisoned
 from postbox import work_off
 
 IN_TIME_SECONDS: Final = 10.0
-"""For a sync, a plan, a config or meters of the organisation whose ESM is sound, on a busy machine."""
+"""Limit for a sync, plan, config or meter query of the organisation with the sound ESM, on a busy machine."""
 
 _BLOCK: Final = {"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 10, "socMax": 90}
 _PLANT: Final[dict[str, Any]] = {
@@ -33,13 +33,13 @@ _PLANT: Final[dict[str, Any]] = {
 }
 _READING: Final = {"time": "2026-11-20T10:00:00Z", "meter_id": "M", "interval": 5, "energy": 1}
 _REQUEST: Final = "@request@"
-"""Stands for the code of the request that is answered."""
+"""Placeholder for the code of the request that is answered."""
 _PLAN: Final = {
     "requestCode": _REQUEST, "resultCode": "OK", "message": "accepted", "isError": False, "isTerminal": True, "version": 2
 }  # fmt: skip
 _METERS: Final = "meters?from=2026-11-20T10:00:00Z&to=2026-11-20T11:00:00Z&bucketMinutes=30"
 _CODES: Final = {"BAD_REQUEST", "INTERNAL_SERVER_ERROR"}
-"""Those of the contract; what the second says is the service's own fault unless its message names the ESM."""
+"""Codes of the contract. The second one means a fault of the service itself unless its message names the ESM."""
 
 ANSWERS: Final[dict[str, dict[str, Any]]] = {
     "token": {"access_token": "t", "token_type": "Bearer", "expires_in": 3600},
@@ -51,11 +51,11 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
 }
 
 Answer = tuple[str, bytes]
-"""What was requested, and the content of the answer."""
+"""The kind of request, and the content of the response."""
 
 
 def of_an_esm() -> st.SearchStrategy[Answer]:
-    """Any answer of an ESM."""
+    """Strategy for any response of an ESM."""
     return st.one_of([st.tuples(st.just(kind), poisoned(sample)) for kind, sample in ANSWERS.items()])
 
 
@@ -71,7 +71,7 @@ class PoisonedTrading:
     rounds: int = 0
 
     async def round(self, answers: Sequence[Answer]) -> None:
-        """Answer the one organisation with poison while the other works."""
+        """Send poisoned responses to one organisation while the other works."""
         caller = asyncio.create_task(self._request_all(answers))
         try:
             await self._others_are_served()
@@ -82,7 +82,7 @@ class PoisonedTrading:
             assert status == 200, path
 
     async def sync_job(self, content: bytes) -> None:
-        """Run the periodic sync; the sound ESM's plant is brought up to date."""
+        """Run the periodic sync. The plant of the sound ESM must be updated."""
         self.rounds += 1
         self.sound.plants = [_PLANT | {"tag": f"job {self.rounds}"}]
         self._poison("plants", content)
@@ -123,7 +123,7 @@ class PoisonedTrading:
                 body = body.replace(_REQUEST.encode(), conversation.stand_in.seen[-1].json["requestCode"].encode())
             conversation.say(200, body)
 
-        # What was not fetched would be the answer to another request.
+        # A fault left from an earlier request would answer the next one.
         self.bad.faults.clear()
         self.bad.token_faults.clear()
         if kind == "token":
@@ -153,7 +153,7 @@ class PoisonedTrading:
 
 @asynccontextmanager
 async def poisoned_trading(database_url: str, home: Path) -> AsyncIterator[PoisonedTrading]:
-    """Both organisations with trading enabled and a plant linked to P1 of their ESM."""
+    """Yield both organisations with trading enabled and a plant linked to P1 of their ESM."""
     with esm_stand_in() as bad, esm_stand_in() as sound:
         async with fleet_over_http(database_url, home, esm_allow_private=True) as fleet:
             plants: list[str] = []

@@ -1,4 +1,4 @@
-"""An ingest process and a gateway that serve two organisations at a real broker, one of which sends poison."""
+"""An ingest process and a gateway for two organisations at a real broker. One organisation sends poisoned messages."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ from poison import poisoned
 
 SHARDS: Final = 4
 IN_TIME_SECONDS: Final = 20.0
-"""For a value, a command or an acknowledgement of the organisation that sends no poison, on a busy machine."""
+"""Limit for a value, command or acknowledgement of the organisation that sends no poison, on a busy machine."""
 
 _NOW: Final = moment(0).isoformat()
 _LATER: Final = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3_600, UTC).isoformat()
@@ -65,11 +65,11 @@ ORDERS: Final[dict[str, dict[str, Any]]] = {
 }
 
 Sent = tuple[str, bytes, bool]
-"""Channel or order, the content, whether it is signed."""
+"""Channel or command kind, content, and whether it is signed."""
 
 
 def of_a_plant() -> st.SearchStrategy[Sent]:
-    """A message of any type of a plant."""
+    """Strategy for a message of any type of a plant."""
     return st.one_of(
         [st.tuples(st.just(channel), poisoned(sample), st.just(True)) for channel, sample in PLANT_MESSAGES.items()]
         + [st.tuples(st.just(channel), poisoned(_envelope()), st.just(False)) for channel in PLANT_MESSAGES]
@@ -77,7 +77,7 @@ def of_a_plant() -> st.SearchStrategy[Sent]:
 
 
 def of_a_partner() -> st.SearchStrategy[Sent]:
-    """A message with any routing key of a partner."""
+    """Strategy for a message with any routing key of a partner."""
     heading = body_of("00000000-0000-0000-0000-000000000000")
     return st.one_of(
         [st.tuples(st.just(str(kind)), poisoned(heading | sample), st.booleans()) for kind, sample in ORDERS.items()]
@@ -98,12 +98,12 @@ class PoisonedService:
     other: PartnerSite
     plants: AbstractChannel
     commands: str
-    """A queue with the commands for the other plant, as its session has."""
+    """A queue for the commands to the other plant, as its MQTT session has."""
     tasks: "list[asyncio.Task[None]]" = field(default_factory=list)
     rounds: int = 0
 
     async def send(self, of_plant: Sequence[Sent], of_partner: Sequence[Sent]) -> None:
-        """Publish poison."""
+        """Publish poisoned messages."""
         plant = self.sender.plant
         for channel, content, signed in of_plant:
             signed = signed and channel != "status"
@@ -122,7 +122,7 @@ class PoisonedService:
                     )
 
     async def others_are_served(self) -> None:
-        """A value and an order of the other organisation arrive in time, and so does the command at its plant."""
+        """Check that a value and a partner command of the other organisation, and the plant command, arrive in time."""
         self.rounds += 1
         plant, key = self.other.plant, self.other.sender.key
         value = plant.message({"time": moment(self.rounds).isoformat(), "fields": {"soc": 50 + self.rounds % 40}})
@@ -137,7 +137,7 @@ class PoisonedService:
                 properties=aiormq.spec.Basic.Properties(headers=dict(asked.headers)),
             )
             ack = json.loads(await _next(channel, event_queue(key.slug, EventKind.COMMAND_ACK)))
-            while ack["messageId"] != message_id:  # what the plant was sent before is told as well
+            while ack["messageId"] != message_id:  # skips the acknowledgements of earlier commands
                 ack = json.loads(await _next(channel, event_queue(key.slug, EventKind.COMMAND_ACK)))
             assert ack["ackStatus"] == "ACCEPTED", ack
             assert json.loads(await _next(self.plants, self.commands))["payload"]["type"] == "SITE_SETPOINT"
@@ -146,7 +146,7 @@ class PoisonedService:
         assert not any(task.done() for task in self.tasks), [task for task in self.tasks if task.done()]
 
     async def everything_of_others_is_right(self) -> None:
-        """Alerts and roll-ups of the other organisation, and its plant's presence."""
+        """Check alerts and roll-ups of the other organisation, and the presence of its plant."""
         plant = self.other.plant
         now = datetime.now(UTC)
         low = plant.message({"time": now.isoformat(), "fields": {"soc": 5}})
@@ -174,7 +174,7 @@ async def _next(channel: AbstractChannel, queue: str) -> bytes:
 
 @asynccontextmanager
 async def poisoned_service(database: Database, node: BrokerNode) -> AsyncIterator[PoisonedService]:
-    """Two organisations and the processes' tasks, unsupervised: one that ends fails the test."""
+    """Run two organisations and the tasks of the processes without supervision: a task that ends fails the test."""
     await node.declare(SHARDS)
     sender = await partner_site(database)
     await sender.plant.add_device("INV1", _SIGNALS)

@@ -1,4 +1,4 @@
-"""Message properties in their bare bytes, as a faulty or hostile client sends them."""
+"""AMQP message properties as raw bytes, as a faulty or hostile client sends them."""
 
 from typing import Final
 
@@ -22,12 +22,12 @@ class RawProperties(Basic.Properties):
 
 
 def table(fields: bytes) -> bytes:
-    """Return the fields with their length in front."""
+    """Return the fields with their length before them."""
     return len(fields).to_bytes(4, "big") + fields
 
 
 def field(name: bytes, value: bytes) -> bytes:
-    """Return a header; `value` begins with the letter of its type."""
+    """Return a header. `value` begins with the letter of its type."""
     return bytes([len(name)]) + name + value
 
 
@@ -37,12 +37,12 @@ def text(value: bytes) -> bytes:
 
 
 def headers(fields: bytes) -> bytes:
-    """Return properties that have headers alone."""
+    """Return properties that contain only headers."""
     return _flags(_HEADERS) + table(fields)
 
 
 def nested(levels: int) -> bytes:
-    """Return a header that holds tables in tables."""
+    """Return a header with nested tables."""
     value = b"V"
     for _ in range(levels):
         value = b"F" + table(field(b"a", value))
@@ -60,7 +60,7 @@ STRANGE: Final = {
     "text": _flags(_CORRELATION_ID) + b"\xff" * 256,
     "reserved flag": _flags(0x0001),
 }
-"""What no consumer reads."""
+"""Properties that no consumer reads."""
 
 STRANGE_HEADERS: Final = {
     "name": headers(field(b"\xff\xfe", b"V")),
@@ -69,7 +69,7 @@ STRANGE_HEADERS: Final = {
     "2,000 levels": headers(nested(2_000)),
     "50,000 values": headers(field(b"a", b"A" + table(b"V" * 50_000))),
 }
-"""What can hide the signature, or copies to other queues."""
+"""Headers that can hide the signature, or send copies to other queues."""
 
 GROWING: Final = {"numbers": headers(field(b"a", b"A" + table(b"B\xc8" * 60_000)))}
-"""Headers that pamqp writes again with half as many bytes more, which is more than a frame."""
+"""Headers that grow by half when pamqp encodes them again, to more than a frame."""

@@ -1,4 +1,4 @@
-"""A Redis or Valkey server of the test's own."""
+"""A private Redis or Valkey server for a test."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ WHERE = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 
 @dataclass
 class RedisServer:
-    """One server on loopback that keeps nothing on disk. What it held is gone when it is killed."""
+    """A server on loopback without persistence. Its data is lost when it is killed."""
 
     folder: Path
     port: int = field(default_factory=lambda: free_ports(1)[0])
@@ -27,12 +27,12 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """As `GRIDFLEET_REDIS_URL` wants it."""
+        """Value for `GRIDFLEET_REDIS_URL`."""
         return f"redis://127.0.0.1:{self.port}"
 
     @property
     def program(self) -> Program:
-        """How it is run."""
+        """The program with its options."""
         binary = shutil.which("redis-server", path=WHERE) or shutil.which("valkey-server", path=WHERE)
         assert binary is not None, "run scripts/ensure_redis.sh"
         options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no", "dir": str(self.folder)}
@@ -40,7 +40,7 @@ class RedisServer:
         return Program(name="redis", argv=argv, folder=self.folder, stop_seconds=5)
 
     def start(self) -> "RedisServer":
-        """Starts it, and waits until it takes connections."""
+        """Start the server and wait until it accepts connections."""
         with (self.folder / "redis.log").open("ab") as output:
             self.process = spawn(self.program, output)
         deadline = time.monotonic() + 20
@@ -54,18 +54,18 @@ class RedisServer:
         raise RuntimeError(f"redis does not start:\n{(self.folder / 'redis.log').read_text()}")
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends it a signal: SIGSTOP freezes it, SIGCONT lets it go on."""
+        """Send the process a signal: SIGSTOP freezes it, SIGCONT resumes it."""
         assert self.process is not None
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kills it at once."""
+        """Kill the server immediately."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
-        """Ends it, frozen or not."""
+        """Stop the server, even if it is frozen."""
         if self.process is not None and self.process.poll() is None:
             self.signal(signal.SIGCONT)
             stop_process(self.program, self.process)
@@ -73,7 +73,7 @@ class RedisServer:
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[RedisServer]:
-    """A running server until the end of the block."""
+    """Run a server until the end of the block."""
     server = RedisServer(folder)
     try:
         yield server.start()

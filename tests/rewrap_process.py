@@ -1,4 +1,4 @@
-"""Rewraps in a process of its own: `python rewrap_process.py DATABASE_URL KEYRING TARGET_VERSION`. Prints the counts."""
+"""Rewrap in a separate process: `python rewrap_process.py DATABASE_URL KEYRING TARGET_VERSION`. Prints the counts."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A whole service started by `gridfleet up` as a user would, and stopped again."""
+"""A whole service that is started by `gridfleet up`, as by a user, and stopped again."""
 
 import contextlib
 import json
@@ -24,11 +24,11 @@ ADMIN_PASSWORD = "Correct-horse-7"
 
 @dataclass
 class RunningStack:
-    """One home folder with its ports, and the `gridfleet up` that runs in it."""
+    """A home folder with its ports, and the `gridfleet up` process that runs in it."""
 
     home: Path
     changes: Mapping[str, object] = field(default_factory=dict)
-    """Further settings, by name."""
+    """Additional settings by name."""
     ports: dict[str, int] = field(default_factory=free_port_settings)
     admin_email: str = ADMIN_EMAIL
     admin_password: str = ADMIN_PASSWORD
@@ -41,7 +41,7 @@ class RunningStack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables of the service and of commands that talk to it."""
+        """Environment variables of the service and of commands that use it."""
         settings: dict[str, object] = {
             **self.ports,
             "home": self.home,
@@ -55,26 +55,26 @@ class RunningStack:
 
     @property
     def log(self) -> Path:
-        """Everything `gridfleet up` printed."""
+        """The output of `gridfleet up`."""
         return self.home / "up.log"
 
     @property
     def state(self) -> dict[str, Any]:
-        """`run.json`: pid, urls, processes by name."""
+        """The content of `run.json`: pid, urls, processes by name."""
         found: dict[str, Any] = json.loads((self.home / "run.json").read_text())
         return found
 
     def launch(self) -> "subprocess.Popen[bytes]":
-        """Starts `gridfleet up` without waiting for it."""
+        """Start `gridfleet up` without waiting for it."""
         self.home.mkdir(parents=True, exist_ok=True)
         argv = (sys.executable, "-m", "gridfleet", "up")
         with self.log.open("ab") as output:
-            # Spawned so that even a killed test run leaves no service behind.
+            # Spawned such that even a killed test run leaves no service behind.
             self.process = spawn(Program(name="up", argv=argv, environment=self.environment), output)
         return self.process
 
     def start(self, seconds: float = 240) -> "RunningStack":
-        """Starts the service and waits until it says that it is ready."""
+        """Start the service and wait until it reports readiness."""
         process = self.launch()
         deadline = time.monotonic() + seconds
         while not self.ready(process.pid):
@@ -85,27 +85,27 @@ class RunningStack:
         return self
 
     def ready(self, pid: int) -> bool:
-        """Whether the `gridfleet up` with this process id has reported readiness."""
+        """Return whether the `gridfleet up` with this process id has reported readiness."""
         try:
             return bool(self.state["pid"] == pid)
         except (FileNotFoundError, json.JSONDecodeError):
             return False
 
     def stop(self, seconds: float = 60) -> int:
-        """Ctrl-C; gives the exit code."""
+        """Send Ctrl-C and return the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(seconds)
 
     def kill(self, name: str) -> int:
-        """kill -9 of one process by its name in `run.json`; gives the process id it had."""
+        """Kill (-9) one process by its name in `run.json`. Returns its process id."""
         pid: int = self.state["processes"][name]
         os.kill(pid, signal.SIGKILL)
         return pid
 
     @contextlib.contextmanager
     def hung(self, name: str) -> Iterator[None]:
-        """Has one process, with its children, do nothing until the block ends."""
+        """Suspend one process and its children until the block ends."""
         parent = psutil.Process(self.state["processes"][name])
         processes = [parent, *parent.children(recursive=True)]
         for process in processes:
@@ -118,7 +118,7 @@ class RunningStack:
                     process.resume()
 
     def wait_for_restart(self, name: str, old_pid: int, seconds: float = 60) -> int:
-        """Waits until `name` runs with another process id, and gives it."""
+        """Wait until `name` runs with another process id, and return it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             pid: int | None = self.state["processes"].get(name)
@@ -128,7 +128,7 @@ class RunningStack:
         raise TimeoutError(f"{name} was not started again:\n{self.log.read_text()[-4000:]}")
 
     def processes(self) -> list[psutil.Process]:
-        """Every process that works in our home folder."""
+        """Return every process that works in this home folder."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -137,7 +137,7 @@ class RunningStack:
         return found
 
     def destroy(self) -> None:
-        """Stops the service and, whatever happens, leaves no process of it."""
+        """Stop the service and make sure that no process of it remains."""
         try:
             if self.process is not None and self.process.poll() is None:
                 self.stop()

@@ -1,8 +1,8 @@
-"""Looks for secrets in what the service's processes log.
+"""Search for secrets in the logs of the service's processes.
 
-While the tests run, every secret that passes through a client of theirs is noted: members of answers and requests that are
-called so, cookies, and what stacks keep in their home folders. Before a home folder goes, its logs are searched for all of
-them and for what looks like one. Findings fail the session; `place` says where.
+During the tests, every secret that passes through an HTTP client is recorded: certain members of requests and responses,
+cookies, and the secrets in the home folders of stacks. Before a home folder is removed, its logs are searched for all of them
+and for text that has the shape of a secret. Findings fail the session and name the place.
 """
 
 import json
@@ -31,7 +31,7 @@ SECRET_MEMBERS: Final = {
     "signingKey",
     "token",
 }
-"""Members of requests and answers that hold a secret, wherever they stand."""
+"""Members of requests and responses that hold a secret, at any depth."""
 
 SHAPES: Final = {
     "a JWT": re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
@@ -52,15 +52,15 @@ _LOGS: Final = ("*.log", "*.log.*")
 
 @dataclass
 class SecretSearch:
-    """What is known to be secret, and where it was found."""
+    """Known secrets, and the places where they were found."""
 
     known: set[str] = field(default_factory=set)
     odd: set[str] = field(default_factory=set)
-    """Known ones that are no single word, which are slower to find."""
+    """Known secrets that are not a single word. Searching for them is slower."""
     findings: list[str] = field(default_factory=list)
 
     def note(self, value: object, name: str = "") -> None:
-        """Notes every secret in a JSON value."""
+        """Record every secret in a JSON value."""
         if isinstance(value, dict):
             for key, member in value.items():
                 self.note(member, key)
@@ -71,7 +71,7 @@ class SecretSearch:
             self.note_text(value)
 
     def note_text(self, text: str) -> None:
-        """Notes one secret; a key in PEM by its lines. What is short, or too plain to tell from other words, is left out."""
+        """Record one secret, line by line for a PEM key. Text that is short or similar to ordinary words is ignored."""
         for line in text.splitlines():
             if not _SHORTEST <= len(line) <= _LONGEST or line.startswith("-----") or len(set(line)) < 4 or line.isalpha():
                 continue
@@ -81,7 +81,7 @@ class SecretSearch:
                 self.odd.add(line)
 
     def note_home(self, home: Path) -> None:
-        """Notes what a service keeps below its home: local secrets, keys of the keyring, private keys, links in mails."""
+        """Record the secrets of a home folder: local secrets, keys of the keyring, private keys, links in mails."""
         for path in home.glob("**/secrets/*"):
             text = path.read_text()
             if path.name == "admin.json":
@@ -96,14 +96,14 @@ class SecretSearch:
                 self.note_text(token)
 
     def search_home(self, home: Path) -> None:
-        """Searches every log below a home folder, knowing what is kept there."""
+        """Search every log below a home folder, after recording the secrets of the folder."""
         self.note_home(home)
         logs = {path for pattern in _LOGS for path in home.rglob(pattern) if path.is_file()}
         for path in sorted(logs):
             self.search(path.read_text(errors="replace").splitlines(), f"{home.name}/{path.relative_to(home)}")
 
     def search(self, lines: Iterable[str], where: str) -> None:
-        """Searches lines of a log; a finding names place and kind, and shows the line without the secret."""
+        """Search lines of a log. A finding has place and kind, and the line without the secret."""
         for number, line in enumerate(lines, start=1):
             for kind, secret in self._in(line):
                 if not _is_meant(line) and not _is_public(secret):
@@ -124,12 +124,12 @@ class SecretSearch:
 
 
 def _is_meant(line: str) -> bool:
-    """`gridfleet up` shows the SuperAdmin's generated password once, on the terminal, and that is what it is for."""
+    """Whether the line is intended: `gridfleet up` shows the SuperAdmin's generated password once, on the terminal."""
     return re.match(r"\W*Password\W", line) is not None
 
 
 def _is_public(text: str) -> bool:
-    """Whether the service's source says it itself, as a test's password may: "wrong password" is a refusal's reason too."""
+    """Whether the service's source contains the text: a test's "wrong password" is also the reason of a refusal."""
     return text in _source()
 
 
@@ -140,7 +140,7 @@ def _source() -> str:
 
 
 def note_what_clients_see(search: SecretSearch) -> Callable[[], None]:
-    """Makes every httpx client note the secrets in its requests and answers; gives what undoes it."""
+    """Make every httpx client record the secrets in its requests and responses. Returns a function that undoes it."""
 
     def note(request: httpx.Request, answer: httpx.Response) -> None:
         for name in _COOKIES:
@@ -185,4 +185,4 @@ def _quietly(note: Callable[[httpx.Request, httpx.Response], None], request: htt
 
 
 SEARCH: Final = SecretSearch()
-"""The session's."""
+"""The search of this session."""

@@ -1,4 +1,4 @@
-"""The public and the internal listener on real sockets, beside the test."""
+"""The public and the internal listener on real sockets, in a thread of the test."""
 
 import asyncio
 import threading
@@ -19,20 +19,20 @@ INTERNAL_SECRET = "inside"
 
 @dataclass
 class Served:
-    """Where the listeners are, and headers of a SuperAdmin who acts in an organisation."""
+    """Addresses of the listeners, and headers of a SuperAdmin who acts in an organisation."""
 
     settings: Settings
     headers: dict[str, str]
 
     @property
     def url(self) -> str:
-        """Base of the public listener."""
+        """Base URL of the public listener."""
         return f"http://127.0.0.1:{self.settings.http_port}"
 
 
 @contextmanager
 def served(database_url: str, home: Path) -> Iterator[Served]:
-    """Both listeners in a thread of their own until the end of the block."""
+    """Run both listeners in a thread until the end of the block."""
     settings = settings_at(
         home, database_url=database_url, keys=Keyring.generate(), internal_secret=INTERNAL_SECRET, rate_limits="off"
     )

@@ -1,4 +1,4 @@
-"""A whole service with more than one of each process: what `gridfleet up` runs, and others beside over the same servers."""
+"""A whole service with several processes of each kind: those of `gridfleet up`, and more on the same servers."""
 
 import os
 import signal
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import subprocess
 
 BESIDE = {"serve-b": "serve", "gateway-b": "gateway", "jobs-b": "jobs"}
-"""What runs beside, and by which command."""
+"""Additional processes by name, with their commands."""
 
 
 @dataclass
 class Several:
-    """Three ingest processes; two each of the others, the second of them with `-b` behind its name."""
+    """Three ingest processes and two of each other kind. The second one's name ends with `-b`."""
 
     stack: RunningStack
     redis: RedisServer
@@ -38,11 +38,11 @@ class Several:
 
     @property
     def base_urls(self) -> tuple[str, str]:
-        """Of the two api processes."""
+        """Base URLs of the two api processes."""
         return self.stack.base_url, f"http://127.0.0.1:{self.ports['http_port']}"
 
     def start(self, name: str) -> None:
-        """Starts one of those beside. Call it from the main thread: it would end with another."""
+        """Start an additional process. Call it from the main thread: the process would end with any other thread."""
         first = psutil.Process(self.stack.state["processes"]["gateway"]).environ()
         own = {f"GRIDFLEET_{setting.upper()}": str(port) for setting, port in self.ports.items()}
         argv = (sys.executable, "-m", "gridfleet", BESIDE[name])
@@ -51,7 +51,7 @@ class Several:
             self._running[name] = spawn(program, output)
 
     def kill(self, name: str) -> None:
-        """kill -9; what is beside is started again at once, as a supervisor would."""
+        """Kill (-9) a process. An additional process is started again at once, as by a supervisor."""
         if name not in BESIDE:
             self.stack.kill(name)
             return
@@ -60,7 +60,7 @@ class Several:
         self.start(name)
 
     def wait_until_all_answer(self, seconds: float = 240) -> None:
-        """Returns once both api processes do."""
+        """Return once both api processes respond."""
         deadline = time.monotonic() + seconds
         for base in self.base_urls:
             while True:
@@ -74,7 +74,7 @@ class Several:
                 time.sleep(0.1)
 
     def stop(self) -> None:
-        """Ends those beside, at once: they bear it."""
+        """Kill the additional processes without a clean shutdown, which they tolerate."""
         for process in self._running.values():
             process.kill()
             process.wait()
@@ -82,7 +82,7 @@ class Several:
 
 @contextmanager
 def several(home: Path) -> Iterator[Several]:
-    """All of them, until the end of the block."""
+    """Run all processes until the end of the block."""
     with ExitStack() as stack:
         folder = home / "redis"
         folder.mkdir()

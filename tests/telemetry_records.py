@@ -1,4 +1,4 @@
-"""Telemetry for tests: a plant with sources, and frames written the way ingest writes them."""
+"""Telemetry for tests: a plant with sources, and frames written as by the ingest."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from gridfleet.kernel.ids import new_id
 
 
 def member(organization_id: UUID, plant_ids: frozenset[UUID] | None = None) -> OrgScope:
-    """The scope of somebody who may read an organisation."""
+    """Return the scope of a member who may read the organisation."""
     caller = UserCaller(new_id(), new_id(), "reader@example.com", "Reader", False, None)
     return OrgScope(organization_id, OrgRole.VIEWER, caller, plant_ids)
 
 
 async def add_plant(database: Database, organization_id: UUID) -> UUID:
-    """A plant without sub-devices."""
+    """Return the id of a new plant without sub-devices."""
     plant_id = new_id()
     async with database.transaction() as db:
         await db.execute(
@@ -42,17 +42,17 @@ class RecordedPlant:
 
     @classmethod
     async def create(cls, database: Database) -> "RecordedPlant":
-        """A new plant in an organisation of its own."""
+        """Return a new plant in a new organisation."""
         organization = await add_organization(database)
         return cls(database, organization.id, await add_plant(database, organization.id))
 
     @property
     def org(self) -> OrgScope:
-        """The right to read it."""
+        """Scope that may read the plant."""
         return member(self.organization_id)
 
     async def add_device(self, external_id: str) -> None:
-        """Registers a sub-device."""
+        """Register a sub-device."""
         async with self.database.transaction() as db:
             await db.execute(
                 "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
@@ -61,18 +61,18 @@ class RecordedPlant:
             )
 
     async def delete_device(self, external_id: str) -> None:
-        """Deletes a sub-device; what it measured stays."""
+        """Delete a sub-device. Its telemetry remains."""
         async with self.database.transaction() as db:
             await db.execute("DELETE FROM sub_device WHERE plant_id = %s AND external_id = %s", (self.id, external_id))
 
     async def source(self, device: str | None) -> int:
-        """The id under which frames of the device are stored."""
+        """Return the id of the device's source."""
         async with self.database.transaction() as db:
             sources = (await load_sources(db, [self.id]))[self.id]
         return next(source.id for source in sources if source.external_id == device)
 
     async def layout(self, metrics: Sequence[Metric | str]) -> int:
-        """The id of a layout; a metric given by its key only is in kW and without limits."""
+        """Return the id of a layout. A metric given only by key is in kW and without limits."""
         known = tuple(Metric(metric, "kW") if isinstance(metric, str) else metric for metric in metrics)
         async with self.database.transaction() as db:
             return await LayoutIdCache().id_of(db, FrameLayout(known))
@@ -83,7 +83,7 @@ class RecordedPlant:
         metrics: Sequence[Metric | str],
         frames: Mapping[datetime, Sequence[float | None]] | Sequence[tuple[datetime, Sequence[float | None]]],
     ) -> None:
-        """Stores frames of a device in one transaction; `frames` are values by time, in the order of `metrics`."""
+        """Store frames of a device in one transaction. `frames` holds values by time, in the order of `metrics`."""
         source_id, layout_id = await self.source(device), await self.layout(metrics)
         batch = FrameBatch()
         for time, values in frames.items() if isinstance(frames, Mapping) else frames:

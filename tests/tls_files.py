@@ -1,4 +1,4 @@
-"""A server's certificate and key in files, and the authority above it."""
+"""A server's certificate and key in files, with the authority that issued them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from gridfleet.kernel.security.certificates import Authority
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """What a server is given, and what its clients trust."""
+    """Paths for a server, and the authority that its clients trust."""
 
     certificate: Path
     key: Path
@@ -16,7 +16,7 @@ class TlsFiles:
 
 
 def tls_files(folder: Path, *hosts: str, authority: Authority | None = None) -> TlsFiles:
-    """Files for a server with these names below `folder`, issued by `authority` or a new one."""
+    """Write files for a server with these host names below `folder`, issued by `authority` or a new one."""
     authority = authority or Authority.create()
     issued = authority.issue_server(list(hosts))
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A collector of traces: what a process sends by OTLP over HTTP, decoded."""
+"""A trace collector that receives and decodes OTLP over HTTP."""
 
 import gzip
 import threading
@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True)
 class Span:
-    """One span as it was sent; ids in hexadecimal digits, `parent` empty for the first of a trace."""
+    """A received span. Ids are hexadecimal; `parent` is empty for the first span of a trace."""
 
     process: str
     name: str
@@ -25,17 +25,17 @@ class Span:
 
 @dataclass
 class Collector:
-    """Where it listens, and what came."""
+    """The collector's address and the received spans."""
 
     url: str = ""
     spans: list[Span] = field(default_factory=list)
 
     def of(self, trace: str) -> list[Span]:
-        """The spans of one trace."""
+        """Return the spans of one trace."""
         return [span for span in self.spans if span.trace == trace]
 
     def take(self, body: bytes) -> None:
-        """Reads one request's body."""
+        """Decode the body of one request."""
         request = ExportTraceServiceRequest.FromString(body)
         for resource in request.resource_spans:
             about = {each.key: each.value.string_value for each in resource.resource.attributes}
@@ -48,7 +48,7 @@ class Collector:
 
 @contextmanager
 def trace_collector() -> Iterator[Collector]:
-    """A collector in a thread of its own until the end of the block."""
+    """Run a collector in a thread until the end of the block."""
     collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
@@ -59,7 +59,7 @@ def trace_collector() -> Iterator[Collector]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     collector.url = f"http://127.0.0.1:{server.server_port}"

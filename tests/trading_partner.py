@@ -1,4 +1,4 @@
-"""A partner's program at a running service, for tests that watch everything it is told."""
+"""A partner's program at a running service, for tests of the events that it receives."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ WRITING = [
 
 
 def start_trading(fleet: Fleet) -> str:
-    """Enables trading with the sandbox in the ESM's place; the organisation's slug, which is the queue prefix as well."""
+    """Enable trading with the sandbox as ESM. Returns the organisation's slug, which is also the queue prefix."""
     sandbox = fleet.call("POST", f"/svc-esm/admin/enable?orgId={fleet.organization_id}")
     settings = {
         "esmApiUrl": sandbox["esmApiUrl"],
@@ -35,7 +35,7 @@ def start_trading(fleet: Fleet) -> str:
 
 
 def make_key(fleet: Fleet, scopes: list[str] = WRITING, **members: Any) -> JsonObject:
-    """A new key's create response."""
+    """Create a key and return the create response."""
     body = {"name": "Trader", "partnerId": "trader-1", "scopes": scopes} | members
     created: JsonObject = fleet.call("POST", "/partner/api-keys", body)
     return created
@@ -43,7 +43,7 @@ def make_key(fleet: Fleet, scopes: list[str] = WRITING, **members: Any) -> JsonO
 
 @asynccontextmanager
 async def connected(fleet: Fleet, slug: str, created: JsonObject) -> AsyncIterator[Partner]:
-    """The partner's program."""
+    """Connect the partner's program until the end of the block."""
     authority = (fleet.stack.home / "ca" / "ca.pem").read_text()
     address = address_of(fleet.stack, slug, created)
     async with Partner(address, signing_key=created["signingKey"], authority=authority) as partner:
@@ -51,14 +51,14 @@ async def connected(fleet: Fleet, slug: str, created: JsonObject) -> AsyncIterat
 
 
 class AckLedger:
-    """Every ack that a partner was told, by order, repetitions left out."""
+    """Every acknowledgement that a partner received, by command, without repetitions."""
 
     def __init__(self) -> None:
         self.acks: defaultdict[str, list[str]] = defaultdict(list)
 
     @asynccontextmanager
     async def kept(self, partner: Partner) -> AsyncIterator[None]:
-        """Writes down what comes until the block ends."""
+        """Record acknowledgements until the block ends."""
         reading = asyncio.create_task(self._read(partner))
         try:
             yield
@@ -72,7 +72,7 @@ class AckLedger:
             self.acks[event.content["messageId"]].append(event.content["ackStatus"])
 
     async def ended(self, orders: list[str], seconds: float) -> None:
-        """Returns once each of these orders has its last word."""
+        """Return once each of these commands has its final acknowledgement."""
         async with asyncio.timeout(seconds):
             while any(self.acks[order][-1:] in ([], ["ACCEPTED"]) for order in orders):
                 await asyncio.sleep(0.1)
