@@ -1,4 +1,4 @@
-"""`python -m bench.commands`: duration of a command from the REST call to the plant and back, on an otherwise idle machine.
+"""`python -m bench.commands`: duration of a command from the REST call to the plant and back, on a private service.
 
 Plants are the project's own clients in this process and execute commands immediately. All times come from one clock: the
 start of the call, the plant's handler, and the commits of the database.

@@ -20,7 +20,11 @@ _KEY: Final = re.compile(r"[!-~]{1,255}")
 
 
 def key_of(call: Call) -> str | None:
-    """Return the caller's key, or None without the header. Raises InvalidInput for a key that is empty, long or not ASCII."""
+    """Return the caller's key, or None without the header.
+
+    Raises:
+        InvalidInput: If the key is not 1 to 255 printable ASCII characters without spaces.
+    """
     key = call.headers.get("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
         raise InvalidInput(["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])

@@ -176,7 +176,7 @@ class Pipeline:
         return answer
 
     async def _fresh(self, arguments: dict[str, Any]) -> bytes:
-        """Return the body of a response that may be cached."""
+        """Return the body of a cacheable response."""
         async with self._state.database.transaction() as db:
             return self._write(await self._endpoint.handler(**arguments, db=db))
 
