@@ -132,6 +132,6 @@ async def test_partners(stack: RunningStack, tmp_path: Path) -> None:
     finally:
         fleet.close()
 
-    for expected in ("heard {", "setpoint APPLIED", "schedule APPLIED", "first", "mode APPLIED", "SITE_SETPOINT APPLIED"):
+    for expected in ("received {", "setpoint APPLIED", "schedule APPLIED", "first", "mode APPLIED", "SITE_SETPOINT APPLIED"):
         assert expected in printed
     assert [command.type for command in battery.obeyed][:2] == ["SITE_SETPOINT", "SCHEDULE"]
