@@ -1,9 +1,10 @@
 """The two ASGI applications: the public one on Litestar, and the one of the internal listener."""
 
+import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import structlog
@@ -37,6 +38,9 @@ _UNMATCHED = "-"
 
 _GONE = 499
 """Status of a request whose client disconnected before the response."""
+
+_ANSWER_SECONDS: Final = 10.0
+"""How long a request of the broker waits for the database. The broker itself gives up after 15 s."""
 
 log = structlog.get_logger(__name__)
 
@@ -153,6 +157,30 @@ def _form(body: bytes) -> dict[str, str]:
         raise InvalidInput(["body: must be a form in UTF-8"]) from None
 
 
+async def _in_time(handling: Awaitable[str]) -> str:
+    """Return the response of a handler. Raises TimeoutError after ten seconds.
+
+    A query waits without limit for a database server that is suspended, because the operating system still acknowledges its
+    packets. Its cancellation takes another ten seconds, so it is not awaited.
+    """
+    task = asyncio.ensure_future(handling)
+    task.add_done_callback(_consume_error)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=_ANSWER_SECONDS)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done:
+        task.cancel()
+        raise TimeoutError
+    return task.result()
+
+
+def _consume_error(task: asyncio.Future[str]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
 def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Awaitable[None]]:
     """Return the application of the internal listener.
 
@@ -180,13 +208,16 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         try:
             form = _form(await read_body(receive, 0, 64 * 1024))
-            text = await handler(call, form)
+            text = await _in_time(handler(call, form))
             await Answer(200, headers, text.encode())(scope, receive, send)
         except (InvalidInput, PayloadTooLarge) as error:
             log.warning("not a question of the broker's", path=path, error=type(error).__name__)
             await Answer(400, headers, b"bad request")(scope, receive, send)
         except ClientGone:
             return
+        except TimeoutError:
+            log.error("broker's request not answered in time", path=path)
+            await Answer(500, headers, b"failed")(scope, receive, send)
         except Exception:
             log.exception("internal request failed", path=path)
             await Answer(500, headers, b"failed")(scope, receive, send)
