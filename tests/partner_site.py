@@ -11,7 +11,7 @@ from accounts import add_user
 from commands_at_work import add_commandable
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
-from gridfleet.domains.plants.commands.acknowledgements import hear_plants
+from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.commands.delivery import claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
@@ -54,7 +54,7 @@ class PartnerSite:
             " WHERE organization_id = %(org)s ORDER BY created_at, id"
         )
 
-    async def told(self) -> list[dict[str, Any]]:
+    async def received(self) -> list[dict[str, Any]]:
         """Return the acknowledgements that wait for the broker, in order, with their ids."""
         rows = await self.rows("SELECT event_id::text, kind, body FROM partner_event WHERE kind = 'command-ack' ORDER BY id")
         return [json.loads(body) | {"eventId": event_id} for event_id, _, body in rows]
@@ -73,7 +73,7 @@ class PartnerSite:
         assert isinstance(found, UUID)
         return found
 
-    async def hear(self, status: str, reason: CommandReason | None = None) -> None:
+    async def acknowledge_newest(self, status: str, reason: CommandReason | None = None) -> None:
         """Process the plant's acknowledgement of its newest command as the ingest does."""
         await self.acknowledge({await self.newest(): status}, reason=reason)
 
@@ -91,7 +91,7 @@ class PartnerSite:
         said = [Acknowledgement(one, self.plant.id, AckStatus(status), now, reason) for one, status in acks.items()]
         connected = {self.plant.id} if connects else set[UUID]()
         async with self.database.transaction() as db:
-            steps = await hear_plants(db, SYSTEM, said, connected, now)
+            steps = await apply_acknowledgements(db, SYSTEM, said, connected, now)
             await follow_commands(db, SYSTEM, steps, connected)
 
     async def expire(self, seconds: float = 0, *, now: datetime | None = None) -> None:

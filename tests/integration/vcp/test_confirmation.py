@@ -42,14 +42,14 @@ async def test_an_offline_plant_gets_auto_after_the_end_of_an_override(site: Par
 
 async def test_an_offline_plant_gets_its_fallback(site: PartnerSite) -> None:
     await site.send("config.fallback", fallback={"mode": "SELF_CONSUMPTION", "afterSeconds": 60})
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     assert await open_at(site, 61) == ["SELF_CONSUMPTION"]
     assert await open_at(site, 25 * HOUR) == ["SELF_CONSUMPTION"]
 
 
 async def test_what_the_plant_confirmed_is_not_issued_again(site: PartnerSite) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(2 * DAY))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     assert await open_at(site, 30 * HOUR) == []
     assert await open_at(site, 2 * DAY + 1) == ["AUTO"]
     await site.acknowledge({await site.newest(): "APPLIED"}, seconds=2 * DAY + 2)
@@ -84,7 +84,7 @@ async def test_a_mode_issued_again_keeps_its_place_before_later_commands(site: P
 
 async def test_a_mode_that_finds_no_room_is_issued_once_there_is_some(site: PartnerSite) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.execute(
         "INSERT INTO plant_command (id, plant_id, type, instruction, requester_type, issued_at, expires_at, due_at)"
         " SELECT gen_random_uuid(), %(plant)s, 'DEVICE_COMMAND', '{\"mode\": \"x\"}', 'USER', now(),"
@@ -108,7 +108,7 @@ async def test_a_schedule_is_issued_again_until_it_is_over(site: PartnerSite) ->
 
 async def test_a_cancellation_is_issued_again(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(30 * HOUR, HOUR)])
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("schedule.cancel", scheduleId="s")
     assert await open_at(site, 2 * HOUR) == [4]
     assert (await site.commands())[-1][1] == {"schedule": {"scheduleId": "s", "revision": 4, "intervals": []}}
@@ -125,7 +125,7 @@ async def test_a_schedule_waits_for_the_end_of_an_emergency_stop(site: PartnerSi
 
 async def test_a_long_step_is_issued_again(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(-60, 2 * DAY, 7)])
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     assert await open_at(site, 1) == [7.0]
     await site.expire(25 * HOUR)
     await site.steer(25 * HOUR)
@@ -135,7 +135,7 @@ async def test_a_long_step_is_issued_again(site: PartnerSite) -> None:
 @pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
 async def test_what_the_plant_refused_is_tried_again_when_it_connects(site: PartnerSite, answer: str) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.steer(61)
     await site.acknowledge({await site.newest(): answer})
     assert await open_at(site, 5 * HOUR) == []
@@ -154,10 +154,10 @@ async def test_a_plant_that_refuses_a_mode_and_a_schedule_at_once_has_neither(si
 
 async def test_the_override_before_a_refused_mode_holds_again(site: PartnerSite) -> None:
     await site.send("command.mode", mode="CHARGE", powerKw=2, expiresAt=soon(HOUR))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     first = await site.site("override_set_by, override_expires_at, override_command_id")
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(2 * HOUR))
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert await override_of(site) == ("CHARGE", 2.0)
     assert await site.site("override_set_by, override_expires_at, override_command_id") == first
     assert await open_at(site, 1) == [], "the plant runs in it still"
@@ -166,15 +166,15 @@ async def test_the_override_before_a_refused_mode_holds_again(site: PartnerSite)
 
 async def test_a_mode_that_failed_is_undone_at_the_plant(site: PartnerSite) -> None:
     await site.send("command.mode", mode="CHARGE", powerKw=2, expiresAt=soon(HOUR))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(2 * HOUR))
-    await site.hear("FAILED")
+    await site.acknowledge_newest("FAILED")
     assert await open_at(site, 1) == ["CHARGE"]
 
 
 async def test_an_override_that_ended_meanwhile_is_not_restored(site: PartnerSite) -> None:
     await site.send("command.mode", mode="CHARGE", expiresAt=soon(60))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
     await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
     assert await override_of(site) == (None, None)
@@ -183,7 +183,7 @@ async def test_an_override_that_ended_meanwhile_is_not_restored(site: PartnerSit
 
 async def test_several_refused_modes_lead_back_to_the_one_that_the_plant_took(site: PartnerSite) -> None:
     await site.send("command.mode", mode="CHARGE", expiresAt=soon(HOUR))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
     second = await site.newest()
     await site.send("command.mode", mode="BACKUP", expiresAt=soon(HOUR))
@@ -198,24 +198,24 @@ async def test_several_refused_modes_lead_back_to_the_one_that_the_plant_took(si
 
 async def test_a_refused_auto_leaves_the_override(site: PartnerSite) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("command.mode", mode="AUTO")
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert await override_of(site) == ("STANDBY", None)
     assert await open_at(site, HOUR + 1) == ["AUTO"]
 
 
 async def test_a_refused_auto_leaves_the_emergency_stop(site: PartnerSite) -> None:
     await site.send("command.mode", mode="EMERGENCY_STOP")
-    await site.hear("FAILED")
+    await site.acknowledge_newest("FAILED")
     await site.send("command.mode", mode="AUTO")
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert await site.send("command.site-setpoint", powerKw=1) == "EMERGENCY_STOP_ACTIVE"
 
 
 async def test_a_fallback_ended_by_a_mode_that_the_plant_refused_is_undone(site: PartnerSite) -> None:
     await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.steer(61)
     await site.acknowledge({await site.newest(): "APPLIED"}, seconds=62)
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
@@ -226,18 +226,18 @@ async def test_a_fallback_ended_by_a_mode_that_the_plant_refused_is_undone(site:
 
 async def test_a_setpoint_survives_a_mode_that_the_plant_refused(site: PartnerSite) -> None:
     await site.send("command.site-setpoint", powerKw=1, durationSeconds=HOUR)
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert await open_at(site, 1) == [], "the plant never left AUTO, and AUTO would end its setpoint"
 
 
 async def test_the_schedule_before_a_refused_revision_holds_again(site: PartnerSite) -> None:
     held = [step(-60, 900, 2), step(840, 900, 3)]
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=held)
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(-60, 900, 8)])
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert await site.site("schedule_id, schedule_revision, schedule_active") == ("s", 1, True)
     assert await site.rows("SELECT power_kw FROM vcp_interval ORDER BY start_at") == [(2.0,), (3.0,)]
     assert await open_at(site, 1) == [1, 2.0]
@@ -246,23 +246,23 @@ async def test_the_schedule_before_a_refused_revision_holds_again(site: PartnerS
 
 async def test_a_refused_cancellation_leaves_the_schedule(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, 900, 2)])
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("schedule.cancel", scheduleId="s")
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert await site.site("schedule_active") == (True,)
     assert 2.0 in await open_at(site, 1)
 
 
 async def test_a_schedule_that_was_cancelled_or_is_over_is_not_restored(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60)])
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("schedule.cancel", scheduleId="s")
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(0)])
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert await site.site("schedule_active") == (False,)
     await site.send("schedule.set", scheduleId="t", revision=1, intervals=[step(0, 60)])
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("schedule.set", scheduleId="t", revision=2, intervals=[step(70, 900)])
     await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
     assert await site.site("schedule_active") == (False,)
@@ -270,8 +270,8 @@ async def test_a_schedule_that_was_cancelled_or_is_over_is_not_restored(site: Pa
 
 async def test_nothing_of_the_time_before_a_move_is_restored(site: PartnerSite) -> None:
     await site.send("command.mode", mode="CHARGE", expiresAt=soon(HOUR))
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.execute("DELETE FROM vcp_site")  # as a move away does; later the plant comes back
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert await override_of(site) == (None, None)

@@ -18,7 +18,7 @@ def step(start: float, length: int) -> dict[str, Any]:
 async def waiting(site: PartnerSite) -> PartnerSite:
     """A site whose fallback takes hold after a minute of silence."""
     await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     return site
 
 

@@ -89,7 +89,7 @@ class Market:
         await self.publish(site, message)
         return str(json.loads(message.body)["messageId"])
 
-    async def told(self, site: PartnerSite, count: int, kind: EventKind = EventKind.COMMAND_ACK) -> list[dict[str, Any]]:
+    async def received(self, site: PartnerSite, count: int, kind: EventKind = EventKind.COMMAND_ACK) -> list[dict[str, Any]]:
         """The next events, in their order, with the ids that they had."""
         found: list[dict[str, Any]] = []
         async with self.channel(site) as channel, asyncio.timeout(20):
@@ -119,7 +119,7 @@ async def test_orders_wait_for_a_gateway_and_acks_for_the_partner(market: Market
     site = await market.add(database)
     orders = [await market.order(site, powerKw=number) for number in range(5)]
     async with market.gateway():
-        acks = await market.told(site, 5)
+        acks = await market.received(site, 5)
     assert [ack["messageId"] for ack in acks] == orders
     assert {ack["ackStatus"] for ack in acks} == {"ACCEPTED"}
     assert [command[1]["powerKw"] for command in await site.commands()] == [0, 1, 2, 3, 4]
@@ -133,14 +133,14 @@ async def test_two_gateways_share_and_take_over(market: Market, database: Databa
             for site in sites:
                 await market.order(site)
             for site in sites:
-                assert len(await market.told(site, 1)) == 1
+                assert len(await market.received(site, 1)) == 1
             async with asyncio.timeout(20):
                 while [await market.consumers(site) for site in sites] != [1] * 6:
                     await asyncio.sleep(0.1)
         for site in sites:
             await market.order(site)
         for site in sites:
-            assert len(await market.told(site, 1)) == 1
+            assert len(await market.received(site, 1)) == 1
             assert [entry[1] for entry in await site.log()] == ["ACCEPTED", "ACCEPTED"]
 
 
@@ -148,30 +148,30 @@ async def test_keys_are_followed_as_they_come_and_go(market: Market, database: D
     first = await market.add(database)
     async with market.gateway():
         await market.order(first)
-        await market.told(first, 1)
+        await market.received(first, 1)
         second = await market.add(database)
         await market.order(second)
-        await market.told(second, 1)
+        await market.received(second, 1)
         await first.execute("UPDATE partner_queues SET enabled = false WHERE organization_id = %(org)s")
         async with asyncio.timeout(10):
             while await market.consumers(first):
                 await asyncio.sleep(0.05)
         await market.order(first)
         await market.order(second)
-        await market.told(second, 1)
+        await market.received(second, 1)
         assert len(await first.log()) == 1
         await first.execute("UPDATE partner_queues SET enabled = true WHERE organization_id = %(org)s")
-        await market.told(first, 1)
+        await market.received(first, 1)
 
 
 async def test_a_key_without_a_scope_any_more_is_refused_at_once(market: Market, database: Database) -> None:
     site = await market.add(database)
     async with market.gateway():
         await market.order(site)
-        await market.told(site, 1)
+        await market.received(site, 1)
         await site.execute("UPDATE partner_key SET scopes = '{vcp:connect}' WHERE id = %(key)s")
         await market.order(site)
-        [ack] = await market.told(site, 1)
+        [ack] = await market.received(site, 1)
     assert ack["rejectionReason"] == "MALFORMED"
 
 
@@ -181,7 +181,7 @@ async def test_a_message_that_the_database_would_not_store_does_not_block_the_qu
     async with market.gateway():
         bad = await market.order(site, powerKw=13)
         good = await market.order(site, powerKw=14)
-        refused, accepted = await market.told(site, 2)
+        refused, accepted = await market.received(site, 2)
     assert (refused["messageId"], refused["rejectionReason"]) == (bad, "MALFORMED")
     assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
 
@@ -198,7 +198,7 @@ async def test_properties_that_cannot_be_decoded_hold_up_nothing_behind_them(
         await channel.basic_publish(message.body, exchange=EXCHANGE, routing_key=message.routing_key, properties=properties)
     async with market.gateway() as gateway:
         good = await market.order(site, powerKw=2)
-        first, second = await market.told(site, 2)
+        first, second = await market.received(site, 2)
         assert not gateway.done()
     assert first.get("rejectionReason") == ("MALFORMED" if name in STRANGE_HEADERS else None)
     assert (second["messageId"], second["ackStatus"]) == (good, "ACCEPTED")
@@ -217,7 +217,7 @@ async def test_messages_of_any_depth_are_refused_and_do_not_hold_up_an_emergency
             await market.publish(site, plain._replace(body=deep))
         stop = order("command.mode", site.plant.id, slug=slug, mode="EMERGENCY_STOP")
         await market.publish(site, stop)
-        *refused, accepted = await market.told(site, len(depths) + 1)
+        *refused, accepted = await market.received(site, len(depths) + 1)
     assert {(one["siteId"], one["rejectionReason"]) for one in refused} == {(str(site.plant.id), "MALFORMED")}
     assert all(one["messageId"] for one in refused)
     assert (accepted["messageId"], accepted["ackStatus"]) == (json.loads(stop.body)["messageId"], "ACCEPTED")
@@ -239,7 +239,7 @@ async def test_a_message_that_fails_for_an_unforeseen_reason_is_refused(
     site = await market.add(database)
     async with market.gateway():
         bad, good = [await market.order(site, powerKw=power) for power in (13, 14)]
-        refused, accepted = await market.told(site, 2)
+        refused, accepted = await market.received(site, 2)
     assert (refused["messageId"], refused["rejectionReason"]) == (bad, "MALFORMED")
     assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
     assert [command[1]["powerKw"] for command in await site.commands()] == [14], "what the failed try did is rolled back"
@@ -259,7 +259,7 @@ async def test_orders_wait_for_the_consumer_before_to_leave(market: Market, data
             await asyncio.sleep(1)
             assert await site.log() == []
             await before.close()
-            acks = await market.told(site, 2)
+            acks = await market.received(site, 2)
     assert [ack["messageId"] for ack in acks] == [oldest, younger]
 
 
@@ -280,7 +280,7 @@ async def test_a_queue_that_the_broker_lost_is_made_again(
             while not await is_consumed(market, site, queue):
                 await asyncio.sleep(0.1)
             await market.order(site)
-            [ack] = await market.told(site, 1)
+            [ack] = await market.received(site, 1)
     finally:
         effects.cancel()
         await asyncio.wait({effects})
@@ -308,7 +308,7 @@ async def test_events_keep_their_order_and_their_ids(market: Market, database: D
     async with database.transaction() as db:
         await queue_events(db, SYSTEM, [event(-1, new_id()), *events])
     async with market.gateway():
-        told = await market.told(site, 700, EventKind.TELEMETRY)
+        told = await market.received(site, 700, EventKind.TELEMETRY)
         async with asyncio.timeout(10):
             while await site.rows("SELECT 1 FROM partner_event"):
                 await asyncio.sleep(0.05)
@@ -327,5 +327,5 @@ async def test_nothing_is_struck_off_that_the_broker_did_not_take(market: Market
         await asyncio.sleep(1)
         assert len(await site.rows("SELECT 1 FROM partner_event")) == 1
         await market.settle(site.sender)
-        [told] = await market.told(site, 1, EventKind.STATUS)
+        [told] = await market.received(site, 1, EventKind.STATUS)
     assert told["id"] == str(event.event_id)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from accounts import add_organization
-from gridfleet.domains.plants.commands.acknowledgements import hear_plants
+from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
@@ -101,7 +101,7 @@ async def test_a_mode_accepted_while_the_one_before_is_refused_finds_it_gone(sit
     acks = [Acknowledgement(await site.newest(), site.plant.id, AckStatus.REJECTED, datetime.now(UTC))]
     charge = written(site, "command.mode", mode="CHARGE", expiresAt=soon(600))
     async with site.database.transaction() as db:
-        await follow_commands(db, SYSTEM, await hear_plants(db, SYSTEM, acks, (), datetime.now(UTC)))
+        await follow_commands(db, SYSTEM, await apply_acknowledgements(db, SYSTEM, acks, (), datetime.now(UTC)))
         taking = asyncio.create_task(site.take(charge))
         await until_blocked(site.database)
     assert await taking == "ACCEPTED"
@@ -130,7 +130,7 @@ async def test_an_answer_and_a_move_do_not_wait_for_each_other(site: PartnerSite
             await update_plant(db, seller, site.plant.id, PlantChanges(organization_id=buyer.id))
 
     async with site.database.transaction() as db:
-        steps = await hear_plants(db, SYSTEM, acks, (), datetime.now(UTC))
+        steps = await apply_acknowledgements(db, SYSTEM, acks, (), datetime.now(UTC))
         moving = asyncio.create_task(move())
         await until_blocked(site.database)
         await follow_commands(db, SYSTEM, steps)

@@ -65,7 +65,7 @@ async def test_no_waiting_order_of_the_old_organisation_reaches_a_plant_that_mov
 
 async def test_what_the_plant_had_received_ends_too(site: PartnerSite, buyer: UUID) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
-    await site.hear("RECEIVED")
+    await site.acknowledge_newest("RECEIVED")
     await moved(site, buyer)
     await expire(site)
     assert [status for _, _, status in await site.commands()] == ["EXPIRED"]

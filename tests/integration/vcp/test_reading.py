@@ -55,7 +55,7 @@ async def test_foreign_and_hidden_sites_are_forbidden_alike(site: PartnerSite) -
 
 async def test_open_orders_stay_in_the_list_and_ended_ones_for_a_day(site: PartnerSite) -> None:
     await site.send("command.site-setpoint", powerKw=1)
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("command.site-setpoint", powerKw=2)
     now = datetime.now(UTC)
     async with site.database.transaction() as db:
@@ -141,7 +141,7 @@ async def test_a_meter_of_which_one_counter_is_silent_tells_nothing_for_that_tim
 
 async def test_what_ended_long_ago_is_forgotten_and_what_is_open_is_not(site: PartnerSite) -> None:
     await site.send("command.site-setpoint", powerKw=1)
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     await site.send("command.site-setpoint", powerKw="far too much")
     await site.send("command.site-setpoint", powerKw=2)
     assert await forget_commands(site.database, SYSTEM, datetime.now(UTC) - timedelta(minutes=1)) == 0

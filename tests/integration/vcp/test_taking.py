@@ -27,11 +27,11 @@ async def test_a_setpoint_is_relayed_and_followed_to_its_end(site: PartnerSite) 
     assert await site.take(message) == "ACCEPTED"
 
     assert await site.commands() == [("SITE_SETPOINT", {"powerKw": -7.5}, "PENDING")]
-    await site.hear("RECEIVED")
+    await site.acknowledge_newest("RECEIVED")
     assert await site.log() == [("RECEIVED", "ACCEPTED", None, True)]
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     assert await site.log() == [("APPLIED", "APPLIED", None, True)]
-    first, last = await site.told()
+    first, last = await site.received()
     assert (first["ackStatus"], first["status"], last["ackStatus"], last["status"]) == (
         "ACCEPTED",
         "PENDING",
@@ -49,19 +49,19 @@ async def test_a_setpoint_is_relayed_and_followed_to_its_end(site: PartnerSite) 
 async def test_a_plant_that_refuses_is_reported_so(site: PartnerSite) -> None:
     await site.send("command.device.BAT1", action="set_power", params={"power_kw": 2})
     assert (await site.commands())[0][1] == {"action": "set_power", "params": {"power_kw": 2}}
-    await site.hear("REJECTED", CommandReason("EMPTY", "no charge"))
+    await site.acknowledge_newest("REJECTED", CommandReason("EMPTY", "no charge"))
     assert await site.log() == [("REJECTED", "REJECTED", "PLANT_REJECTED", True)]
-    assert (await site.told())[-1]["rejectionReason"] == "PLANT_REJECTED"
+    assert (await site.received())[-1]["rejectionReason"] == "PLANT_REJECTED"
 
 
 async def test_a_repeated_message_does_nothing_twice(site: PartnerSite) -> None:
     message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1)
     assert [await site.take(message), await site.take(message._replace(redelivered=True))] == ["ACCEPTED", "ACCEPTED"]
-    await site.hear("APPLIED")
+    await site.acknowledge_newest("APPLIED")
     assert await site.take(message) == "APPLIED"
 
     assert len(await site.commands()) == len(await site.log()) == 1
-    told = await site.told()
+    told = await site.received()
     assert [one["ackStatus"] for one in told] == ["ACCEPTED", "ACCEPTED", "APPLIED", "APPLIED"]
     assert told[0] == told[1]
     assert told[2] == told[3], "told again with the same id"
@@ -95,7 +95,7 @@ async def test_a_failed_signature_does_not_use_its_id_up(site: PartnerSite) -> N
         ("REJECTED", "TIMESTAMP_OUT_OF_WINDOW", False),
         ("ACCEPTED", None, True),
     ]
-    assert len(await site.told()) == 3
+    assert len(await site.received()) == 3
 
 
 async def test_the_same_message_taken_by_two_processes_counts_once(site: PartnerSite) -> None:
@@ -167,7 +167,7 @@ async def test_an_emergency_stop_comes_before_everything_and_stays(site: Partner
     assert await site.send("command.mode", mode="EMERGENCY_STOP") == "ACCEPTED"
     assert await site.rows("SELECT expires_at <= now() FROM plant_command WHERE type = 'SITE_SETPOINT'") == [(True,)]
     assert (await site.commands())[1][:2] == ("EMERGENCY", {"mode": "EMERGENCY_STOP"})
-    await site.hear("FAILED")
+    await site.acknowledge_newest("FAILED")
     assert await site.send("command.site-setpoint", powerKw=1) == "EMERGENCY_STOP_ACTIVE"
     assert await site.send("command.mode", mode="AUTO") == "ACCEPTED"
     assert await site.send("command.site-setpoint", powerKw=1) == "ACCEPTED"
@@ -202,7 +202,7 @@ async def test_an_override_ends_by_itself_and_once(site: PartnerSite) -> None:
 
 async def test_an_override_that_the_plant_refuses_is_withdrawn(site: PartnerSite) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
-    await site.hear("REJECTED")
+    await site.acknowledge_newest("REJECTED")
     assert (await site.site("override_mode"))[0] is None
 
 
@@ -278,7 +278,7 @@ async def test_schedules_are_replaced_and_cancelled(site: PartnerSite) -> None:
 
 async def test_a_schedule_that_the_plant_refuses_is_withdrawn(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=2, intervals=[interval(0, 100, 1)])
-    await site.hear("FAILED")
+    await site.acknowledge_newest("FAILED")
     assert await site.steer(5) == 0
     assert await site.rows("SELECT 1 FROM vcp_interval") == []
 
@@ -308,7 +308,7 @@ async def test_unreadable_messages_end_in_the_log_too(site: PartnerSite) -> None
     assert await site.take(plain._replace(routing_key=f"{slug}.command.\x00")) == "REJECTED"
     assert {entry[2] for entry in await site.log()} == {"MALFORMED"}
     assert len(await site.log()) == 6
-    assert [one["messageId"] is None for one in await site.told()] == [True] * 5 + [False]
+    assert [one["messageId"] is None for one in await site.received()] == [True] * 5 + [False]
 
 
 async def test_every_refused_message_stands_once_in_the_log_of_the_site_that_it_names(site: PartnerSite) -> None:
@@ -347,7 +347,7 @@ async def test_every_refused_message_stands_once_in_the_log_of_the_site_that_it_
         "SELECT rejection_reason FROM vcp_command WHERE plant_id = %(plant)s AND status = 'REJECTED' ORDER BY created_at, id"
     )
     assert [reason for (reason,) in found] == [*list(refused)[:4], *["MALFORMED"] * (len(refused) - 4)]
-    assert {one["siteId"] for one in await site.told()} == {str(plant)}
+    assert {one["siteId"] for one in await site.received()} == {str(plant)}
 
 
 async def test_an_unprocessable_message_stands_in_the_log_of_its_site(site: PartnerSite) -> None:
@@ -381,4 +381,4 @@ async def test_rolled_back_nothing_was_taken(site: PartnerSite) -> None:
 
     with pytest.raises(RuntimeError, match="killed"):
         await killed()
-    assert await site.log() == await site.commands() == await site.told() == []
+    assert await site.log() == await site.commands() == await site.received() == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.domains.plants.commands.acknowledgements import hear
+from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgement
 from gridfleet.domains.plants.commands.delivery import retry_wait
 from gridfleet.domains.plants.commands.expiry import expire
 from gridfleet.domains.plants.commands.models import (
@@ -44,8 +44,8 @@ def names(steps: list[Transition]) -> list[str]:
 
 
 def test_received_and_applied() -> None:
-    life, first = hear(command(), word(command(), "RECEIVED"), after(2))
-    life, second = hear(life, word(life, "APPLIED"), after(3))
+    life, first = apply_acknowledgement(command(), word(command(), "RECEIVED"), after(2))
+    life, second = apply_acknowledgement(life, word(life, "APPLIED"), after(3))
 
     assert names(first + second) == ["RECEIVED", "APPLIED"]
     assert (life.status, life.sent_at, life.received_at, life.finished_at) == ("APPLIED", after(1), after(2), after(3))
@@ -53,7 +53,7 @@ def test_received_and_applied() -> None:
 
 @pytest.mark.parametrize("said", ["REJECTED", "FAILED"])
 def test_the_plants_reason_is_kept(said: str) -> None:
-    life, steps = hear(command(), word(command(), said, OUT_OF_RANGE), after(2))
+    life, steps = apply_acknowledgement(command(), word(command(), said, OUT_OF_RANGE), after(2))
 
     assert names(steps) == ["RECEIVED", said]
     assert life.reason == OUT_OF_RANGE
@@ -61,40 +61,40 @@ def test_the_plants_reason_is_kept(said: str) -> None:
 
 
 def test_a_plant_may_be_faster_than_the_note_that_the_command_was_sent() -> None:
-    life, steps = hear(command("PENDING"), word(command(), "APPLIED"), after(2))
+    life, steps = apply_acknowledgement(command("PENDING"), word(command(), "APPLIED"), after(2))
 
     assert names(steps) == ["SENT", "RECEIVED", "APPLIED"]
     assert life.sent_at == life.received_at == life.finished_at == after(2)
 
 
 def test_clocks_of_two_machines_never_turn_a_history_around() -> None:
-    life, steps = hear(command(), word(command(), "APPLIED"), after(0.5))
+    life, steps = apply_acknowledgement(command(), word(command(), "APPLIED"), after(0.5))
 
     assert [step.at for step in steps] == [after(1), after(1)]
     assert life.finished_at == after(1)
 
 
 def test_a_word_after_the_time_is_recorded_and_changes_nothing_but_the_reason() -> None:
-    life, steps = hear(command(), word(command(), "RECEIVED"), after(31))
+    life, steps = apply_acknowledgement(command(), word(command(), "RECEIVED"), after(31))
     assert names(steps) == ["EXPIRED", "RECEIVED late"]
     assert (life.status, life.finished_at, life.received_at) == ("EXPIRED", after(30), None)
     assert life.reason == CommandReason("NOT_RECEIVED", "The plant did not acknowledge the command.")
 
-    life, steps = hear(life, word(life, "APPLIED"), after(32))
+    life, steps = apply_acknowledgement(life, word(life, "APPLIED"), after(32))
     assert names(steps) == ["APPLIED late"]
     assert (life.status, life.finished_at) == ("EXPIRED", after(30))
     assert life.reason == CommandReason("APPLIED_LATE", "The plant answered APPLIED after the command had expired.")
 
 
 def test_the_last_moment_is_too_late() -> None:
-    assert hear(command(), word(command(), "APPLIED"), after(30))[0].status == "EXPIRED"
-    assert hear(command(), word(command(), "APPLIED"), after(29.999))[0].status == "APPLIED"
+    assert apply_acknowledgement(command(), word(command(), "APPLIED"), after(30))[0].status == "EXPIRED"
+    assert apply_acknowledgement(command(), word(command(), "APPLIED"), after(29.999))[0].status == "APPLIED"
 
 
 def test_a_plant_that_contradicts_itself_changes_nothing() -> None:
-    applied, _ = hear(command(), word(command(), "APPLIED"), after(2))
+    applied, _ = apply_acknowledgement(command(), word(command(), "APPLIED"), after(2))
 
-    life, steps = hear(applied, word(applied, "FAILED"), after(3))
+    life, steps = apply_acknowledgement(applied, word(applied, "FAILED"), after(3))
 
     assert life == applied
     assert names(steps) == ["FAILED late"]
@@ -125,7 +125,7 @@ def test_any_order_of_words_and_time_gives_a_legal_history(events: list[tuple[st
                 life, step = expire(life)
                 steps = [step]
         else:
-            life, steps = hear(life, word(life, event), now)
+            life, steps = apply_acknowledgement(life, word(life, event), now)
         for step in steps:
             history.setdefault(step.status, step)
         check(life, history)

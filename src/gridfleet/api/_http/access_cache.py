@@ -27,14 +27,14 @@ from gridfleet.kernel.db.notifications import HEARTBEAT_SECONDS, listen
 from gridfleet.kernel.errors import Unauthorized
 from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens
 
-__all__ = ["ACCESS_CHANNEL", "EVERYBODY", "AccessCache"]
+__all__ = ["ACCESS_CHANNEL", "ALL_ENTRIES", "AccessCache"]
 
 T = TypeVar("T")
 
 ACCESS_CHANNEL: Final = "access_changed"
-"""The notification channel. A payload is the id of a user or key, or EVERYBODY."""
+"""The notification channel. A payload is the id of a user or key, or ALL_ENTRIES."""
 
-EVERYBODY: Final = "*"
+ALL_ENTRIES: Final = "*"
 
 _VALID_SECONDS: Final = 3 * HEARTBEAT_SECONDS
 _MOST_USERS: Final = 20_000
@@ -130,7 +130,7 @@ class AccessCache:
     def invalidate(self, payload: str) -> None:
         """Remove the user or key that a notification names, or all entries."""
         self._changes += 1
-        changed = None if payload == EVERYBODY else parse_uuid(payload)
+        changed = None if payload == ALL_ENTRIES else parse_uuid(payload)
         if changed is None:
             self._users.clear()
             self._keys.clear()
@@ -147,17 +147,17 @@ class AccessCache:
             if channel == ACCESS_CHANNEL:
                 self.invalidate(payload)
             else:
-                self._barrier.told(database, channel, payload)
+                self._barrier.receive(database, channel, payload)
 
         try:
             channels = (ACCESS_CHANNEL, *BARRIER_CHANNELS)
             await listen(database.url, channels, self._open, received, self._extend_validity, name=LISTENER)
         finally:
             self._valid_until = -1.0
-            self.invalidate(EVERYBODY)
+            self.invalidate(ALL_ENTRIES)
 
     def _open(self) -> None:
-        self.invalidate(EVERYBODY)
+        self.invalidate(ALL_ENTRIES)
         self._extend_validity()
 
     def _extend_validity(self) -> None:

@@ -41,7 +41,7 @@ class _Wait:
 class Barrier:
     """The barrier of one process.
 
-    The owner must listen on BARRIER_CHANNELS with a connection named LISTENER, and call `told` for each notification.
+    The owner must listen on BARRIER_CHANNELS with a connection named LISTENER, and call `receive` for each notification.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Barrier:
         finally:
             del self._waits[name]
 
-    def told(self, database: Database, channel: str, name: str) -> None:
+    def receive(self, database: Database, channel: str, name: str) -> None:
         """Handle a notification of BARRIER_CHANNELS."""
         wait = self._waits.get(name)
         if wait is not None:

@@ -13,7 +13,7 @@ from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.private_node import reachable_host
-from gridfleet.kernel.broker.probe import NOBODY
+from gridfleet.kernel.broker.probe import PROBE_PREFIX
 from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
 
 __all__ = ["check_auth_listener", "check_broker"]
@@ -24,11 +24,11 @@ _PLUGIN_EXCHANGES: Final = {"rabbitmq_consistent_hash_exchange": "x-consistent-h
 """Plugins by the exchange type that they provide."""
 _START: Final = "start it (`gridfleet up` starts the private node), and check GRIDFLEET_BROKER_URL"
 _QUESTIONS: Final = {
-    "user": {"username": f"{NOBODY}listener", "password": "x"},
-    "vhost": {"username": f"{NOBODY}listener", "vhost": "/", "ip": "127.0.0.1"},
-    "resource": {"username": f"{NOBODY}listener", "vhost": "/", "resource": "queue", "name": "x", "permission": "read"},
+    "user": {"username": f"{PROBE_PREFIX}listener", "password": "x"},
+    "vhost": {"username": f"{PROBE_PREFIX}listener", "vhost": "/", "ip": "127.0.0.1"},
+    "resource": {"username": f"{PROBE_PREFIX}listener", "vhost": "/", "resource": "queue", "name": "x", "permission": "read"},
     "topic": {
-        "username": f"{NOBODY}listener",
+        "username": f"{PROBE_PREFIX}listener",
         "vhost": "/",
         "resource": "topic",
         "name": "amq.topic",

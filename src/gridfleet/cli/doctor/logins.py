@@ -18,7 +18,7 @@ from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
 from gridfleet.domains.plants.certificates.authority import find_authority
 from gridfleet.kernel.broker.plugins import AUTH_PLUGIN
 from gridfleet.kernel.broker.private_node import reachable_host
-from gridfleet.kernel.broker.probe import ASKED_CHANNEL, NOBODY, asked, probe
+from gridfleet.kernel.broker.probe import ASKED_CHANNEL, PROBE_PREFIX, asked, probe
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.notifications import heard_during
@@ -39,7 +39,7 @@ async def check_logins(examined: Examination) -> list[Finding]:
     """Log in with a wrong password over AMQP and MQTT, and with a certificate of the plants' authority over MQTT."""
     if examined.broker_url is None or examined.database_url is None:
         return []
-    users = {way: f"{NOBODY}{way}_{secrets.token_hex(8)}" for way in ("amqp", "mqtt", "mtls")}
+    users = {way: f"{PROBE_PREFIX}{way}_{secrets.token_hex(8)}" for way in ("amqp", "mqtt", "mtls")}
     outcomes: dict[str, str | None] = {}
     broker_url = examined.broker_url
 

@@ -88,17 +88,17 @@ class RuleCache:
 
     def invalidate_organization(self, organization_id: str) -> None:
         """Remove the entries of one organisation, because its rules changed."""
-        self._strike({place for place, owner in self._owners.items() if owner.organization_id == organization_id})
+        self._remove({place for place, owner in self._owners.items() if owner.organization_id == organization_id})
 
     def invalidate_plant(self, plant_id: str) -> None:
         """Remove the entries of one plant, because it may have moved to another organisation."""
-        self._strike({place for place, owner in self._owners.items() if owner.plant_id == plant_id})
+        self._remove({place for place, owner in self._owners.items() if owner.plant_id == plant_id})
 
     def invalidate_all(self) -> None:
         """Remove all entries."""
-        self._strike(set(self._owners))
+        self._remove(set(self._owners))
 
-    def _strike(self, places: set[tuple[int, int]]) -> None:
+    def _remove(self, places: set[tuple[int, int]]) -> None:
         # New dictionaries, because a batch that is being examined continues with the old ones.
         self._changes += 1
         self._owners = {place: owner for place, owner in self._owners.items() if place not in places}

@@ -18,7 +18,7 @@ from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.plant_cache import KnownDevice, KnownPlant, PlantCache
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.plants.commands import statistics as command_statistics
-from gridfleet.domains.plants.commands.acknowledgements import hear_plants
+from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.plants.installation.models import RefusedMessage
 from gridfleet.domains.plants.installation.records import record_refused_messages, record_sightings
@@ -121,7 +121,7 @@ class Pipeline:
             now = utc_now()
             await record_sightings(db, _SYSTEM, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
         if batch.acknowledgements or batch.connected:
-            batch.command_steps = await hear_plants(db, _SYSTEM, batch.acknowledgements, batch.connected, utc_now())
+            batch.command_steps = await apply_acknowledgements(db, _SYSTEM, batch.acknowledgements, batch.connected, utc_now())
             await follow_commands(db, _SYSTEM, batch.command_steps, batch.connected)
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, _SYSTEM, plant_id, count)
@@ -360,7 +360,7 @@ def _see_plant(
     sent_at: datetime | None = None,
 ) -> None:
     seen = plant.seen
-    seen.hear(now)
+    seen.note(now)
     # A status message is always written, because another process may have changed the status since the last one.
     if sent_at is None or status is not plant.status or now - seen.written_at >= PRESENCE_EVERY:
         plant.status = status
@@ -371,7 +371,7 @@ def _see_plant(
 
 def _see_device(batch: Batch, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:
     seen = device.seen
-    seen.hear(now)
+    seen.note(now)
     if status is not device.status or now - seen.written_at >= PRESENCE_EVERY:
         device.status = status
         seen.written_at = now

@@ -36,7 +36,7 @@ class Sightings:
     written_at: datetime = _NEVER
     interval_seconds: float | None = None
 
-    def hear(self, now: datetime) -> None:
+    def note(self, now: datetime) -> None:
         """Record a message, and smooth the interval between messages."""
         if self.heard_at is not _NEVER and now > self.heard_at:
             gap = (now - self.heard_at).total_seconds()

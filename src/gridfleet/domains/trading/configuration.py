@@ -36,7 +36,7 @@ __all__ = [
     "queues",
 ]
 
-_SYSTEM: Final = SystemScope("an organisation that is deleted takes along what nobody ever saved")
+_SYSTEM: Final = SystemScope("the settings of a deleted organisation are deleted with it")
 _VHOST_PATTERN: Final = "partner-{keyId}"
 _PLACE: Final[dict[str, Any]] = {"table": "trading_config", "column": "esm_client_secret"}
 

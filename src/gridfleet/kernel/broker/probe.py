@@ -9,9 +9,9 @@ from urllib.parse import quote, urlsplit
 import aiormq
 from aiormq.exceptions import AMQPError
 
-__all__ = ["ASKED_CHANNEL", "NOBODY", "Probe", "asked", "probe", "probe_user"]
+__all__ = ["ASKED_CHANNEL", "PROBE_PREFIX", "Probe", "asked", "probe", "probe_user"]
 
-NOBODY: Final = "_gridfleet_nobody_"
+PROBE_PREFIX: Final = "_gridfleet_nobody_"
 """Prefix of the user names of test logins. No organisation's slug can begin so.
 
 Test logins check that the broker sends its login requests to the service.
@@ -36,7 +36,7 @@ def probe_user(user: str) -> str | None:
     """Return the name of a test login's user, also from a certificate's subject; None for other users."""
     subject = _CERTIFICATE_NAME.fullmatch(user)
     name = subject[1] if subject else user
-    return name[:100] if name.startswith(NOBODY) else None
+    return name[:100] if name.startswith(PROBE_PREFIX) else None
 
 
 def asked(name: str, password: str | None) -> str:

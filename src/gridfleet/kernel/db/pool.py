@@ -58,12 +58,12 @@ log = structlog.get_logger(__name__)
 _after_commit: dict[Connection, list[Callable[[], object]]] = {}
 
 
-def after_commit(db: Connection, tell: Callable[[], object]) -> None:
-    """Call `tell` after the commit of the transaction of `db`, which `Database.transaction` has opened.
+def after_commit(db: Connection, callback: Callable[[], object]) -> None:
+    """Call `callback` after the commit of the transaction of `db`, which `Database.transaction` has opened.
 
     It is not called after a rollback.
     """
-    _after_commit.setdefault(db, []).append(tell)
+    _after_commit.setdefault(db, []).append(callback)
 
 
 class Database:
@@ -82,9 +82,9 @@ class Database:
                 try:
                     yield connection
                 finally:
-                    told = _after_commit.pop(connection, ())
-        for tell in told:
-            tell()
+                    callbacks = _after_commit.pop(connection, ())
+        for callback in callbacks:
+            callback()
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[Connection]:
@@ -148,9 +148,9 @@ async def open_database(
         if channel is not None:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             await connection.commit()
-            connection.add_notify_handler(partial(tell, connection.info.backend_pid))
+            connection.add_notify_handler(partial(deliver, connection.info.backend_pid))
 
-    def tell(own: int, notice: Notify) -> None:
+    def deliver(own: int, notice: Notify) -> None:
         if notice.pid == own:
             on_notice(notice.payload)
 

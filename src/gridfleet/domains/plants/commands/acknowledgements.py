@@ -20,7 +20,7 @@ from gridfleet.domains.plants.commands.models import (
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["hear", "hear_plants"]
+__all__ = ["apply_acknowledgement", "apply_acknowledgements"]
 
 _WAY: Final = (CommandStatus.PENDING, CommandStatus.SENT, CommandStatus.RECEIVED)
 """States that every command passes, whichever acknowledgement comes first: a plant that answers has received the command, and a
@@ -31,7 +31,7 @@ _PATIENCE: Final = timedelta(seconds=1)
 """How long a plant that has just connected may take to acknowledge the commands that its session held."""
 
 
-def hear(life: CommandLife, ack: Acknowledgement, now: datetime) -> tuple[CommandLife, list[Transition]]:
+def apply_acknowledgement(life: CommandLife, ack: Acknowledgement, now: datetime) -> tuple[CommandLife, list[Transition]]:
     """Return the command after an acknowledgement, and the steps to it. Some of the steps may have been recorded before."""
     steps: list[Transition] = []
     if life.status in OPEN and life.expires_at <= now:
@@ -67,7 +67,7 @@ def _late(life: CommandLife, said: CommandStatus) -> CommandLife:
     return replace(life, reason=CommandReason(f"{said}_LATE", f"The plant answered {said} after the command had expired."))
 
 
-async def hear_plants(
+async def apply_acknowledgements(
     db: Connection,
     system: SystemScope,
     acknowledgements: Sequence[Acknowledgement],
@@ -89,7 +89,7 @@ async def hear_plants(
     for ack in acknowledgements:
         life = lives.get(ack.command_id)
         if life is not None and life.plant_id == ack.plant_id:
-            lives[life.id], new = hear(life, ack, now)
+            lives[life.id], new = apply_acknowledgement(life, ack, now)
             steps += (step._replace(request_id=ack.request_id) for step in new)
             if lives[life.id] != life:
                 changed[life.id] = lives[life.id]

@@ -11,7 +11,7 @@ from gridfleet.kernel.db import Connection
 
 __all__ = ["linked_plants", "write_facts"]
 
-_SYSTEM: Final = SystemScope("an organisation's ESM tells of the plants that are linked to it")
+_SYSTEM: Final = SystemScope("an organisation's ESM reports the plants that are linked to it")
 
 
 async def linked_plants(db: Connection, organization_id: UUID, plant_ids: Collection[UUID] | None) -> dict[str, UUID]:

@@ -14,7 +14,7 @@ from gridfleet.kernel.db import Database
 
 __all__ = ["erase_deleted"]
 
-_SYSTEM = SystemScope("the telemetry of deleted plants belongs to nobody")
+_SYSTEM = SystemScope("the telemetry of deleted plants has no organisation")
 _SOURCES_AT_ONCE = 1_000
 
 

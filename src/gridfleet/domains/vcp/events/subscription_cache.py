@@ -10,7 +10,7 @@ from gridfleet.kernel.db import Database
 
 __all__ = ["SubscriptionCache"]
 
-_SYSTEM: Final = SystemScope("ingest tells partners what plants reported")
+_SYSTEM: Final = SystemScope("ingest publishes measurements to partners")
 
 
 class SubscriptionCache:

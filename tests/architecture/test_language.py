@@ -1,0 +1,57 @@
+"""The project's texts are plain technical English: docs, docstrings, comments, log events and errors.
+
+The list has words that a reader must decode: pronouns for users, and people's verbs for programs. docs/glossary.md names the
+words to use instead.
+"""
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+WORDS = re.compile(
+    r"\b(he|him|his|himself|somebody|someone|nobody|anybody|everybody|whoever|whomever"
+    r"|tells?|told|hears?|heard|mends?|mended|mending|forgives?|forgiven|believes?|believed|to be had)\b",
+    re.IGNORECASE,
+)
+EXCEPTIONS = {
+    ("docs/glossary.md", "somebody"): "the words that the glossary replaces",
+    ("docs/glossary.md", "he"): "the same",
+    ("docs/glossary.md", "hear"): "the same",
+    ("docs/upgrade.md", "told"): "generated from landed migrations, which are never edited",
+    ("docs/upgrade.md", "hear"): "the same",
+}
+"""(file, word) pairs that may stand, each with the reason."""
+
+
+def texts_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line number and text of everything that is read: whole pages, and strings and comments of source."""
+    if path.suffix == ".md":
+        yield from enumerate(path.read_text().splitlines(), start=1)
+        return
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type in (tokenize.STRING, tokenize.COMMENT):
+            yield from enumerate(token.string.splitlines(), start=token.start[0])
+
+
+def files() -> list[Path]:
+    """Return the pages and modules that are checked. Landed migrations are never edited."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    modules = [path for path in (ROOT / "src").rglob("*.py") if "versions" not in path.parts]
+    return sorted(path for path in pages + modules)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_are_plain(path: Path) -> None:
+    name = str(path.relative_to(ROOT))
+    found = [
+        f"{name}:{line}: {match[0]}: {text.strip()}"
+        for line, text in texts_of(path)
+        for match in WORDS.finditer(text)
+        if (name, match[0].lower()) not in EXCEPTIONS
+    ]
+    assert not found, "\n".join(found)
