@@ -65,7 +65,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, name: str, found: list[str]) -> None:
 async def test_a_known_caller_costs_no_query(people: People, asked: list[str]) -> None:
     ada = await people.person()
     org = await people.organization(VIEWER=ada)
-    await asyncio.sleep(0.3)  # the listening connection repeats what the cache has heard of already
+    await asyncio.sleep(0.3)  # the listening connection repeats notifications that are applied already
     for _ in range(5):
         assert (await people.call("GET", "/plants", who=ada, org=org.id)).status_code == 200
     assert asked == ["live_session", "role_in"]

@@ -1,4 +1,4 @@
-"""Transactions that lock rows of several plants do so in one order, or wait for nobody: none of them ends by a deadlock."""
+"""Transactions lock the rows of several plants in one order, or skip locked rows. None of them ends in a deadlock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
