@@ -1,7 +1,6 @@
 """Acknowledgements of partner commands, and updates of the command log from the steps of plant commands."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.confirmation.ends import apply_ends
 from gridfleet.domains.vcp.events.models import NewEvent
 from gridfleet.domains.vcp.events.queue import event_id, queue_events
+from gridfleet.domains.vcp.models import NewEntry
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EventKind
@@ -32,33 +32,25 @@ def acknowledgement(
     organization_id: UUID,
     api_key_id: UUID,
     plant_id: UUID | None,
-    *,
-    entry_id: UUID,
-    message_id: str | None,
-    correlation_id: str | None,
-    site_id: str | None,
-    command_type: str | None,
-    status: str,
-    ack_status: str,
-    rejection_reason: str | None,
-    time: datetime,
+    entry: NewEntry | store.EarlierEntry | store.Followed,
 ) -> NewEvent:
     """Return the event that acknowledges a partner command to the partner of the API key.
 
     An acknowledgement of the same entry with the same status has the same event id.
     """
+    time = entry.acknowledged_at
     body = AckEvent(
-        message_id,
-        correlation_id,
-        site_id,
-        command_type,
-        status,
-        PartnerAck(ack_status),
+        entry.message_id,
+        entry.correlation_id,
+        entry.site_id,
+        entry.command_type,
+        entry.status,
+        PartnerAck(entry.ack_status),
         time.replace(microsecond=time.microsecond // 1000 * 1000),
-        UNSET if rejection_reason is None else RejectionReason(rejection_reason),
+        UNSET if entry.rejection_reason is None else RejectionReason(entry.rejection_reason),
     )
     return NewEvent(
-        event_id(entry_id, ack_status),
+        event_id(entry.id, entry.ack_status),
         organization_id,
         plant_id,
         api_key_id,
@@ -102,20 +94,9 @@ async def follow_commands(
         db,
         system,
         [
-            acknowledgement(
-                entry.organization_id,
-                entry.api_key_id,
-                entry.plant_id,
-                entry_id=entry.id,
-                message_id=entry.message_id,
-                correlation_id=entry.correlation_id,
-                site_id=entry.site_id,
-                command_type=entry.command_type,
-                status=entry.status,
-                ack_status=entry.ack_status,
-                rejection_reason=entry.rejection_reason,
-                time=entry.acknowledged_at,
-            )._replace(request_id=last[entry.id].request_id)
+            acknowledgement(entry.organization_id, entry.api_key_id, entry.plant_id, entry)._replace(
+                request_id=last[entry.id].request_id
+            )
             for entry in ended
         ],
     )

@@ -196,37 +196,11 @@ async def _named_plant(db: Connection, system: SystemScope, entry: Entry) -> UUI
 
 async def _answer_again(db: Connection, system: SystemScope, sender: SendingKey, known: store.EarlierEntry) -> PartnerAck:
     """Queue the newest acknowledgement of the first message again, with the same event id, and return its status."""
-    event = acknowledgement(
-        sender.key.organization_id,
-        sender.key.id,
-        None,
-        entry_id=known.id,
-        message_id=known.message_id,
-        correlation_id=known.correlation_id,
-        site_id=known.site_id,
-        command_type=known.command_type,
-        status=known.status,
-        ack_status=known.ack_status,
-        rejection_reason=known.rejection_reason,
-        time=known.acknowledged_at,
-    )
+    event = acknowledgement(sender.key.organization_id, sender.key.id, None, known)
     await queue_events(db, system, [event])
     return PartnerAck(known.ack_status)
 
 
 async def _tell(db: Connection, system: SystemScope, entry: NewEntry) -> None:
-    event = acknowledgement(
-        entry.organization_id,
-        entry.api_key_id,
-        entry.plant_id,
-        entry_id=entry.id,
-        message_id=entry.message_id,
-        correlation_id=entry.correlation_id,
-        site_id=entry.site_id,
-        command_type=entry.command_type,
-        status=entry.status,
-        ack_status=entry.ack_status,
-        rejection_reason=entry.rejection_reason,
-        time=entry.acknowledged_at,
-    )
+    event = acknowledgement(entry.organization_id, entry.api_key_id, entry.plant_id, entry)
     await queue_events(db, system, [event])
