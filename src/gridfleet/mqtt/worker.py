@@ -101,29 +101,21 @@ class IngestWorker:
             tasks.create_task(self._end_with(channel), name="channel")
 
     async def _listen(self) -> None:
-        plants, rules, listeners = self._pipeline.plant_cache, self._pipeline.rule_cache, self._pipeline.subscription_cache
+        plants, rules, subscriptions = self._pipeline.plant_cache, self._pipeline.rule_cache, self._pipeline.subscription_cache
+
+        changes: dict[str, tuple[Callable[[str], None], ...]] = {
+            "plant_changed": (plants.invalidate, rules.invalidate, subscriptions.invalidate),
+            "plant_offline": (plants.invalidate_status,),
+            "template_changed": (lambda _: plants.invalidate_all(),),
+            RULES_CHANNEL: (rules.invalidate,),
+            KEY_CHANGED: (lambda _: subscriptions.invalidate_all(),),
+        }
 
         def changed(channel: str, payload: str) -> None:
-            if channel == RULES_CHANNEL:
-                rules.invalidate_organization(payload)
-            elif channel == "plant_changed":
-                plants.invalidate(payload)
-                rules.invalidate_plant(payload)
-                listeners.invalidate(payload)
-            elif channel == "plant_offline":
-                plants.invalidate_status(payload)
-            elif channel == KEY_CHANGED:
-                listeners.invalidate_all()
-            else:
-                plants.invalidate_all()
+            for change in changes[channel]:
+                change(payload)
 
-        def invalidate_all() -> None:
-            plants.invalidate_all()
-            rules.invalidate_all()
-            listeners.invalidate_all()
-
-        channels = ("plant_changed", "plant_offline", "template_changed", RULES_CHANNEL, KEY_CHANGED)
-        await listen(self._database.url, channels, invalidate_all, changed)
+        await listen(self._database.url, tuple(changes), self._pipeline.invalidate, changed)
 
     @staticmethod
     async def _end_with(channel: AbstractChannel) -> None:

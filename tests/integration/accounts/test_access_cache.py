@@ -25,7 +25,7 @@ async def listening(service: ApiService) -> AsyncIterator[AccessCache]:
     task = asyncio.create_task(cache.keep_listening(service.state.database))
     try:
         async with asyncio.timeout(10):
-            while not cache.is_open:
+            while not cache.is_open():
                 await asyncio.sleep(0.01)
         yield cache
     finally:
@@ -183,7 +183,7 @@ async def test_while_the_connection_is_down_the_database_is_asked(people: People
     assert asked == ["live_session"]
     await people.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gridfleet-access'")
     async with asyncio.timeout(5):
-        while cache.is_open:
+        while cache.is_open():
             await asyncio.sleep(0.01)
     for _ in range(3):
         await people.call("GET", "/auth/me", who=ada)
@@ -213,14 +213,14 @@ async def test_a_silent_connection_is_not_believed_for_long() -> None:
 
     now = [0.0]
     cache = AccessCache(AccessTokens(Keyring.parse(Keyring.generate())), clock=lambda: now[0])
-    assert not cache.is_open
+    assert not cache.is_open()
     cache._open()
     now[0] = 2.9
-    assert cache.is_open
+    assert cache.is_open()
     now[0] = 3.1
-    assert not cache.is_open
+    assert not cache.is_open()
     cache._extend_validity()
-    assert cache.is_open
+    assert cache.is_open()
 
 
 async def test_a_load_that_overlaps_an_end_is_not_remembered(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,14 +267,12 @@ async def test_refreshing_and_logging_in_strike_nobody_out(people: People) -> No
     await asyncio.wait([task])
 
 
-async def test_the_book_is_bounded(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gridfleet.api._http import access_cache
-
-    monkeypatch.setattr(access_cache, "_MOST_USERS", 3)
+async def test_the_cache_is_bounded(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people.service.state.access._sessions, "_limit", 3)
     somebody = [await people.person() for _ in range(6)]
     for one in somebody * 2:
         assert (await people.call("GET", "/auth/me", who=one)).status_code == 200
-    assert len(people.service.state.access._users) == 3
+    assert len(people.service.state.access._sessions) == 3
 
 
 async def test_own_notices_come_before_the_commit_returns(database_url: str) -> None:

@@ -32,7 +32,7 @@ async def change_rule(bench: Bench, rule: AlertRule, changes: RuleChanges) -> No
     """Change a rule, with the running pipeline informed as by the database's notification."""
     async with bench.database.transaction() as db:
         await update_rule(db, operator(rule.organization_id), rule.id, changes)
-    bench.pipeline.rule_cache.invalidate_organization(str(rule.organization_id))
+    bench.pipeline.rule_cache.invalidate(str(rule.organization_id))
 
 
 async def end_cooldown(bench: Bench, rule: AlertRule) -> None:
@@ -256,7 +256,7 @@ async def test_changed_rules_start_afresh_and_deleted_ones_leave_their_alerts(be
     await say(bench, plant, 200, {"soc": 5})
     async with bench.database.transaction() as db:
         await update_rule(db, org, rule.id, RuleChanges(threshold=8.0))
-    bench.pipeline.rule_cache.invalidate_organization(str(plant.organization_id))
+    bench.pipeline.rule_cache.invalidate(str(plant.organization_id))
     await say(bench, plant, 130, {"soc": 5})
     assert await alerts_of(bench.database, plant.organization_id) == []
     await say(bench, plant, 60, {"soc": 5})
@@ -387,7 +387,7 @@ async def test_rules_that_change_while_a_batch_is_examined_still_watch_it(bench:
             bench.take(known.message(snapshot(ago(5), {"soc": 5})), new.message(snapshot(ago(5), {"soc": 5})))
         )
         await bench.waiting_for("alert_rule")
-        bench.pipeline.rule_cache.invalidate_organization(str(known.organization_id))
+        bench.pipeline.rule_cache.invalidate(str(known.organization_id))
     await reading
     assert len(await alerts_of(bench.database, known.organization_id)) == 1
 
@@ -430,7 +430,7 @@ async def test_a_batch_that_waits_while_its_plant_moves_raises_and_clears_nothin
         await say(bench, plant, seconds_ago, {"soc": 5})
     await end_cooldown(bench, rule)
     second = await add_rule(bench.database, plant.organization_id, name="Second", for_seconds=for_seconds)
-    bench.pipeline.rule_cache.invalidate_organization(str(plant.organization_id))
+    bench.pipeline.rule_cache.invalidate(str(plant.organization_id))
     cleared = await bench.pipeline.prepare([plant.message(snapshot(ago(50), {"soc": 50}))])
     raised = await bench.pipeline.prepare([plant.message(snapshot(ago(40), {"soc": 5}))])
     await move(bench, plant, other.organization_id)

@@ -1,12 +1,10 @@
 """Cache of the alert rules in an ingest process, compiled to positions in frames.
 
-A frame without rules costs one lookup.
-
-Database notifications invalidate entries. Missing entries are compiled at the next message of their source.
+A frame without rules costs one lookup. Missing entries are compiled at the next message of their source.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from operator import eq, gt, itemgetter, lt
 from typing import Final, NamedTuple
@@ -22,6 +20,7 @@ from gridfleet.domains.telemetry.places.lookup import layout_columns, source_own
 from gridfleet.domains.telemetry.places.models import LayoutColumns, SourceOwner
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.notified_cache import NotifiedCache
 
 __all__ = ["RULES_CHANNEL", "Check", "RuleCache", "compile_checks"]
 
@@ -42,28 +41,30 @@ class Check(NamedTuple):
     watch: Watch
 
 
-class _Owner(NamedTuple):
-    organization_id: str
-    plant_id: str
+class _Compiled(NamedTuple):
+    organization_id: UUID
+    plant_id: UUID
+    checks: tuple[Check, ...]
 
 
-class RuleCache:
-    """The rules for each position in the frames of each source."""
+class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
+    """The rules for each position in the frames of each source, by source and layout.
+
+    The id of the organisation invalidates its entries, because its rules changed. The id of a plant invalidates the plant's,
+    because it may have moved to another organisation.
+    """
 
     def __init__(self, database: Database) -> None:
+        super().__init__(lambda _, compiled: (str(compiled.organization_id), str(compiled.plant_id)))
         self._database = database
-        self._owners: dict[tuple[int, int], _Owner] = {}
-        self._checks: dict[tuple[int, int], tuple[Check, ...]] = {}
-        self._changes = 0
 
     async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
         """Apply the rules to the frames. Values older than `MAX_AGE_SECONDS` are ignored."""
-        checks = self._checks
-        if missing := frames.latest.keys() - self._owners.keys():
-            checks = await self._compile(missing)
+        known = await self.look_up(frames.latest.keys(), self._compile)
+        checks = {place: compiled.checks for place, compiled in known.items() if compiled.checks}
         hits: dict[int, tuple[int, float, Watch]] = {}
         runs: dict[int, Run] = {}
-        if checks.keys().isdisjoint(frames.latest):
+        if not checks:
             return Findings()
         horizon = microseconds(now) - MAX_AGE_SECONDS * 1_000_000
         for (source_id, time, layout_id), values in frames.frames.items():
@@ -86,26 +87,7 @@ class RuleCache:
                         hits[rule] = (time, value, watch)
         return Findings(_earliest(hits.values()), list(runs.values()))
 
-    def invalidate_organization(self, organization_id: str) -> None:
-        """Remove the entries of one organisation, because its rules changed."""
-        self._remove({place for place, owner in self._owners.items() if owner.organization_id == organization_id})
-
-    def invalidate_plant(self, plant_id: str) -> None:
-        """Remove the entries of one plant, because it may have moved to another organisation."""
-        self._remove({place for place, owner in self._owners.items() if owner.plant_id == plant_id})
-
-    def invalidate_all(self) -> None:
-        """Remove all entries."""
-        self._remove(set(self._owners))
-
-    def _remove(self, places: set[tuple[int, int]]) -> None:
-        # New dictionaries, because a batch that is being examined continues with the old ones.
-        self._changes += 1
-        self._owners = {place: owner for place, owner in self._owners.items() if place not in places}
-        self._checks = {place: checks for place, checks in self._checks.items() if place not in places}
-
-    async def _compile(self, missing: set[tuple[int, int]]) -> dict[tuple[int, int], tuple[Check, ...]]:
-        changes, before = self._changes, self._checks
+    async def _compile(self, missing: Collection[tuple[int, int]]) -> dict[tuple[int, int], _Compiled]:
         async with self._database.transaction() as db:
             sources = await source_owners(db, {source_id for source_id, _ in missing})
             rules = await store.enabled_of(db, _SYSTEM, {source.organization_id for source in sources.values()})
@@ -113,26 +95,21 @@ class RuleCache:
         by_organization: dict[UUID, list[AlertRule]] = defaultdict(list)
         for rule in rules:
             by_organization[rule.organization_id].append(rule)
-        owners: dict[tuple[int, int], _Owner] = {}
-        compiled: dict[tuple[int, int], tuple[Check, ...]] = {}
+        compiled: dict[tuple[int, int], _Compiled] = {}
         unfit: list[Watch] = []
         for source_id, layout_id in missing:
             if (source := sources.get(source_id)) is None:
                 continue
-            owners[source_id, layout_id] = _Owner(str(source.organization_id), str(source.plant_id))
+            checks: tuple[Check, ...] = ()
             if (own := by_organization.get(source.organization_id)) and (layout := layouts.get(layout_id)) is not None:
-                compiled[source_id, layout_id] = compile_checks(own, source, layout, unfit)
-        await self._settle_units(compiled, unfit)
-        compiled = {place: checks for place, checks in compiled.items() if checks}
-        if changes == self._changes:  # otherwise it may be outdated: used for this batch but not cached
-            self._owners |= owners
-            self._checks |= compiled
-            return self._checks
-        return before | compiled
+                checks = compile_checks(own, source, layout, unfit)
+            compiled[source_id, layout_id] = _Compiled(source.organization_id, source.plant_id, checks)
+        await self._settle_units(compiled.values(), unfit)
+        return compiled
 
-    async def _settle_units(self, compiled: dict[tuple[int, int], tuple[Check, ...]], unfit: list[Watch]) -> None:
+    async def _settle_units(self, compiled: Iterable[_Compiled], unfit: list[Watch]) -> None:
         """Give rules without a unit the unit of their measurement, and report rules whose unit cannot be converted."""
-        met = {check.watch.rule.id: check.watch for checks in compiled.values() for check in checks if check.watch.unit}
+        met = {check.watch.rule.id: check.watch for one in compiled for check in one.checks if check.watch.unit}
         new = [watch for watch in met.values() if watch.rule.unit is None]
         if new or unfit:
             async with self._database.transaction() as db:

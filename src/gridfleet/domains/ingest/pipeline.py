@@ -84,8 +84,8 @@ class Pipeline:
         batch = Batch()
         now = utc_now()
         topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
-        plants = await self.plant_cache.look_up(topic.plant_id for topic in topics if topic)
-        batch.listeners = await self.subscription_cache.look_up([plant.id for plant in plants.values()])
+        plants = await self.plant_cache.plants(topic.plant_id for topic in topics if topic)
+        batch.listeners = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
         for delivery, topic in zip(deliveries, topics, strict=True):
             plant = plants.get(topic.plant_id) if topic else None
             if plant is None or topic is None:
@@ -140,7 +140,7 @@ class Pipeline:
         """Return a batch that only stores the refusal of a message that the database rejected."""
         batch = Batch()
         topic = parse_routing_key(delivery.routing_key)
-        plant = (await self.plant_cache.look_up([topic.plant_id])).get(topic.plant_id) if topic else None
+        plant = (await self.plant_cache.plants([topic.plant_id])).get(topic.plant_id) if topic else None
         if plant is None:
             batch.count("unknown_plant")
         else:

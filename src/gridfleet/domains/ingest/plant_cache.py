@@ -1,6 +1,6 @@
-"""Cache of the plants of this process with keys, readers and sources. Database notifications invalidate entries."""
+"""Cache of the plants of this process with keys, readers and sources."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -18,6 +18,7 @@ from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, load_sources
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["KnownDevice", "KnownPlant", "PlantCache", "Sightings"]
@@ -92,33 +93,26 @@ class KnownPlant:
             device.status = SubDeviceStatus.UNKNOWN
 
 
-class PlantCache:
+class PlantCache(NotifiedCache[str, KnownPlant]):
     """Plants by the id in their topics."""
 
     def __init__(self, database: Database, keyring: Keyring) -> None:
+        super().__init__()
         self._database = database
         self._keyring = keyring
-        self._plants: dict[str, KnownPlant] = {}
         self._signal_maps: dict[tuple[UUID, int], SignalMap] = {}
-        self._changes = 0
         self.layouts = LayoutIdCache()
 
-    async def look_up(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
-        """Return the plants that exist, by id. The caller keeps them for its batch: an entry may be invalidated at any time."""
-        wanted = set(plant_ids)
-        found = {plant_id: self._plants[plant_id] for plant_id in wanted & self._plants.keys()}
-        missing = [UUID(plant_id) for plant_id in wanted - found.keys() if _is_canonical(plant_id)]
-        if missing:
-            changes = self._changes
-            read = await self._read(missing)
-            found |= read
-            if changes == self._changes:  # otherwise it may be outdated: used for this batch but not cached
-                self._plants |= read
-        return found
+    async def plants(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
+        """Return the plants that exist, by id."""
+        return await self.look_up(set(plant_ids), self._read)
 
-    async def _read(self, plant_ids: Sequence[UUID]) -> dict[str, KnownPlant]:
+    async def _read(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
+        canonical = [UUID(plant_id) for plant_id in plant_ids if _is_canonical(plant_id)]
+        if not canonical:
+            return {}
         async with self._database.transaction() as db:
-            connected = await load_connected_plants(db, _SYSTEM, self._keyring, plant_ids)
+            connected = await load_connected_plants(db, _SYSTEM, self._keyring, canonical)
             sources = await load_sources(db, [plant.id for plant in connected])
             templates = await templates_by_id(
                 db,
@@ -141,20 +135,14 @@ class PlantCache:
         async with self._database.transaction() as db:
             await device.reader.extend(db, self.layouts, fields)
 
-    def invalidate(self, plant_id: str) -> None:
-        """Remove one plant; it is read again at its next message."""
-        self._changes += 1
-        self._plants.pop(plant_id, None)
-
     def invalidate_status(self, plant_id: str) -> None:
         """Clear the cached statuses of a plant that has gone OFFLINE, and of its sub-devices."""
-        if plant := self._plants.get(plant_id):
+        if plant := self.find(plant_id):
             plant.invalidate_status()
 
     def invalidate_all(self) -> None:
         """Remove everything, including layouts: a layout that was created in a failed transaction does not exist."""
-        self._changes += 1
-        self._plants.clear()
+        super().invalidate_all()
         self._signal_maps.clear()
         self.layouts = LayoutIdCache()
 
