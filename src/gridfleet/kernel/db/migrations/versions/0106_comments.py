@@ -1,0 +1,268 @@
+"""Describe the tables of alerts, partners, trading and the service's queues, and their columns, with COMMENT ON.
+
+Revision ID: 0106
+"""
+
+from typing import Final
+
+from alembic import op
+from psycopg.sql import SQL, Identifier, Literal
+
+revision = "0106"
+down_revision = "0105"
+branch_labels = None
+depends_on = None
+
+_CAUSE: Final = "Request id and trace of the request or message that caused the row, as JSON. NULL: unknown."
+_KEY_VERSION: Final = "Version of the key in GRIDFLEET_KEYS that the row's secrets are encrypted with."
+_LIBRARY: Final = "Its columns are documented by the library procrastinate."
+
+_COMMENTS: Final[dict[str, dict[str, str]]] = {
+    # The entry "" describes the table itself.
+    "alert_rule": {
+        "": "Rules that raise alerts when a metric passes a threshold.",
+        "plant_id": "The plant. NULL: every plant of the organisation.",
+        "metric": "Key of a metric of the plant or of any of its devices, or externalId.key for one device.",
+        "condition": "How a value is compared with the threshold: LT, GT or EQ.",
+        "threshold": "Threshold, in `unit`.",
+        "severity": "Severity of the alerts.",
+        "cooldown_minutes": "Minutes without another alert of the rule after one.",
+        "enabled": "Whether the rule is evaluated.",
+        "for_seconds": "Seconds for which the condition must hold; 0 for a single value.",
+        "clear_threshold": "Value that must be reached before the metric may raise another alert, in `unit`. NULL: none.",
+        "auto_resolve": "Whether the alert is resolved when the metric clears.",
+        "last_triggered_at": "Newest alert of the rule. NULL: none yet.",
+        "unit": "Unit of both thresholds. NULL: not known; they are compared as numbers.",
+        "unit_notice_at": "When members were notified that the rule cannot watch a metric because of its unit. NULL: never.",
+    },
+    "alert": {
+        "": "Alerts that rules raised. They move with their plant.",
+        "rule_id": "The rule. NULL: it was deleted.",
+        "type": "Kind of alert.",
+        "severity": "Severity of the rule when it raised the alert.",
+        "status": "ACTIVE, then ACKNOWLEDGED, then RESOLVED.",
+        "message": "Text for users.",
+        "metric": "Metric that raised the alert, with the external id of its device.",
+        "value": "The value, in the unit of the metric.",
+        "measured_at": "When the value was measured.",
+        "acknowledged_at": "NULL: not acknowledged.",
+        "acknowledged_by": "Id of the user or API key. NULL: not acknowledged.",
+        "resolved_at": "NULL: not resolved.",
+        "cause": _CAUSE,
+    },
+    "alert_state": {
+        "": "Where a metric stands with a rule that considers more than one value.",
+        "rule_id": "The rule.",
+        "source_id": "Source of the metric.",
+        "metric": "Key of the metric.",
+        "since": "The condition holds since then.",
+        "seen_at": "Time of the newest value that was counted.",
+        "alert_id": "Alert that was raised and has not cleared. NULL: none.",
+    },
+    "push_token": {
+        "": "Devices that receive push notifications.",
+        "token": "Address of the device at the push service.",
+        "platform": "The app's name for its platform, such as ios. NULL: not stated.",
+    },
+    "notification_log": {
+        "": "Notifications to users. The row is also the notification's place in the queue.",
+        "channel": "PUSH, EMAIL or SMS.",
+        "address": "Push token, e-mail address or phone number.",
+        "subject": "Title or subject line.",
+        "body": "Text.",
+        "status": "PENDING until it is SENT or has FAILED for good. A SENT push may become FAILED by its receipt.",
+        "error": "Newest error. NULL: none.",
+        "metadata": "Data for the app, as JSON.",
+        "attempts": "Number of tries.",
+        "due_at": "When it is tried next. NULL: it is not PENDING.",
+        "ticket": "Id of the push at the push service. NULL: no push, or not sent.",
+        "receipt_due_at": "When the receipt of the push is fetched. NULL: no receipt is expected.",
+        "sent_at": "NULL: not sent.",
+        "cause": _CAUSE,
+    },
+    "partner_key": {
+        "": "API keys of trading partners.",
+        "partner_id": "The organisation's own name for the partner.",
+        "key_prefix": "Beginning of the key, which identifies it in lists.",
+        "key_hash": "SHA-256 of the key.",
+        "scopes": "What the key may do.",
+        "allowed_plant_ids": "Plants that the key may use. NULL: all of the organisation.",
+        "allowed_ips": "Networks that the key may be used from; empty: any.",
+        "vhost": "Virtual host at the broker; / for keys of an earlier system.",
+        "amqp_slug": "User name at the broker, the organisation's slug. NULL: the key may not log in there (any more).",
+        "signing_key": "Encrypted key that commands are signed with. NULL: the key has no scope to write.",
+        "key_version": f"{_KEY_VERSION} NULL: no signing key.",
+        "created_by": "User who created the key.",
+        "expires_at": "NULL: the key does not expire.",
+        "activated_at": "When the broker accepted the new key. NULL: the key is not usable yet.",
+        "revoked_at": "NULL: not revoked.",
+        "connected_at": "First login at the broker. NULL: none.",
+        "last_used_at": "NULL: never used.",
+        "bundle_acknowledged_at": "When the organisation confirmed that it stored the key. NULL: not confirmed.",
+    },
+    "partner_queues": {
+        "": "Whether an organisation has queues for partners at the broker.",
+        "prefix": "Beginning of the names of its queues.",
+        "enabled": "Whether the queues exist and events are published.",
+    },
+    "partner_event": {
+        "": "Events that wait for the broker's confirmation. Rows are deleted after it, hence without foreign keys to plants.",
+        "id": "Order in which the events are published.",
+        "event_id": "Id in the message. A repeated publication has the same id.",
+        "plant_id": "plant.id: only keys that may use it receive the event. NULL: not about a plant.",
+        "api_key_id": "partner_key.id: only this key receives the event. NULL: all keys of the organisation.",
+        "kind": "Kind of event.",
+        "body": "The message, as JSON in UTF-8.",
+        "at": "When it was queued.",
+        "cause": _CAUSE,
+    },
+    "vcp_site": {
+        "": "What partners have set at a plant.",
+        "constraints": "Limits in kW and percent, as JSON.",
+        "fallback_mode": "Mode when partners are silent. NULL: none.",
+        "fallback_after_seconds": "Seconds of silence before the fallback. NULL: none.",
+        "fallback_since": "The fallback holds since then. NULL: it does not hold.",
+        "silent_from": "Newest partner command, or the end of the last override or schedule if that is later.",
+        "override_mode": "Mode that a partner has set. NULL: none.",
+        "override_set_by": "Id of the API key that set it. NULL: no override.",
+        "override_set_at": "When it was set. NULL: no override.",
+        "override_expires_at": "When it ends. NULL: no override, or an EMERGENCY_STOP.",
+        "override_command_id": "plant_command.id of the override. No foreign key: commands are deleted by age. NULL: none.",
+        "override_power_kw": "Power of the override in kW. NULL: none.",
+        "schedule_id": "Id of the last schedule, even after its end. NULL: none yet.",
+        "schedule_revision": "Revision of that schedule. NULL: none yet.",
+        "schedule_active": "Whether the schedule holds.",
+        "schedule_command_id": "plant_command.id of the schedule or its cancellation. No foreign key, as above. NULL: none.",
+        "setpoint_ends_at": "A setpoint with a duration counts as presence of the partner until then. NULL: none.",
+        "setpoint_command_id": "plant_command.id of that setpoint. No foreign key, as above. NULL: none.",
+        "opened_at": "Commands from before this time are not considered.",
+    },
+    "vcp_interval": {
+        "": "Steps of the active schedule.",
+        "start_at": "Start of the step.",
+        "end_at": "End of the step.",
+        "power_kw": "Power in kW.",
+        "done_at": "When the step was sent to the plant or had passed. NULL: not yet.",
+    },
+    "vcp_unconfirmed": {
+        "": "Modes, schedules and steps that the plant has not confirmed. They are issued again.",
+        "kind": "MODE, SCHEDULE or STEP.",
+        "command_id": "plant_command.id of the newest command that carries it. NULL: none.",
+        "issued_at": "Position among the commands of the plant.",
+        "due_at": "When it is issued again; infinity: at the next connection. NULL: its command is open.",
+        "confirmed_mode": "Mode that the plant confirmed before. NULL: unknown.",
+    },
+    "vcp_command": {
+        "": "Command log: every partner command and its outcome. An accepted one has the id of its plant command.",
+        "api_key_id": "partner_key.id of the sender. No foreign key: the log outlives the key.",
+        "plant_id": "The plant. NULL: none was recognised.",
+        "site_id": "siteId in the message. NULL: none.",
+        "message_id": "messageId in the message. NULL: none that is a UUID.",
+        "correlation_id": "correlationId in the message. NULL: none.",
+        "command_type": "Type of the command. NULL: not recognised.",
+        "routing_key": "Routing key of the message.",
+        "payload": "Body of the message; empty if it is too large or not storable.",
+        "digest": "SHA-256 of routing key and body, to recognise repetitions.",
+        "claims_id": "Whether the message uses up its messageId.",
+        "status": "State of the plant command; REJECTED if there is none.",
+        "ack_status": "Newest acknowledgement to the partner.",
+        "rejection_reason": "Code of the reason. NULL: not rejected.",
+        "detail": "What is wrong, in words. NULL: not rejected.",
+        "issued_at": "Time in the message. NULL: none.",
+        "expires_at": "The command must not be carried out from then on. NULL: unknown.",
+        "executed_at": "When the plant had applied it. NULL: it did not.",
+        "acknowledged_at": "Time of the newest acknowledgement.",
+    },
+    "trading_config": {
+        "": "Connections of organisations to their ESM.",
+        "esm_api_url": "NULL: not configured.",
+        "esm_client_id": "NULL: not configured.",
+        "esm_client_secret": "Encrypted secret. NULL: not configured.",
+        "key_version": f"{_KEY_VERSION} NULL: no secret.",
+        "queue_prefix": "Beginning of the names of the partners' queues. NULL: the organisation's slug.",
+        "status": "ENABLED: partners have queues, and plants are synced automatically.",
+        "saved": "Whether a user saved the row. One that was only read does not prevent the organisation's deletion.",
+        "last_sync_at": "Newest sync of the plants. NULL: none.",
+        "last_sync_error": "Error of that sync. NULL: none.",
+    },
+    "trading_config_change": {
+        "": "Plans that were sent to the ESM, stored before they are sent. They move with their plant.",
+        "request_code": "Idempotency code of the plan at the ESM.",
+        "result_code": "Result in the ESM's or the client's words. NULL: no answer yet.",
+        "message": "Text of the answer. NULL: none.",
+        "is_error": "Whether the plan failed.",
+        "is_terminal": "Whether the same plan would give the same result again.",
+        "validate_only": "Whether the ESM only checked the plan.",
+        "config_snapshot": "The plan.",
+        "requested_by": "user_account.id. No foreign key: the plan outlives its author's account.",
+        "sent_at": "When it was sent.",
+        "responded_at": "NULL: no answer yet.",
+    },
+    "sandbox_esm_client": {
+        "": "Organisations' access to the built-in sandbox ESM.",
+        "client_id": "Name of the client.",
+        "secret_hash": "SHA-256 of the secret.",
+        "enabled": "Whether the client may log in.",
+    },
+    "sandbox_esm_token": {
+        "": "Access tokens of the sandbox ESM.",
+        "token_hash": "SHA-256 of the token.",
+        "client_id": "The client.",
+        "expires_at": "The token is refused from then on.",
+    },
+    "sandbox_esm_plant": {
+        "": "Plants in the sandbox ESM.",
+        "client_id": "The client.",
+        "external_plant_id": "Id of the plant for the client.",
+        "description": "NULL: none.",
+        "capacity_kwh": "Battery capacity in kWh.",
+        "fve_peak_power_kwp": "Peak power of the solar modules in kW.",
+        "config_enabled": "Whether plans are accepted.",
+        "plant_with_load": "Whether consumers are connected.",
+        "esi_state": "State of the controller. Only PLC_READY accepts plans.",
+        "time_configs": "The current plan, as JSON.",
+        "version": "Number of the current plan, from 1.",
+    },
+    "sandbox_esm_answer": {
+        "": "Answers of the sandbox ESM, so that a repeated plan is not carried out again.",
+        "sandbox_plant_id": "The plant.",
+        "request_code": "Idempotency code of the plan.",
+        "answer": "The answer.",
+    },
+    "outbox": {
+        "": "Effects at the broker that wait. They are queued with the change that causes them.",
+        "kind": "Kind of effect.",
+        "key": "Effects with the same key are carried out in their order. NULL: in any order.",
+        "payload": "Arguments of the effect.",
+        "attempts": "Number of failed tries.",
+        "due_at": "When the effect is tried next.",
+        "cause": _CAUSE,
+    },
+    "set_aside": {
+        "": "Items that failed by themselves, with the reason, for an operator to read. Deleted after 30 days.",
+        "consumer": "What processed the item.",
+        "reason": "The error.",
+        "content": "The item, without secrets.",
+        "cause": _CAUSE,
+        "at": "When it was set aside.",
+    },
+    "job_cause": {
+        "": "Causes of jobs, beside the library's own tables.",
+        "job_id": "The job.",
+        "cause": _CAUSE.removesuffix(" NULL: unknown."),
+    },
+    "procrastinate_jobs": {"": f"Background jobs. {_LIBRARY}"},
+    "procrastinate_events": {"": f"Steps of background jobs. {_LIBRARY}"},
+    "procrastinate_periodic_defers": {"": f"Last runs of periodic jobs. {_LIBRARY}"},
+    "procrastinate_workers": {"": f"Processes that run jobs, with their heartbeats. {_LIBRARY}"},
+    "alembic_version": {"": "Revision of this schema, in one row.", "version_num": "The revision."},
+}
+
+
+def upgrade() -> None:
+    """Write the comments. Readers and writers continue: the locks only exclude other changes of the schema."""
+    cursor = op.get_bind().connection.cursor()
+    for table, comments in _COMMENTS.items():
+        for column, comment in comments.items():
+            named = SQL("COLUMN {}").format(Identifier(table, column)) if column else SQL("TABLE {}").format(Identifier(table))
+            cursor.execute(SQL("COMMENT ON {} IS {}").format(named, Literal(comment)))
