@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import socket
 import sys
 import time
@@ -88,3 +89,28 @@ async def test_a_machine_that_vanishes_is_noticed_within_half_a_minute(database_
             assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
             assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
             assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+
+
+async def test_a_task_that_is_cancelled_as_it_gets_a_connection_stops(database_url: str) -> None:
+    """Without it, a group of tasks that share a pool ends neither when it is stopped nor when one of them fails."""
+    async with open_database(database_url, name="pooled", size=1) as database:
+        ran: list[str] = []
+
+        async def use() -> None:
+            async with database.transaction():
+                ran.append("ran")
+
+        for steps in itertools.count():
+            async with database.transaction():
+                waiting = asyncio.create_task(use())
+                while not database.statistics().get("requests_waiting"):
+                    await asyncio.sleep(0)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            if ran:
+                break
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            assert waiting.cancelled(), f"continued after {steps} steps"
+        assert steps > 1
+        await waiting

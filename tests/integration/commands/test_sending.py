@@ -64,7 +64,7 @@ class Line:
         """One gateway's effects."""
         urls = {"broker_url": SecretStr(self.node.url), "broker_management_url": SecretStr(self.node.management_url)}
         settings = self.node.settings.model_copy(update=urls)
-        async with open_database(self.bench.database.url, name="effects", size=14) as database:
+        async with open_database(self.bench.database.url, name="effects", size=8) as database:
             task = asyncio.create_task(carry_out_effects(settings, database))
             try:
                 yield

@@ -40,6 +40,24 @@ class TidyConnection(AsyncConnection[TupleRow]):
             raise error.with_traceback(None) from None
 
 
+class PromptPool(AsyncConnectionPool[Connection]):
+    """A pool whose waiting tasks can always be cancelled.
+
+    The pool waits by `asyncio.wait_for`. Up to Python 3.11 that drops a cancellation which arrives together with the
+    connection. The task would then continue after it was stopped, and a task group would wait for it without end.
+    """
+
+    async def getconn(self, timeout: float | None = None) -> Connection:
+        """Get a connection like the parent class. Raises CancelledError also if the connection came at the same moment."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        connection = await super().getconn(timeout)
+        if task and task.cancelling() > before:
+            await self.putconn(connection)
+            raise asyncio.CancelledError
+        return connection
+
+
 _READ_IDLE_SECONDS: Final = 30
 
 NOTICE_A_DEAD_MACHINE: Final[dict[str, Any]] = {
@@ -165,7 +183,7 @@ async def open_database(
             await pool.check()
             raise
 
-    pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+    pool = PromptPool(
         url,
         min_size=1,
         max_size=size,
