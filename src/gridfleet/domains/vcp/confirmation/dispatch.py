@@ -1,8 +1,10 @@
-"""Issue modes, schedules and schedule steps to plants, for the first time or again."""
+"""Issue modes, schedules, schedule steps and limits to plants, for the first time or again."""
 
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
+
+import msgspec
 
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewCommand, Requester
 from gridfleet.domains.plants.commands.relaying import relay
@@ -45,6 +47,8 @@ async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: i
             issued += await issue_mode(db, system, site, row, now)
         elif row.kind is Kind.SCHEDULE and site.mode(now) is not Mode.EMERGENCY_STOP:
             issued += await _issue_schedule(db, system, site, row, now)
+        elif row.kind is Kind.LIMITS and site.mode(now) is not Mode.EMERGENCY_STOP:
+            issued += await _issue_limits(db, system, site, row, now)
         elif row.kind is Kind.STEP:
             await sites.reopen_interval(db, system, site.plant_id, now)
             await store.delete(db, system, site.plant_id, Kind.STEP)
@@ -77,6 +81,12 @@ async def _issue_schedule(db: Connection, system: SystemScope, site: Site, row: 
         "intervals": written_intervals(intervals),
     }
     return await _issue_again(db, system, row, CommandType.SCHEDULE, {"schedule": content}, now, now + LONGEST_WAIT)
+
+
+async def _issue_limits(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:
+    """Issue the current limits and fallback. Returns False if it has to wait."""
+    content = {"params": {"constraints": msgspec.to_builtins(site.constraints), "fallback": msgspec.to_builtins(site.fallback)}}
+    return await _issue_again(db, system, row, CommandType.CONFIG, content, now, now + LONGEST_WAIT)
 
 
 async def _issue_again(

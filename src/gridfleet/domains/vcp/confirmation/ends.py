@@ -79,6 +79,8 @@ async def _apply(db: Connection, system: SystemScope, site: Site, row: Unconfirm
         return await _restore_mode(db, system, site, row, end, is_order)
     elif row.kind is Kind.SCHEDULE:
         return await _restore_schedule(db, system, site, row, end)
+    elif row.kind is Kind.LIMITS:
+        await store.set_due(db, system, site.plant_id, Kind.LIMITS, None)
     return site
 
 

@@ -18,10 +18,11 @@ class Kind(StrEnum):
     MODE = "MODE"
     SCHEDULE = "SCHEDULE"
     STEP = "STEP"
+    LIMITS = "LIMITS"
 
 
 class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
-    """A mode, schedule or schedule step that the plant has not confirmed. Fields as in the table `vcp_unconfirmed`.
+    """A mode, schedule, schedule step or the limits that the plant has not confirmed. Fields as in the table `vcp_unconfirmed`.
 
     `due_at` is None while the command is open, and while the row waits for the plant's next connection.
     """

@@ -74,7 +74,8 @@ async def of_plants(db: Connection, system: SystemScope, plant_ids: Sequence[UUI
     """Return all rows of these plants by plant, modes first."""
     cursor = db.cursor(row_factory=kwargs_row(_unconfirmed))
     await cursor.execute(
-        f"SELECT {_ROW} FROM vcp_unconfirmed WHERE plant_id = ANY(%s) ORDER BY plant_id, kind", (list(plant_ids),)
+        f"SELECT {_ROW} FROM vcp_unconfirmed WHERE plant_id = ANY(%s) ORDER BY plant_id, kind <> 'MODE', kind",
+        (list(plant_ids),),
     )
     return await cursor.fetchall()
 
@@ -89,7 +90,7 @@ async def wake(db: Connection, system: SystemScope, plant_ids: Sequence[UUID], n
 async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> list[UUID]:
     """Lock the sites of ACTIVE plants where something is due, and return the plants' ids.
 
-    A schedule is not due during an emergency stop. Sites that another transaction has locked are skipped.
+    Only a mode is due during an emergency stop. Sites that another transaction has locked are skipped.
     """
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_unconfirmed u JOIN vcp_site s ON s.plant_id = u.plant_id"

@@ -1,0 +1,127 @@
+"""A plant that moves no longer obeys what partners of its former organisation had set, except an emergency stop."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from accounts import add_organization
+from gridfleet.domains.plants.models import PlantChanges
+from gridfleet.domains.plants.registry import update_plant
+from gridfleet.domains.vcp.site_queries import read_configuration
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.ids import new_id
+from partner_orders import soon
+from partner_site import PartnerSite
+
+HOUR = 3600
+
+
+def administrator(organization_id: UUID) -> OrgScope:
+    caller = UserCaller(new_id(), new_id(), "root@example.com", "Root", True, None)
+    return OrgScope(organization_id, OrgRole.ORG_ADMIN, caller)
+
+
+async def move(site: PartnerSite) -> UUID:
+    """Move the plant to a new organisation and return its id."""
+    buyer = (await add_organization(site.database)).id
+    async with site.database.transaction() as db:
+        await update_plant(db, administrator(site.plant.organization_id), site.plant.id, PlantChanges(organization_id=buyer))
+    await site.expire()
+    return buyer
+
+
+async def orders(site: PartnerSite, seconds: float = 1) -> list[tuple[str, dict[str, Any]]]:
+    """Return type and content of the commands that wait for the plant after a run of the scheduler."""
+    await site.steer(seconds)
+    return [(kind, content) for kind, content, status in await site.commands() if status == "PENDING"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("command.mode", {"mode": "STANDBY", "expiresAt": soon(HOUR)}),
+        ("command.site-setpoint", {"powerKw": 3}),
+    ],
+)
+async def test_the_plant_returns_to_auto(site: PartnerSite, kind: str, members: dict[str, Any]) -> None:
+    assert await site.send(kind, **members) == "ACCEPTED"
+    await site.acknowledge_newest("APPLIED")
+    buyer = await move(site)
+    async with site.database.transaction() as db:
+        assert (await read_configuration(db, administrator(buyer), site.plant.id, utc_now())).operating_mode == "AUTO"
+    assert await orders(site) == [("MODE_CHANGE", {"mode": "AUTO"})]
+
+
+async def test_auto_is_issued_again_until_the_plant_confirms_it(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    await site.acknowledge_newest("APPLIED")
+    await move(site)
+    assert len(await orders(site)) == 1
+    await site.expire(2 * 86_400)
+    assert await orders(site, 2 * 86_400) == [("MODE_CHANGE", {"mode": "AUTO"})]
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=2 * 86_400)
+    assert await orders(site, 4 * 86_400) == []
+
+
+async def test_the_schedule_ends(site: PartnerSite) -> None:
+    interval = {"start": soon(-60), "durationSeconds": HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=7, intervals=[interval])
+    await site.acknowledge_newest("APPLIED")
+    await move(site)
+    assert await orders(site) == [
+        ("MODE_CHANGE", {"mode": "AUTO"}),
+        ("SCHEDULE", {"schedule": {"scheduleId": None, "revision": None, "intervals": []}}),
+    ]
+    assert await site.site("schedule_id, schedule_active") == (None, False)
+
+
+async def test_limits_and_fallback_end(site: PartnerSite) -> None:
+    await site.send("config.constraints", constraints={"importLimitKw": 2})
+    await site.acknowledge_newest("APPLIED")
+    await site.send("config.fallback", fallback={"mode": "STANDBY", "afterSeconds": HOUR})
+    await site.acknowledge_newest("APPLIED")
+    await move(site)
+    [mode, (kind, content)] = await orders(site)
+    assert mode == ("MODE_CHANGE", {"mode": "AUTO"})
+    assert kind == "CONFIG"
+    assert content["params"]["constraints"]["importLimitKw"] is None
+    assert content["params"]["fallback"] == {"mode": None, "afterSeconds": None}
+
+
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+async def test_limits_that_the_plant_keeps_are_ended_when_it_connects(site: PartnerSite, answer: str) -> None:
+    await site.send("config.constraints", constraints={"importLimitKw": 2})
+    await site.acknowledge_newest("APPLIED")
+    await move(site)
+    await orders(site)
+    limits = await site.newest()
+    await site.acknowledge({limits: answer})
+    assert [kind for kind, _ in await orders(site)] == ["MODE_CHANGE"]
+    await site.acknowledge({}, connects=True)
+    assert [kind for kind, _ in await orders(site)] == ["MODE_CHANGE", "CONFIG"]
+
+
+async def test_an_emergency_stop_holds_until_the_new_organisation_ends_it(site: PartnerSite) -> None:
+    await site.send("config.constraints", constraints={"importLimitKw": 2})
+    await site.acknowledge_newest("APPLIED")
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    await site.acknowledge_newest("APPLIED")
+    buyer = await move(site)
+    async with site.database.transaction() as db:
+        configuration = await read_configuration(db, administrator(buyer), site.plant.id, utc_now())
+    assert (configuration.operating_mode, configuration.constraints.import_limit_kw) == ("EMERGENCY_STOP", None)
+    assert await orders(site) == [], "the plant would refuse everything except AUTO"
+
+
+async def test_an_emergency_stop_that_the_plant_has_not_confirmed_is_issued_again(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    await move(site)
+    assert await orders(site) == [("EMERGENCY", {"mode": "EMERGENCY_STOP"})]
+
+
+async def test_a_plant_that_no_partner_controlled_gets_no_command(site: PartnerSite) -> None:
+    await move(site)
+    assert await orders(site) == []
+    assert await site.site("plant_id") is None
