@@ -444,3 +444,14 @@ async def test_a_batch_that_waits_while_its_plant_moves_raises_and_clears_nothin
     assert await plant.rows(f"SELECT last_triggered_at FROM alert_rule WHERE id = '{second.id}' AND %s::uuid IS NOT NULL") == [
         (None,)
     ]
+
+
+async def test_a_boolean_of_a_signal_meets_a_rule(bench: Bench) -> None:
+    plant = await bench.plant()
+    await plant.add_device("relay", [{"key": "closed", "field": "closed"}])
+    await add_rule(bench.database, plant.organization_id, metric="closed", condition=Condition.EQ, threshold=1.0, name="Relay")
+
+    await say(bench, plant, 5, relay={"closed": True})
+
+    (alert,) = await alerts_of(bench.database, plant.organization_id)
+    assert alert.message == "Relay: relay.closed of Plant is 1, equal to 1"

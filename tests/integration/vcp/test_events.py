@@ -54,6 +54,15 @@ async def test_fresh_measurements_are_told_decoded(site: PartnerSite) -> None:
     assert [event_id for event_id, _ in await events(site, "telemetry")] == [first, first], "told again with the same id"
 
 
+async def test_booleans_and_integers_are_published_as_numbers(site: PartnerSite) -> None:
+    await site.plant.add_device("INV1", [{"key": "closed", "field": "closed"}, {"key": "count", "field": "count"}])
+    fields = {"closed": True, "count": 3}
+    await site.plant.bench.take(site.plant.message({"time": ago(seconds=1), "devices": [{"id": "INV1", "fields": fields}]}))
+    [(_, content)] = await events(site, "telemetry")
+    ((closed, count),) = (device["values"].values() for device in content["devices"])
+    assert (type(closed), closed, type(count), count) == (float, 1.0, float, 3.0)
+
+
 async def test_old_measurements_are_history(site: PartnerSite) -> None:
     await site.plant.add_device("INV1", SIGNALS)
     old = {"id": "INV1", "time": ago(minutes=16), "fields": {"power": 1}}

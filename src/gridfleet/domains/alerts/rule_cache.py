@@ -74,6 +74,8 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
                 value = values[position]
                 if value is None:
                     continue
+                # A measured integer or boolean is only packed as a double.
+                value = float(value)
                 matched = compare(value, threshold)
                 if remembers:
                     run = runs.get(id(watch))

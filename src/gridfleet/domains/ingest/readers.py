@@ -162,7 +162,7 @@ class OwnNamesReader:
 
 def _named(names: Mapping[int, Sequence[str | None]], frames: Sequence[Frame]) -> dict[str, float]:
     return {
-        name: value
+        name: float(value)  # a measured integer or boolean is only packed as a double
         for layout_id, values in frames
         for name, value in zip(names[layout_id], values, strict=True)
         if name is not None and value is not None
