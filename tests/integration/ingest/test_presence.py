@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -117,3 +118,22 @@ async def test_telemetry_writes_a_status_that_stays_every_ten_seconds_at_most(tw
     for _ in range(3):
         await two.read_telemetry(two.snapshot())
     assert await two.rows("p.xmin::text, d.xmin::text") == before
+
+
+async def test_a_sub_device_that_fails_again_after_an_outage_is_offline_soon(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = await bench.plant(["D"])
+    for seconds_ago in (21_620, 21_610, 21_600, 300):
+        now = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+        monkeypatch.setattr("gridfleet.domains.ingest.pipeline.utc_now", lambda now=now: now)
+        payload = {"time": now.isoformat(), "devices": [{"id": "D", "fields": {"a": 1}}]}
+        message = plant.message(payload, sent_at=int(now.timestamp() * 1000))
+        message.arrived_after = int(now.timestamp() * 1000)
+        assert (await bench.take(message)).results == {"accepted": 1}
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET last_seen_at = now() WHERE id = %s", (plant.id,))
+
+        await sweep_silent(db, SystemScope("test"))
+
+    assert await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s") == [("OFFLINE",)]

@@ -25,6 +25,9 @@ __all__ = ["KnownDevice", "KnownPlant", "PlantCache", "Sightings"]
 
 _SYSTEM: Final = SystemScope("ingest serves every plant the broker let in")
 _SMOOTHING: Final = 0.2
+_SILENT_INTERVALS: Final = 3
+_LEAST_SILENCE_SECONDS: Final = 90
+"""A source that sends nothing for three usual intervals, at least 90 s, is set to OFFLINE."""
 _DELAY_SMOOTHING: Final = 0.01
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -42,7 +45,13 @@ class Sightings:
         if self.heard_at is not _NEVER and now > self.heard_at:
             gap = (now - self.heard_at).total_seconds()
             usual = self.interval_seconds
-            self.interval_seconds = gap if usual is None else usual + _SMOOTHING * (gap - usual)
+            if usual is None:
+                self.interval_seconds = gap
+            else:
+                # A longer gap was an outage. Counted in full, an outage of days would keep the source ONLINE for as long when it
+                # fails again.
+                longest = max(_LEAST_SILENCE_SECONDS, _SILENT_INTERVALS * usual)
+                self.interval_seconds = usual + _SMOOTHING * (min(gap, longest) - usual)
         self.heard_at = now
 
 
