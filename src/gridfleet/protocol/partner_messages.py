@@ -230,14 +230,15 @@ class AlertEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeviceValues(msgspec.Struct, frozen=True):
-    """The decoded values of a sub-device."""
+    """The decoded values of a sub-device. `time` is absent if it is the event's time."""
 
     id: str
     values: dict[str, float]
+    time: datetime | UnsetType = UNSET
 
 
 class TelemetryEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """Decoded measurements of a plant at one time: its own values and those of its sub-devices."""
+    """Decoded measurements in one snapshot of a plant: its own values and those of its sub-devices."""
 
     site_id: UUID
     time: datetime

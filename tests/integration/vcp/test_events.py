@@ -63,6 +63,19 @@ async def test_booleans_and_integers_are_published_as_numbers(site: PartnerSite)
     assert (type(closed), closed, type(count), count) == (float, 1.0, float, 3.0)
 
 
+async def test_a_value_is_published_with_its_own_time(site: PartnerSite) -> None:
+    await site.plant.add_device("INV1", SIGNALS)
+    now = datetime.now(UTC).replace(microsecond=0)
+    times = [now - timedelta(seconds=300), now - timedelta(seconds=600), now]
+    entries = [{"id": "INV1", "time": time.isoformat(), "fields": {"power": 10 * n}} for n, time in enumerate(times)]
+    for snapshot_time in (now, now - timedelta(minutes=20)):
+        await site.plant.bench.take(site.plant.message({"time": snapshot_time.isoformat(), "devices": entries}))
+    for (_, content), snapshot_time in zip(await events(site, "telemetry"), (now, now - timedelta(minutes=20)), strict=True):
+        assert datetime.fromisoformat(content["time"]) == snapshot_time
+        found = [(datetime.fromisoformat(one.get("time", content["time"])), one["values"]["p"]) for one in content["devices"]]
+        assert found == list(zip(times, (0.0, 1.0, 2.0), strict=True))
+
+
 async def test_old_measurements_are_history(site: PartnerSite) -> None:
     await site.plant.add_device("INV1", SIGNALS)
     old = {"id": "INV1", "time": ago(minutes=16), "fields": {"power": 1}}

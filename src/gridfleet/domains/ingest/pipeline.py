@@ -49,6 +49,9 @@ __all__ = ["Pipeline", "count_committed"]
 
 T = TypeVar("T")
 
+Told = dict[tuple[UUID, int], dict[str, float]]
+"""Values by metric, for each device and time."""
+
 _SYSTEM: Final = SystemScope("ingest stores what verified plants reported")
 MAX_AGE: Final = timedelta(days=400)
 MAX_AHEAD: Final = timedelta(minutes=5)
@@ -244,7 +247,7 @@ class Pipeline:
             entries.append((device, own_time, entry.fields, where))
             statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
         fresh = microseconds(now - EVENT_MAX_AGE)
-        told: dict[UUID, dict[str, float]] | None = {} if plant.id in batch.listeners and time >= fresh else None
+        told: Told | None = {} if plant.id in batch.listeners else None
         before, added = len(batch.frames.frames), 0
         for device, own_time, fields, where in entries:
             if device.reader.lacks(fields):
@@ -258,12 +261,12 @@ class Pipeline:
                 batch.frames.add(device.source_id, layout_id, own_time, values)
             added += len(frames)
             if told is not None and frames and own_time >= fresh:
-                told.setdefault(device.id, {}).update(device.reader.named(frames))
+                told.setdefault((device.id, own_time), {}).update(device.reader.named(frames))
         batch.ends.append((len(batch.frames.frames), delivery))
         if len(batch.frames.frames) < before + added:
             batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in entries}
         if told:
-            _tell(batch, plant, delivery, f"{message_id} {path}", to_datetime(time), told)
+            _tell(batch, plant, delivery, f"{message_id} {path}", time, told)
         for device, status in statuses:
             _see_device(batch, device, status, now)
         for external_id in unregistered:
@@ -339,13 +342,11 @@ def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datet
         batch.connected.add(plant.id)
 
 
-def _tell(
-    batch: Batch, plant: KnownPlant, delivery: Delivery, message: str, time: datetime, told: dict[UUID, dict[str, float]]
-) -> None:
+def _tell(batch: Batch, plant: KnownPlant, delivery: Delivery, message: str, time: int, told: Told) -> None:
     names: dict[UUID, str | None] = {device.id: external_id for external_id, device in plant.devices.items()}
     names[plant.itself.id] = None
-    values = {names[device_id]: found for device_id, found in told.items()}
-    event = telemetry_event(batch.listeners[plant.id], plant.id, message, time, values)
+    values = {(names[device_id], to_datetime(own_time)): found for (device_id, own_time), found in told.items()}
+    event = telemetry_event(batch.listeners[plant.id], plant.id, message, to_datetime(time), values)
     batch.events.append(event._replace(request_id=delivery.request_id))
 
 

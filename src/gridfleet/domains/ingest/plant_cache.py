@@ -48,7 +48,7 @@ class Sightings:
             if usual is None:
                 self.interval_seconds = gap
             else:
-                # A longer gap was an outage. Counted in full, an outage of days would keep the source ONLINE for as long when it
+                # A longer gap was an outage. Counted in full, an outage of days would keep the source ONLINE for days when it
                 # fails again.
                 longest = max(_LEAST_SILENCE_SECONDS, _SILENT_INTERVALS * usual)
                 self.interval_seconds = usual + _SMOOTHING * (min(gap, longest) - usual)

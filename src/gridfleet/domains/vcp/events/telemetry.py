@@ -5,6 +5,7 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET
 
 from gridfleet.domains.vcp.events.models import NewEvent
 from gridfleet.domains.vcp.events.queue import event_id
@@ -20,18 +21,31 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def telemetry_event(
-    organization_id: UUID, plant_id: UUID, message_id: str, time: datetime, values: dict[str | None, dict[str, float]]
+    organization_id: UUID,
+    plant_id: UUID,
+    message_id: str,
+    time: datetime,
+    values: dict[tuple[str | None, datetime], dict[str, float]],
 ) -> NewEvent:
     """Return the event about one snapshot.
 
     Args:
-        values: values by metric for each external id; None stands for the plant itself.
+        time: the time of the snapshot.
+        values: values by metric for each external id and time; None stands for the plant itself.
 
     Returns:
         The event. The same message gives the same event id.
     """
-    own = values.get(None, {})
-    devices = [DeviceValues(external_id, found) for external_id, found in values.items() if external_id is not None]
-    body = _encoder.encode(TelemetryEvent(plant_id, time.replace(microsecond=time.microsecond // 1000 * 1000), own, devices))
+    own = values.get((None, time), {})
+    devices = [
+        DeviceValues(external_id, found, UNSET if at == time else _whole_milliseconds(at))
+        for (external_id, at), found in values.items()
+        if external_id is not None
+    ]
+    body = _encoder.encode(TelemetryEvent(plant_id, _whole_milliseconds(time), own, devices))
     told = event_id(plant_id, "telemetry", message_id, time.isoformat())
     return NewEvent(told, organization_id, plant_id, None, EventKind.TELEMETRY, body)
+
+
+def _whole_milliseconds(time: datetime) -> datetime:
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
