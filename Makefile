@@ -9,6 +9,9 @@ RUNTIME := .venv/.installed-runtime
 DEVELOPMENT := .venv/.installed-development
 INSTALLERS := pyproject.toml $(wildcard scripts/*.sh)
 
+# Without cached bytecode every process of every test would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -20,7 +23,7 @@ test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for 
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	@scripts/ensure_redis.sh
 	@scripts/ensure_test_tools.sh
-	$(RUN)/python -m pytest -n 3 $(ARGS)
+	$(RUN)/python -m pytest -n 3 --ignore=tests/architecture $(ARGS)
 
 test-debian13: ## Run `make test` in a Debian 13 root, as root (ARGS as for test)
 	@ARGS='$(ARGS)' scripts/test_debian13.sh

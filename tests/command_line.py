@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 
 
-def gridfleet(*words: str, environment: Mapping[str, object], seconds: float = 120) -> "subprocess.CompletedProcess[str]":
+def gridfleet(*words: str, environment: Mapping[str, object], seconds: float = 300) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end. `environment` holds settings as variables; the caller's own settings are removed."""
     outer = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")}
     return subprocess.run(

@@ -86,7 +86,7 @@ class Battery:
             return await self.order(action, params)
         return None
 
-    async def in_state(self, command_id: str, *states: str, seconds: float = 30) -> JsonObject:
+    async def in_state(self, command_id: str, *states: str, seconds: float = 120) -> JsonObject:
         """Return the command once it is in one of the states."""
 
         def look() -> JsonObject | None:

@@ -73,7 +73,7 @@ class RunningStack:
             self.process = spawn(Program(name="up", argv=argv, environment=self.environment), output)
         return self.process
 
-    def start(self, seconds: float = 240) -> "RunningStack":
+    def start(self, seconds: float = 600) -> "RunningStack":
         """Start the service and wait until it reports readiness."""
         process = self.launch()
         deadline = time.monotonic() + seconds
@@ -91,7 +91,7 @@ class RunningStack:
         except (FileNotFoundError, json.JSONDecodeError):
             return False
 
-    def stop(self, seconds: float = 60) -> int:
+    def stop(self, seconds: float = 180) -> int:
         """Send Ctrl-C and return the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGINT)
@@ -117,7 +117,7 @@ class RunningStack:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.resume()
 
-    def wait_for_restart(self, name: str, old_pid: int, seconds: float = 60) -> int:
+    def wait_for_restart(self, name: str, old_pid: int, seconds: float = 300) -> int:
         """Wait until `name` runs with another process id, and return it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -30,7 +30,6 @@ def text(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-@pytest.mark.timeout(300)
 async def test_what_was_stored_when_the_backup_began_is_there_again(fleet: Fleet, other_home: Path, tmp_path: Path) -> None:
     plant = fleet.plant("MTLS")
     organizations = fleet.call("GET", "/organizations?limit=1")["meta"]["total"]

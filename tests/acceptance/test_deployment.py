@@ -28,7 +28,6 @@ from gridfleet.kernel.settings import Settings
 COMPOSE = DEPLOY / "containers" / "compose.yaml"
 CONTAINERFILE = DEPLOY / "containers" / "Containerfile"
 HARDENING = UNITS / "gridfleet-.service.d" / "hardening.conf"
-ON_THE_SERVICE = pytest.mark.timeout(400)
 """The first such test starts two servers and six processes, each with a deadline of its own. On a busy machine that took 91 s
 of the 120 s that a test has; one that has none left is ended without the name of what did not start."""
 VARIABLES = {f"GRIDFLEET_{name.upper()}" for name in Settings.model_fields}
@@ -54,7 +53,6 @@ def fleet(deployed: DeployedStack) -> Iterator[Fleet]:
         found.close()
 
 
-@ON_THE_SERVICE
 @pytest.mark.parametrize("method", ["MTLS", "PASSWORD"])
 async def test_a_measurement_over_tls_is_stored(fleet: Fleet, method: str) -> None:
     plant = fleet.plant(method, devices=["PV1"])
@@ -67,7 +65,6 @@ async def test_a_measurement_over_tls_is_stored(fleet: Fleet, method: str) -> No
         wait_for(lambda: plant.latest().get("PV1.active_power") == (moment, 4.25))
 
 
-@ON_THE_SERVICE
 async def test_a_partner_logs_in_over_tls(fleet: Fleet, deployed: DeployedStack) -> None:
     created = fleet.call("POST", "/partner/api-keys", {"name": "Trader", "partnerId": "t", "scopes": ["vcp:connect"]})
     slug = fleet.call("GET", f"/organizations/{fleet.organization_id}")["slug"]
@@ -81,7 +78,6 @@ async def test_a_partner_logs_in_over_tls(fleet: Fleet, deployed: DeployedStack)
         await aiormq.connect(f"amqps://{slug}:{created['key'][:-1]}x@{place}?cafile={authority}")
 
 
-@ON_THE_SERVICE
 def test_postgresql_lets_the_service_in_and_nobody_else(deployed: DeployedStack) -> None:
     url = f"postgresql://{{}}@127.0.0.1:{deployed.postgresql_port}/{{}}"
     with psycopg.connect(url.format(f"gridfleet:{deployed.database_password}", "gridfleet")) as db:
@@ -92,7 +88,6 @@ def test_postgresql_lets_the_service_in_and_nobody_else(deployed: DeployedStack)
             psycopg.connect(url.format(who, database), connect_timeout=5)
 
 
-@ON_THE_SERVICE
 def test_no_plain_listener_is_open_to_plants(deployed: DeployedStack) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", deployed.ports["mqtt_port"]))

@@ -21,8 +21,6 @@ from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
 from trace_collector import Collector, trace_collector
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @dataclass
 class Watched:

@@ -42,7 +42,6 @@ def ca(stack: RunningStack, *arguments: str, answer: str = "") -> "subprocess.Co
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_plants_and_broker_stand_below_the_companys_root(own_stack: RunningStack, tmp_path: Path) -> None:
     (tmp_path / "chain.pem").write_bytes(ISSUING.pem + ROOT.pem)
     (tmp_path / "key.pem").write_bytes(ISSUING.key_pem(b"secret"))

@@ -67,7 +67,6 @@ class Measurements:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("method", METHODS)
 async def test_the_life_of_a_plant(fleet: Fleet, method: str, tmp_path: Path) -> None:
     plant, group = registered(fleet, method)

@@ -27,7 +27,7 @@ import pytest
 from free_ports import free_port_settings
 from ledger_comparison import Ledger, compare
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".gridfleet", "__pycache__", ".*_cache", ".hypothesis", "*.jsonl")
@@ -101,7 +101,7 @@ def quickstart() -> Iterator[Quickstart]:
             process_group=0,
         )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while "Gridfleet is ready" not in log.read_text():
             assert service.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
@@ -114,14 +114,13 @@ def quickstart() -> Iterator[Quickstart]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=180,
             check=False,
         )
         assert done.returncode == 0, done.stdout
         yield Quickstart(folder, done.stdout, log)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(service.pid, signal.SIGINT)  # Ctrl-C
-        service.wait(60)
+        service.wait(180)
     finally:
         _end_everything(folder)
         service.wait(10)

@@ -103,7 +103,6 @@ def cluster() -> Iterator[list[Node]]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 async def test_confirmed_messages_outlive_the_node_that_is_killed(cluster: list[Node]) -> None:
     first, second, third = cluster
     await declare(first.url, first.management_url, shards=SHARDS, queue_type="quorum")
@@ -137,7 +136,6 @@ async def test_confirmed_messages_outlive_the_node_that_is_killed(cluster: list[
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(900)
 async def test_plants_partners_and_upkeep_go_on_while_any_node_is_down(cluster: list[Node]) -> None:
     first = cluster[0]
     await declare(first.url, first.management_url, shards=SHARDS, queue_type="quorum")

@@ -162,7 +162,6 @@ async def kill_and_recover(stack: RunningStack, streams: list[Stream], name: str
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_one_kill_of_each_part_loses_and_doubles_nothing(victim: RunningStack, fleet: Fleet, tmp_path: Path) -> None:
     template = add_template(fleet)
     async with held_in_every_state(fleet, template, tmp_path) as held:

@@ -12,7 +12,6 @@ from deployed_stack import DEPLOY, ROOT
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600)
 def test_the_images_first_stage_builds(tmp_path: Path) -> None:
     """Its COPY and RUN lines in a fresh folder; packages come from where pip finds them here."""
     stage = (DEPLOY / "containers" / "Containerfile").read_text().partition("FROM")[2].partition("FROM")[0]

@@ -80,13 +80,11 @@ async def orders_under_kills(victim: RunningStack, fleet: Fleet, folder: Path, n
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_two_kills_of_the_gateway_lose_and_double_no_order(victim: RunningStack, fleet: Fleet, tmp_path: Path) -> None:
     print(await orders_under_kills(victim, fleet, tmp_path, ["gateway"] * 2), "orders, all applied once")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_a_kill_of_the_broker_loses_and_doubles_no_order(victim: RunningStack, fleet: Fleet, tmp_path: Path) -> None:
     print(await orders_under_kills(victim, fleet, tmp_path, ["broker"]), "orders, all applied once")
 
@@ -117,7 +115,6 @@ def ask(victim: RunningStack, question: str, **form: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_a_hung_database_takes_no_partner_s_rights_and_gives_none(victim: RunningStack, fleet: Fleet) -> None:
     slug = start_trading(fleet)
     known, unknown = make_key(fleet)["apiKey"], make_key(fleet)["apiKey"]
@@ -141,7 +138,6 @@ def test_a_hung_database_takes_no_partner_s_rights_and_gives_none(victim: Runnin
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600)
 async def test_orders_and_measurements_go_on_while_the_database_hangs(
     victim: RunningStack, fleet: Fleet, tmp_path: Path
 ) -> None:

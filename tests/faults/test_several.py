@@ -205,18 +205,15 @@ def notified(fleet: Fleet, email: str) -> list[tuple[Any, ...]]:
     )
 
 
-@pytest.mark.timeout(300)
 async def test_two_of_each_do_nothing_twice(crowd: Several, fleet: Fleet, tmp_path: Path) -> None:
     print(await busy_under_kills(crowd, fleet, tmp_path, ["gateway-b", "ingest-2", "serve-b"]))
 
 
-@pytest.mark.timeout(300)
 async def test_what_one_ends_has_ended_in_the_other(crowd: Several, fleet: Fleet) -> None:
     for kind in ENDS:
         print(await asyncio.to_thread(ended, crowd, fleet, kind, 3))
 
 
-@pytest.mark.timeout(120)
 def test_a_frozen_redis_is_told_and_missed_by_nobody(crowd: Several, fleet: Fleet) -> None:
     def cache_of(url: str) -> tuple[str, str]:
         found = httpx.get(f"{url}/api/v1/health/ready", timeout=20).raise_for_status().json()

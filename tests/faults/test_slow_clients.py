@@ -89,7 +89,6 @@ async def test_a_few_slow_clients_keep_nobody_from_being_served(database_url: st
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_thousand_slow_clients(kind: str, database_url: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -69,7 +69,6 @@ def test_the_service_publishes_it_with_a_page_to_try_it(service: Served) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_service_keeps_to_it(service: Served) -> None:
     """Random good and bad requests to the other sections' operations: no 5xx, no undocumented status, no other shape."""
     base = f"http://127.0.0.1:{service.settings.http_port}"

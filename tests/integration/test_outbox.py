@@ -29,7 +29,7 @@ async def working(database: Database, carry_out: CarryOut, **options: Any) -> As
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(holds: Callable[[], bool], seconds: float = 10) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.01)
@@ -41,7 +41,7 @@ async def queue(database: Database, *numbers: int, key: str | None = None, delay
             await enqueue(db, "test", {"number": number}, key=key, delay=timedelta(seconds=delay))
 
 
-async def nothing_left(database: Database, seconds: float = 10) -> None:
+async def nothing_left(database: Database, seconds: float = 60) -> None:
     """Waits until every effect is struck off."""
     async with asyncio.timeout(seconds):
         while True:

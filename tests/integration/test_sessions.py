@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import pytest
 from pydantic import SecretStr
 
 from free_ports import settings_at
@@ -22,7 +21,6 @@ from lean_mqtt import Connection, Login, Refused, connect
 QUEUE = "mqtt-subscription-plantqos1"
 
 
-@pytest.mark.timeout(300)
 async def test_a_classic_session_is_replaced_once_the_broker_makes_quorum_ones(home: Path) -> None:
     settings = settings_at(home)
     ensure_local_secrets(home)

@@ -259,7 +259,7 @@ def python(name: str, script: str, **changes: object) -> Program:
     return Program(name=name, argv=(sys.executable, "-c", script), **changes)  # type: ignore[arg-type]
 
 
-async def until(condition: object, seconds: float = 10) -> None:
+async def until(condition: object, seconds: float = 60) -> None:
     assert callable(condition)
     deadline = time.monotonic() + seconds
     while not condition():

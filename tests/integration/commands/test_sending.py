@@ -117,7 +117,7 @@ class Inbox:
     plant: BenchPlant
     connection: lean_mqtt.Connection
 
-    async def next(self, seconds: float = 5) -> dict[str, Any]:
+    async def next(self, seconds: float = 60) -> dict[str, Any]:
         """The payload of the next command."""
         async with asyncio.timeout(seconds):
             topic, message = await self.connection.received.get()
@@ -125,7 +125,7 @@ class Inbox:
         payload: dict[str, Any] = json.loads(message)["payload"]
         return payload
 
-    async def ids(self, count: int, seconds: float = 15) -> list[UUID]:
+    async def ids(self, count: int, seconds: float = 60) -> list[UUID]:
         return [UUID((await self.next(seconds))["commandId"]) for _ in range(count)]
 
     async def quiet(self, seconds: float = 0.4) -> bool:
@@ -141,7 +141,7 @@ async def line(broker: BrokerNode, database: Database) -> Line:
     return Line(broker, Bench(database))
 
 
-async def until(look: Callable[[], Awaitable[bool]], seconds: float = 15) -> None:
+async def until(look: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not await look():
             await asyncio.sleep(0.02)

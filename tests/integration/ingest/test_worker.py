@@ -95,7 +95,7 @@ async def line(broker: BrokerNode, bench: Bench) -> AsyncIterator[Line]:
         await connection.close()
 
 
-async def until(look: Callable[[], Awaitable[bool]], seconds: float = 15) -> None:
+async def until(look: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not await look():
             await asyncio.sleep(0.05)

@@ -363,7 +363,6 @@ def classic() -> Iterator[RunningStack]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.timeout(300)
 async def test_a_running_service_replaces_the_queues_that_it_consumes(classic: RunningStack, tmp_path: Path) -> None:
     """Its own consumers come back all the while."""
     org = Organization(classic)

@@ -66,7 +66,6 @@ def service(database_url: str, home: Path) -> Iterator[Served]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_records_that_exist_are_asked_for_at_random(service: Served) -> None:
     records = Records(service)
     answered: dict[str, set[int]] = {}

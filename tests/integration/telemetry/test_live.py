@@ -65,7 +65,7 @@ class Stream:
         else:
             self.pieces.put_nowait(message["body"] if message.get("more_body") else None)
 
-    async def event(self, seconds: float = 5.0) -> list[tuple[str, float]] | None:
+    async def event(self, seconds: float = 60) -> list[tuple[str, float]] | None:
         """(metric, value) of the next event; None when the stream has ended."""
         async with asyncio.timeout(seconds):
             while (piece := await self.pieces.get()) is not None:

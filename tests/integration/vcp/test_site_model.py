@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
@@ -257,7 +256,6 @@ class SiteMachine(RuleBasedStateMachine):
         assert (found.active_schedule and found.active_schedule.revision) == self.schedule()
 
 
-@pytest.mark.timeout(600)  # Hypothesis shrinks what it finds for up to five minutes
 def test_a_site_is_what_its_model_says(database_url: str) -> None:
     async def opened() -> tuple[Any, Database]:
         context = open_database(database_url, name="model", size=3)
