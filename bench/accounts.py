@@ -28,11 +28,11 @@ from gridfleet.domains.identity.accounts.registry import register
 from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import open_database
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.db.migrate import migrate
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.security.passwords import Passwords
-from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from gridfleet.local.postgres import EmbeddedPostgres
+from gridfleet.local.processes import Program, spawn, stop_process
+from gridfleet.local.secrets import ensure_local_secrets
 
 ADMIN, PASSWORD = "admin@example.com", "Correct-horse-7"
 TRIES: Final = 500

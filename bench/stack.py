@@ -16,13 +16,13 @@ from typing import Final
 import httpx
 import psutil
 
-from gridfleet.kernel.broker.private_node import PrivateBroker
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.postgres import EmbeddedPostgres
+from gridfleet.local.processes import Program, spawn, stop_process
+from gridfleet.local.secrets import ensure_local_secrets
 
 __all__ = ["ADMIN_EMAIL", "ADMIN_PASSWORD", "BenchFailed", "Stack", "running_stack"]
 

@@ -7,7 +7,7 @@ set -eu
 python=$1
 
 present() {
-    "$python" -c 'from gridfleet.kernel.broker.installation import find_installation; find_installation()' >/dev/null 2>&1
+    "$python" -c 'from gridfleet.local.broker.installation import find_installation; find_installation()' >/dev/null 2>&1
 }
 
 present && exit 0

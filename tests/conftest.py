@@ -21,13 +21,13 @@ from broker_node import BrokerNode
 from expo_server import ExpoServer, expo_server
 from fleet_under_test import Fleet
 from free_ports import settings_at
-from gridfleet.kernel.broker.private_node import PrivateBroker
-from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.db import Database, open_database
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.db.migrate import migrate
 from gridfleet.kernel.security.certificates import Authority
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets
+from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.broker.server_certificate import write_server_certificate
+from gridfleet.local.postgres import EmbeddedPostgres
+from gridfleet.local.secrets import ensure_local_secrets
 from running_stack import RunningStack
 from secrets_in_logs import SEARCH, note_what_clients_see
 

@@ -16,13 +16,14 @@ import httpx
 import psycopg
 
 from free_ports import free_ports, settings_at
-from gridfleet.kernel.broker.installation import find_installation
-from gridfleet.kernel.broker.plugins import AUTH_PLUGIN, needed_plugins
-from gridfleet.kernel.broker.private_node import PrivateBroker
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
+from gridfleet.kernel.private_files import write_private
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets, write_private
-from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from gridfleet.local.broker.installation import find_installation
+from gridfleet.local.broker.plugins import AUTH_PLUGIN, needed_plugins
+from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.postgres import EmbeddedPostgres
+from gridfleet.local.processes import Program, spawn, stop_process
+from gridfleet.local.secrets import ensure_local_secrets
 from running_stack import RunningStack
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,10 +15,10 @@ import httpx
 import psycopg
 
 import lean_mqtt
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.local_secrets import local_secret
+from gridfleet.local.postgres import EmbeddedPostgres
+from gridfleet.local.secrets import local_secret
 from gridfleet.protocol.envelope import sign_message
 from running_stack import RunningStack
 

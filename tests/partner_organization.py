@@ -12,7 +12,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 
 from fleet_under_test import Fleet, JsonObject
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.security.local_secrets import local_secret
+from gridfleet.local.secrets import local_secret
 from running_stack import RunningStack
 
 EVERYTHING = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from free_ports import free_ports
-from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from gridfleet.local.processes import Program, spawn, stop_process
 
 WHERE = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from free_ports import free_port_settings
-from gridfleet.kernel.supervisor import Program, spawn
+from gridfleet.local.processes import Program, spawn
 from secrets_in_logs import SEARCH
 
 ADMIN_EMAIL = "admin@example.com"

@@ -14,7 +14,7 @@ import httpx
 import psutil
 
 from free_ports import free_ports
-from gridfleet.kernel.supervisor import Program, spawn
+from gridfleet.local.processes import Program, spawn
 from redis_server import RedisServer, redis_server
 from running_stack import RunningStack
 

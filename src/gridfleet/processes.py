@@ -15,7 +15,7 @@ import structlog
 from gridfleet.kernel.logging import configure_logging
 from gridfleet.kernel.outages import trouble_outside
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import run_until_stopped
+from gridfleet.kernel.tasks import run_until_stopped
 from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing, end_tracing
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 
 from deployed_stack import DeployedStack
 from fleet_under_test import Fleet, wait_for
-from gridfleet.kernel.supervisor import Program
+from gridfleet.local.processes import Program
 
 BALANCER = "127.0.0.9"
 NODE = "127.0.0.1"

@@ -20,10 +20,10 @@ from typer.main import get_command
 from deployed_stack import DEPLOY, UNITS, DeployedStack, example, fill, unit_commands
 from fleet_under_test import Fleet, wait_for
 from gridfleet.cli import application
-from gridfleet.kernel.broker.installation import find_installation
-from gridfleet.kernel.broker.plugins import needs_auth_plugin
-from gridfleet.kernel.broker.private_node import _ADVANCED, ACCOUNT, TLS_CIPHERS, PrivateBroker
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.installation import find_installation
+from gridfleet.local.broker.plugins import needs_auth_plugin
+from gridfleet.local.broker.private_node import _ADVANCED, ACCOUNT, TLS_CIPHERS, PrivateBroker
 
 COMPOSE = DEPLOY / "containers" / "compose.yaml"
 CONTAINERFILE = DEPLOY / "containers" / "Containerfile"

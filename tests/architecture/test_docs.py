@@ -21,9 +21,9 @@ from gridfleet.api._http.registry import import_handlers
 from gridfleet.cli import application
 from gridfleet.domains.audit.models import Event
 from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.plugins import AUTH_PLUGIN, BOUNDS_PLUGIN
 from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.plugins import AUTH_PLUGIN, BOUNDS_PLUGIN
 from gridfleet.protocol import envelope, signature
 from gridfleet.protocol.topics import Channel
 

@@ -35,10 +35,10 @@ from gridfleet.kernel.broker.legacy_topology import (
 )
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
-from gridfleet.kernel.broker.private_node import ACCOUNT, PrivateBroker
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import Program, spawn, stop_process
+from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker
+from gridfleet.local.processes import Program, spawn, stop_process
 from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
 from lean_mqtt import Connection, Login, Lost, Refused, connect
 from tls_files import tls_files

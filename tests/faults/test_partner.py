@@ -12,9 +12,9 @@ import pytest
 
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, JsonObject, wait_for
-from gridfleet.kernel.broker.private_node import PrivateBroker
-from gridfleet.kernel.security.local_secrets import local_secret
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.secrets import local_secret
 from gridfleet.partner import Order, Partner
 from running_stack import RunningStack
 from trading_partner import AckLedger, connected, make_key, start_trading

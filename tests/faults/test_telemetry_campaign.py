@@ -15,10 +15,10 @@ import pytest
 
 from acknowledged_ledger import DEVICES, Load, compare, under_load
 from fleet_under_test import Fleet, Plant
-from gridfleet.kernel.broker.private_node import PrivateBroker
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.postgres import EmbeddedPostgres
 from running_stack import RunningStack
 
 pytestmark = [pytest.mark.faults]

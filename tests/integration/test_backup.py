@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from command_line import gridfleet
 from gridfleet.cli import application
-from gridfleet.cli.home import held
 from gridfleet.kernel.archive import new_archive, open_archive
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.db.migrate import head_revision, migrate
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets, local_secret
+from gridfleet.local.home import held
+from gridfleet.local.postgres import EmbeddedPostgres
+from gridfleet.local.secrets import ensure_local_secrets, local_secret
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from gridfleet.cli import application
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.migrate import head_revision
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets, local_secret
+from gridfleet.local.secrets import ensure_local_secrets, local_secret
 
 
 def run(*words: str, **settings: object) -> tuple[int, str]:

@@ -26,14 +26,14 @@ from gridfleet.cli.doctor import broker as brokers
 from gridfleet.cli.doctor import database as databases
 from gridfleet.cli.doctor import environment, examination, logins
 from gridfleet.cli.doctor.models import Examination, Finding
-from gridfleet.kernel.broker.private_node import PrivateBroker
-from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.migrate import head_revision
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.broker.server_certificate import write_server_certificate
+from gridfleet.local.secrets import ensure_local_secrets
 from running_stack import RunningStack
 from served import served
 

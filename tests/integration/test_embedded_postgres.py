@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
 from gridfleet.kernel.db.migrate import head_revision, migrate, revision_at
+from gridfleet.local.postgres import EmbeddedPostgres
 
 _STARTER = """
 import pathlib, sys, time
-from gridfleet.kernel.db import embedded
-server = embedded.EmbeddedPostgres(pathlib.Path(sys.argv[1]))
+from gridfleet.local.postgres import EmbeddedPostgres
+server = EmbeddedPostgres(pathlib.Path(sys.argv[1]))
 print(server.start(), flush=True)
 time.sleep(60)
 """

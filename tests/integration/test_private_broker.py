@@ -19,13 +19,13 @@ import pytest
 
 from free_ports import settings_at
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.installation import find_installation
-from gridfleet.kernel.broker.private_node import TLS_CIPHERS, PrivateBroker
 from gridfleet.kernel.broker.probe import probe
-from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.security.certificates import Authority
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.installation import find_installation
+from gridfleet.local.broker.private_node import TLS_CIPHERS, PrivateBroker
+from gridfleet.local.broker.server_certificate import write_server_certificate
+from gridfleet.local.secrets import ensure_local_secrets
 from lean_mqtt import Login, Refused, _packet, _read_packet, _text, connect
 from tls_files import tls_files
 

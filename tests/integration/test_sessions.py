@@ -10,12 +10,12 @@ from pydantic import SecretStr
 from free_ports import settings_at
 from gridfleet.amqp.upkeep import keep_broker
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.private_node import ACCOUNT, PrivateBroker
-from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.security.certificates import Authority
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets, local_secret
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker
+from gridfleet.local.broker.server_certificate import write_server_certificate
+from gridfleet.local.secrets import ensure_local_secrets, local_secret
 from lean_mqtt import Connection, Login, Refused, connect
 
 QUEUE = "mqtt-subscription-plantqos1"

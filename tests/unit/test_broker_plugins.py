@@ -2,7 +2,7 @@
 
 import pytest
 
-from gridfleet.kernel.broker.plugins import needed_plugins, unusable_because
+from gridfleet.local.broker.plugins import needed_plugins, unusable_because
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from free_ports import settings_at
-from gridfleet.cli.machine import Machine
-from gridfleet.cli.ports import check_ports
-from gridfleet.kernel.broker.private_node import PrivateBroker
+from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.machine import Machine
+from gridfleet.local.ports import check_ports
 
 
 def test_port_0_leaves_the_plain_listener_closed(tmp_path: Path) -> None:

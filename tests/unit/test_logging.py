@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gridfleet.cli.terminal import Terminal
+from gridfleet.local.terminal import Terminal
 
 PROGRAM = """
 import logging, structlog

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gridfleet.kernel.broker.installation import PrivateBrokerError, find_installation
+from gridfleet.local.broker.installation import PrivateBrokerError, find_installation
 
 
 def test_the_server_that_the_environment_names_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ from typer.testing import CliRunner
 from command_line import gridfleet
 from gridfleet.cli import application
 from gridfleet.cli.doctor.environment import check_variables
-from gridfleet.cli.machine import Machine
-from gridfleet.cli.settings import unknown_variables
-from gridfleet.cli.terminal import Terminal
 from gridfleet.kernel.outages import MissingSetting
-from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.settings import Settings, unknown_variables
+from gridfleet.local.machine import Machine
+from gridfleet.local.terminal import Terminal
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from gridfleet.kernel.supervisor import Backoff, Program, Supervisor, end_leftovers, run_until_stopped, supervise
+from gridfleet.kernel.tasks import Backoff, run_until_stopped, supervise
+from gridfleet.local.processes import Program, Supervisor, end_leftovers
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 
@@ -106,7 +107,7 @@ async def test_families_stop_in_reverse_order_and_the_stubborn_are_killed() -> N
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
 def test_a_killed_supervisor_takes_its_children_along(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom gridfleet.kernel.supervisor import Program, spawn\n"
+        "import sys, time\nfrom gridfleet.local.processes import Program, spawn\n"
         "child = spawn(Program(name='c', argv=('sleep', '60')), 1)\nprint(child.pid, flush=True)\ntime.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=tmp_path)

@@ -29,7 +29,7 @@ from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import Backoff, supervise
+from gridfleet.kernel.tasks import Backoff, supervise
 
 __all__ = ["PartnerGateway"]
 

@@ -26,7 +26,7 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import end_if_cancelled
+from gridfleet.kernel.tasks import end_if_cancelled
 from gridfleet.protocol.partner_keys import DROPPED_HEADER, EventKind, event_routing_key
 from gridfleet.protocol.partner_messages import PartnerAck
 

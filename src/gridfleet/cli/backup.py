@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from gridfleet.cli.home import HomeInUse, held
 from gridfleet.cli.settings import load_settings
+from gridfleet.local.home import HomeInUse, held
 
 if TYPE_CHECKING:
     from gridfleet.kernel.archive import Archive, ArchiveWriter
@@ -86,8 +86,8 @@ def restore(
 
 def _write(settings: "Settings", home: Path, file: Path) -> str:
     from gridfleet.kernel.archive import new_archive
-    from gridfleet.kernel.db import dump
     from gridfleet.kernel.db.migrate import revision_at
+    from gridfleet.local import dump
 
     with _database(home) as url, new_archive(file) as archive:
         revision = revision_at(url)
@@ -120,7 +120,7 @@ def _add_files(archive: "ArchiveWriter", settings: "Settings", home: Path) -> No
 
 def _read(home: Path, file: Path, *, force: bool) -> tuple[dict[str, Any], Path | None]:
     from gridfleet.kernel.archive import open_archive
-    from gridfleet.kernel.security.local_secrets import ensure_private_folder
+    from gridfleet.kernel.private_files import ensure_private_folder
 
     with held(home):
         present = [name for name in _REPLACED if (home / name).exists()]
@@ -180,8 +180,8 @@ def _write_file(path: Path, chunks: Iterator[bytes]) -> None:
 
 
 def _fill_database(fresh: Path, chunks: Iterator[bytes]) -> None:
-    from gridfleet.kernel.db import dump
-    from gridfleet.kernel.db.embedded import EmbeddedPostgres
+    from gridfleet.local import dump
+    from gridfleet.local.postgres import EmbeddedPostgres
 
     postgres = EmbeddedPostgres(fresh)
     try:
@@ -193,7 +193,7 @@ def _fill_database(fresh: Path, chunks: Iterator[bytes]) -> None:
 @contextmanager
 def _database(home: Path) -> Iterator[str]:
     """Yield the URL of the home folder's database: of the running service, or of a server started for this block."""
-    from gridfleet.kernel.db.embedded import EmbeddedPostgres
+    from gridfleet.local.postgres import EmbeddedPostgres
 
     if not (home / "postgres" / "PG_VERSION").exists():
         raise _Refused(f"there is no database in {home}: name the home with GRIDFLEET_HOME")
@@ -222,8 +222,8 @@ def _complaints() -> Iterator[None]:
     import psycopg
 
     from gridfleet.kernel.archive import BrokenArchive
-    from gridfleet.kernel.db.dump import DumpFailed
-    from gridfleet.kernel.db.embedded import EmbeddedPostgresError
+    from gridfleet.local.dump import DumpFailed
+    from gridfleet.local.postgres import EmbeddedPostgresError
 
     try:
         yield

@@ -48,7 +48,7 @@ def add() -> None:
     """
     import os
 
-    from gridfleet.kernel.security.local_secrets import write_private
+    from gridfleet.kernel.private_files import write_private
 
     settings = load_settings()
     keyring = _keyring(settings)
@@ -71,7 +71,7 @@ def add() -> None:
 @commands.command()
 def use_newest() -> None:
     """Encrypt with the highest version in `secrets/keys` of the home folder from the next start on."""
-    from gridfleet.kernel.security.local_secrets import write_private
+    from gridfleet.kernel.private_files import write_private
 
     settings = load_settings()
     keyring = _keyring(settings)

@@ -1,30 +1,13 @@
 """The settings of a command, with error messages that name the environment variable."""
 
-import difflib
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Final
 
 import typer
 
 from gridfleet.cli.wording import what_is_wrong
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["database_url", "load_settings", "unknown_variables"]
-
-_PREFIX: Final = "GRIDFLEET_"
-_OTHERS: Final = {"API"}
-"""Variables that only `gridfleet simulate` reads."""
-
-
-def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
-    """Yield a sentence for every variable that is named like a setting and is not one, such as a misspelt setting."""
-    known = {name.upper() for name in Settings.model_fields} | _OTHERS
-    for variable in sorted(environment):
-        prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :].upper()
-        if prefix == _PREFIX and name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            yield f"{variable} is not a setting" + (f" (did you mean {_PREFIX}{close[0]}?)" if close else "")
+__all__ = ["database_url", "load_settings"]
 
 
 def load_settings() -> Settings:
@@ -46,7 +29,7 @@ def load_settings() -> Settings:
 
 def database_url(settings: Settings) -> str:
     """Return GRIDFLEET_DATABASE_URL, or the URL of a running `gridfleet up`. Ends the command if there is neither."""
-    from gridfleet.kernel.db.embedded import EmbeddedPostgres
+    from gridfleet.local.postgres import EmbeddedPostgres
 
     if settings.database_url is not None:
         return settings.secret("database_url").get_secret_value()

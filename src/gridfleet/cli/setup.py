@@ -55,7 +55,7 @@ def broker() -> None:
 
 async def _unusable_because(management_url: str) -> str | None:
     from gridfleet.kernel.broker.management import open_management
-    from gridfleet.kernel.broker.plugins import unusable_because
+    from gridfleet.local.broker.plugins import unusable_because
 
     async with open_management(management_url) as management:
         return unusable_because(await management.overview())
@@ -66,9 +66,9 @@ async def _fill(settings: Settings, keyring: "Keyring") -> tuple[str | None, str
     from gridfleet.domains.device_templates.catalogue import seed_system_templates
     from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
     from gridfleet.domains.plants.certificates.authority import ensure_authority
-    from gridfleet.kernel.broker.private_node import reachable_host
-    from gridfleet.kernel.broker.server_certificate import write_server_certificate
     from gridfleet.kernel.db import open_database
+    from gridfleet.local.broker.private_node import reachable_host
+    from gridfleet.local.broker.server_certificate import write_server_certificate
 
     url = settings.secret("database_url").get_secret_value()
     async with open_database(url, name="gridfleet-setup", size=2) as opened, opened.transaction() as db:

@@ -30,6 +30,6 @@ def up() -> None:
     """
     import asyncio
 
-    from gridfleet.cli.machine import Machine
+    from gridfleet.local.machine import Machine
 
     raise typer.Exit(asyncio.run(Machine(load_settings()).run()))

@@ -6,10 +6,10 @@ import sys
 
 import structlog
 
-from gridfleet.cli.ports import check_ports
 from gridfleet.kernel.logging import configure_logging
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import Program, Supervisor
+from gridfleet.local.ports import check_ports
+from gridfleet.local.processes import Program, Supervisor
 
 __all__ = ["run_workers"]
 

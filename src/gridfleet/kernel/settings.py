@@ -3,7 +3,9 @@
 `docs/settings.md` is generated from this file. Lists are comma separated.
 """
 
+import difflib
 import os
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -16,12 +18,15 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from gridfleet.kernel.outages import MissingSetting
 from gridfleet.kernel.security.server_trust import with_authority
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "unknown_variables"]
 
 _Port = Annotated[int, Field(ge=1, le=65_535)]
 _PortOrNone = Annotated[int, Field(ge=0, le=65_535)]
 
 
+_PREFIX: Final = "GRIDFLEET_"
+_OTHER_VARIABLES: Final = {"API"}
+"""Variables that only `gridfleet simulate` reads."""
 _URLS: Final = {
     "database_url": (("postgresql", "postgres"), "postgresql://user:password@host:port/database"),
     "broker_url": (("amqp", "amqps"), "amqp://user:password@host:port, or amqps:// for TLS"),
@@ -34,7 +39,7 @@ _URLS: Final = {
 class Settings(BaseSettings):
     """The settings of a process. Secrets that are not set are generated at the first start and stored below `home`."""
 
-    model_config = SettingsConfigDict(env_prefix="GRIDFLEET_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, extra="ignore")
 
     home: Path = Field(Path(".gridfleet"), description="Folder of all local state: databases, keys, certificates, logs.")
     environment: Literal["development", "production"] = Field(
@@ -272,3 +277,13 @@ class Settings(BaseSettings):
         except FileNotFoundError:
             hint = "" if name.endswith("_url") else f" and {path} does not exist"
             raise MissingSetting(f"GRIDFLEET_{name.upper()} is not set{hint}: set it, or run `gridfleet up`") from None
+
+
+def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for every variable that is named like a setting and is not one, such as a misspelt setting."""
+    known = {name.upper() for name in Settings.model_fields} | _OTHER_VARIABLES
+    for variable in sorted(environment):
+        prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :].upper()
+        if prefix == _PREFIX and name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            yield f"{variable} is not a setting" + (f" (did you mean {_PREFIX}{close[0]}?)" if close else "")

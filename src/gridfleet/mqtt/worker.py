@@ -34,7 +34,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import end_if_cancelled
+from gridfleet.kernel.tasks import end_if_cancelled
 from gridfleet.mqtt.window import ShardWindow
 
 __all__ = ["LEASE_KIND", "IngestWorker"]

@@ -12,7 +12,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from fleet_under_test import Fleet, Plant, wait_for
-from gridfleet.kernel.security.local_secrets import local_secret
+from gridfleet.local.secrets import local_secret
 from lean_mqtt import Connection, Login, Lost, Refused, Will, connect
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")

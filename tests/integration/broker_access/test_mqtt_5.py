@@ -13,7 +13,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from fleet_under_test import Fleet, Plant
-from gridfleet.kernel.broker.installation import find_installation
+from gridfleet.local.broker.installation import find_installation
 from lean_mqtt import Connection
 
 pytestmark = pytest.mark.skipif(

@@ -14,7 +14,7 @@ import pytest
 
 from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
-from gridfleet.kernel.security.local_secrets import local_secret
+from gridfleet.local.secrets import local_secret
 from lean_mqtt import SUBSCRIPTION_REFUSED, Connection, Login, Lost, Refused, Will, connect
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")

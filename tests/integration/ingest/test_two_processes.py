@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from fleet_under_test import Fleet, Plant, wait_for
-from gridfleet.kernel.supervisor import Program, spawn
+from gridfleet.local.processes import Program, spawn
 from gridfleet.mqtt.worker import LEASE_KIND
 from lean_mqtt import Connection
 

@@ -16,7 +16,7 @@ import pytest
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelClosed
 
 from fleet_under_test import JsonObject
-from gridfleet.kernel.broker.installation import find_installation
+from gridfleet.local.broker.installation import find_installation
 from lean_amqp10 import Amqp10, Refused10
 from partner_organization import Organization
 from running_stack import RunningStack

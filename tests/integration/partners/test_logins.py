@@ -14,7 +14,7 @@ from api_service import api_service
 from broker_node import BrokerNode
 from fleet_under_test import JsonObject, wait_for
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.security.local_secrets import local_secret
+from gridfleet.local.secrets import local_secret
 from gridfleet.partner import LoginRefused, Partner
 from gridfleet.protocol.partner_keys import EventKind, event_queue
 from partner_address import address_of

@@ -12,7 +12,7 @@ from fleet_under_test import wait_for
 from gridfleet.domains.partners.queues import amqp_place, queue_prefix, set_queues
 from gridfleet.kernel.caller import OrgRole, OrgScope, SystemScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
-from gridfleet.kernel.db.embedded import EmbeddedPostgres
+from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.protocol.partner_keys import EventKind, event_queue
 from partner_organization import Organization
 from running_stack import RunningStack

@@ -10,7 +10,7 @@ import pytest
 from gridfleet.amqp.plant_commands import expire_commands
 from gridfleet.amqp.site_steering import SiteSteering, steer_sites
 from gridfleet.kernel.db import Database
-from gridfleet.kernel.supervisor import Backoff, supervise
+from gridfleet.kernel.tasks import Backoff, supervise
 from partner_orders import soon
 from partner_site import PartnerSite, partner_site
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gridfleet.kernel.broker.server_certificate import write_server_certificate
 from gridfleet.kernel.outbound.sending import Outbound, Unreachable
 from gridfleet.kernel.security.certificates import Authority
+from gridfleet.local.broker.server_certificate import write_server_certificate
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
 

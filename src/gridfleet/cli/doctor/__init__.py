@@ -48,7 +48,7 @@ def doctor(
 
 def _findings(settings: "Settings", min_free_gib: float) -> "list[Finding]":
     from gridfleet.cli.doctor.models import fail
-    from gridfleet.kernel.db.embedded import EmbeddedPostgresError
+    from gridfleet.local.postgres import EmbeddedPostgresError
 
     try:
         examined = examination(settings, min_free_gib)
@@ -62,8 +62,8 @@ def _findings(settings: "Settings", min_free_gib: float) -> "list[Finding]":
 def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination":
     """Return the addresses of the deployment's parts from the settings."""
     from gridfleet.cli.doctor.models import Examination
-    from gridfleet.kernel.broker.private_node import PrivateBroker
-    from gridfleet.kernel.db.embedded import EmbeddedPostgres
+    from gridfleet.local.broker.private_node import PrivateBroker
+    from gridfleet.local.postgres import EmbeddedPostgres
 
     home = settings.home.expanduser().resolve()
     settings = settings.model_copy(update={"home": home})

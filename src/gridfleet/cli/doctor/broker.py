@@ -12,9 +12,9 @@ from gridfleet.cli.doctor.database import check_clock
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.broker.probe import PROBE_PREFIX
 from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
+from gridfleet.local.broker.private_node import reachable_host
 
 __all__ = ["check_auth_listener", "check_broker"]
 

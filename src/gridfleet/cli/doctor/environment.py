@@ -15,10 +15,10 @@ import aiosmtplib
 from cryptography import x509
 
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
-from gridfleet.cli.settings import unknown_variables
-from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.security.server_trust import anybody_tls
+from gridfleet.kernel.settings import unknown_variables
+from gridfleet.local.broker.private_node import reachable_host
 
 __all__ = [
     "check_authority_file",

@@ -16,8 +16,6 @@ import psycopg
 
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
 from gridfleet.domains.plants.certificates.authority import find_authority
-from gridfleet.kernel.broker.plugins import AUTH_PLUGIN
-from gridfleet.kernel.broker.private_node import reachable_host
 from gridfleet.kernel.broker.probe import ASKED_CHANNEL, PROBE_PREFIX, asked, probe
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import open_database
@@ -25,6 +23,8 @@ from gridfleet.kernel.db.notifications import heard_during
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 from gridfleet.kernel.security.server_trust import anybody_tls
+from gridfleet.local.broker.plugins import AUTH_PLUGIN
+from gridfleet.local.broker.private_node import reachable_host
 
 __all__ = ["check_logins"]
 

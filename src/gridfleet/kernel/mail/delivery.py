@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import aiosmtplib
 
 from gridfleet.kernel.mail.message import Mail, compose
-from gridfleet.kernel.security.local_secrets import ensure_private_folder, write_private
+from gridfleet.kernel.private_files import ensure_private_folder, write_private
 from gridfleet.kernel.security.server_trust import client_tls
 from gridfleet.kernel.settings import Settings
 

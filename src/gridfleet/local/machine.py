@@ -15,16 +15,16 @@ from typing import Any, Final
 
 import psutil
 
-from gridfleet.cli.home import HomeInUse, held
-from gridfleet.cli.ports import check_ports
-from gridfleet.cli.settings import unknown_variables
-from gridfleet.cli.terminal import Terminal
-from gridfleet.kernel.broker.private_node import PrivateBroker, PrivateBrokerError, reachable_host
-from gridfleet.kernel.db.embedded import EmbeddedPostgres, EmbeddedPostgresError
-from gridfleet.kernel.security.local_secrets import ensure_local_secrets, write_private
+from gridfleet.kernel.private_files import write_private
 from gridfleet.kernel.security.server_trust import anybody_tls
-from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import Program, Supervisor, end_leftovers
+from gridfleet.kernel.settings import Settings, unknown_variables
+from gridfleet.local.broker.private_node import PrivateBroker, PrivateBrokerError, reachable_host
+from gridfleet.local.home import HomeInUse, held
+from gridfleet.local.ports import check_ports
+from gridfleet.local.postgres import EmbeddedPostgres, EmbeddedPostgresError
+from gridfleet.local.processes import Program, Supervisor, end_leftovers
+from gridfleet.local.secrets import ensure_local_secrets
+from gridfleet.local.terminal import Terminal
 
 __all__ = ["CannotStart", "Machine"]
 

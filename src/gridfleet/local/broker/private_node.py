@@ -22,11 +22,12 @@ from urllib.parse import quote
 
 import psutil
 
-from gridfleet.kernel.broker.installation import PrivateBrokerError, find_installation
-from gridfleet.kernel.broker.plugins import AUTH_PLUGIN, build_plugin, needed_plugins
-from gridfleet.kernel.security.local_secrets import ensure_private_folder, local_secret, write_private
+from gridfleet.kernel.private_files import ensure_private_folder, write_private
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
+from gridfleet.local.broker.installation import PrivateBrokerError, find_installation
+from gridfleet.local.broker.plugins import AUTH_PLUGIN, build_plugin, needed_plugins
+from gridfleet.local.processes import Program, end_leftovers, spawn, stop_process
+from gridfleet.local.secrets import local_secret
 
 __all__ = ["ACCOUNT", "TLS_CIPHERS", "PrivateBroker", "PrivateBrokerError", "reachable_host"]
 

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
-from gridfleet.kernel.supervisor import Program, end_leftovers, spawn, stop_process
+from gridfleet.local.processes import Program, end_leftovers, spawn, stop_process
 
 __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "installed_binaries"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gridfleet.kernel.broker.installation import PrivateBrokerError
+from gridfleet.local.broker.installation import PrivateBrokerError
 
 __all__ = ["AUTH_PLUGIN", "BOUNDS_PLUGIN", "build_plugin", "needed_plugins", "needs_auth_plugin", "unusable_because"]
 

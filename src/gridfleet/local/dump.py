@@ -11,7 +11,7 @@ from typing import Final
 
 import psycopg
 
-from gridfleet.kernel.db.embedded import installed_binaries
+from gridfleet.local.postgres import installed_binaries
 
 __all__ = ["DumpFailed", "dump", "restore", "server_version"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from cryptography import x509
 
 from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.private_files import ensure_private_folder, write_private
 from gridfleet.kernel.security.certificates import Authority
-from gridfleet.kernel.security.local_secrets import ensure_private_folder, write_private
 
 __all__ = ["write_server_certificate"]
 
