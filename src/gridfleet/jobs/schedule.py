@@ -13,6 +13,7 @@ from gridfleet.domains.plants.installation.records import trim_refused_messages,
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
+from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
 from gridfleet.domains.vcp.retention import forget_commands
 from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.jobs.middleware import watching
@@ -81,6 +82,12 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.task(queueing_lock="forget_commands", name="vcp.forget_commands")
     async def forget_old_commands(timestamp: int) -> None:
         await forget_commands(database, _SYSTEM, days_before(utc_now(), settings.command_days))
+
+    @app.periodic(cron="*/10 * * * *")
+    @app.task(queueing_lock="settle_missed", name="vcp.settle_missed")
+    async def settle_missed_ends(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await settle_missed(db, _SYSTEM, utc_now())
 
     return app
 

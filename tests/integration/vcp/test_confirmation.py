@@ -1,11 +1,17 @@
 """Modes and schedules reach plants that are away for long, and what a plant refuses changes nothing."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
+from gridfleet.domains.plants.commands.expiry import expire_due
+from gridfleet.domains.plants.commands.models import Acknowledgement
+from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
+from gridfleet.protocol.envelope import AckStatus
 from partner_orders import soon
-from partner_site import PartnerSite
+from partner_site import SYSTEM, PartnerSite
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -275,3 +281,38 @@ async def test_nothing_of_the_time_before_a_move_is_restored(site: PartnerSite) 
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
     await site.acknowledge_newest("REJECTED")
     assert await override_of(site) == (None, None)
+
+
+async def end_without_its_site(site: PartnerSite, status: AckStatus | None, seconds: float) -> None:
+    """End the newest command as a gateway of an older release does, which does not know what is unconfirmed."""
+    now = datetime.now(UTC) + timedelta(seconds=seconds)
+    newest = await site.newest()
+    async with site.database.transaction() as db:
+        if status is None:
+            await expire_due(db, SYSTEM, now)
+        else:
+            await apply_acknowledgements(db, SYSTEM, [Acknowledgement(newest, site.plant.id, status, now)], set(), now)
+
+
+async def settle(site: PartnerSite) -> int:
+    async with site.database.transaction() as db:
+        return await settle_missed(db, SYSTEM, datetime.now(UTC))
+
+
+@pytest.mark.parametrize("status", [None, AckStatus.FAILED])
+async def test_a_mode_whose_end_was_missed_is_issued_again(site: PartnerSite, status: AckStatus | None) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(40 * HOUR))
+    assert await settle(site) == 0
+    await end_without_its_site(site, status, 25 * HOUR)
+    assert await open_at(site, 26 * HOUR) == []
+    assert await settle(site) == 1
+    assert await open_at(site, 26 * HOUR) == ["STANDBY"]
+    assert await settle(site) == 0
+
+
+async def test_a_mode_whose_confirmation_was_missed_is_settled(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(40 * HOUR))
+    await end_without_its_site(site, AckStatus.APPLIED, 1)
+    assert await settle(site) == 1
+    assert await site.rows("SELECT kind FROM vcp_unconfirmed") == []
+    assert await open_at(site, 25 * HOUR) == []

@@ -19,7 +19,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["A_MOMENT", "RETRY", "issue_due", "issue_mode", "issue_own"]
+__all__ = ["A_MOMENT", "RETRY", "issue_due", "issue_mode", "issue_own", "settle_missed"]
 
 A_MOMENT: Final = timedelta(milliseconds=1)
 """Offset that places one command before another: a plant gets its commands in the order of their issue times."""
@@ -53,6 +53,15 @@ async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: i
             await sites.reopen_interval(db, system, site.plant_id, now)
             await store.delete(db, system, site.plant_id, Kind.STEP)
     return issued
+
+
+async def settle_missed(db: Connection, system: SystemScope, now: datetime) -> int:
+    """Settle what a command left open that ended without its site. Returns the number of modes, schedules and steps.
+
+    The end of a command is applied to its site in the same transaction, except by a gateway of an older release, and where it
+    failed and was set aside.
+    """
+    return await store.settle_missed(db, system, now)
 
 
 async def issue_mode(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:

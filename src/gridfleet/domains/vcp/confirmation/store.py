@@ -87,6 +87,26 @@ async def wake(db: Connection, system: SystemScope, plant_ids: Sequence[UUID], n
     )
 
 
+async def settle_missed(db: Connection, system: SystemScope, now: datetime) -> int:
+    """Settle the rows whose commands have ended: delete confirmed ones, and set the others due.
+
+    Rows of sites that another transaction has locked are skipped. Returns how many were settled.
+    """
+    cursor = await db.execute(
+        "WITH missed AS (SELECT u.plant_id, u.kind, c.status FROM vcp_unconfirmed u JOIN plant_command c ON c.id = u.command_id"
+        " JOIN vcp_site s ON s.plant_id = u.plant_id WHERE u.due_at IS NULL AND c.finished_at IS NOT NULL"
+        " FOR NO KEY UPDATE OF s, u SKIP LOCKED),"
+        " confirmed AS (DELETE FROM vcp_unconfirmed u USING missed m WHERE m.status = 'APPLIED'"
+        " AND u.plant_id = m.plant_id AND u.kind = m.kind),"
+        " due AS (UPDATE vcp_unconfirmed u SET due_at = %s FROM missed m WHERE m.status <> 'APPLIED'"
+        " AND u.plant_id = m.plant_id AND u.kind = m.kind)"
+        " SELECT count(*) FROM missed",
+        (now,),
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
 async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> list[UUID]:
     """Lock the sites of ACTIVE plants where something is due, and return the plants' ids.
 
