@@ -82,8 +82,10 @@ async def import_keys(db: Connection, keyring: Keyring, creator_id: UUID, keys: 
     """Store the keys, active at once, in the caller's transaction. `creator_id` is the user recorded as their creator.
 
     Raises:
-        ImportRefused: with all errors. Roll the transaction back.
+        ImportRefused: with all errors, or because another import is running. Roll the transaction back.
     """
+    if not await store.try_lock(db, _SYSTEM):
+        raise ImportRefused(["another import of keys is running; repeat this one when it has ended"])
     complaints, known = [], 0
     for key in keys:
         if await store.is_known(db, _SYSTEM, key.id, key.digest):

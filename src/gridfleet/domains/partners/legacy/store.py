@@ -8,6 +8,13 @@ from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 
+async def try_lock(db: Connection, system: SystemScope) -> bool:
+    """Return whether this transaction is the only one that imports keys."""
+    cursor = await db.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('import of legacy keys', 0))")
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
 async def is_known(db: Connection, system: SystemScope, key_id: UUID, digest: bytes) -> bool:
     """Return whether this key was imported before."""
     cursor = await db.execute(
