@@ -38,6 +38,34 @@ END = "<!-- end -->"
 COMPUTED = {"ingest_processes": "half the cores, at least 1"}
 """Defaults that depend on the machine, in words."""
 
+REVISIONS = {
+    "0002": "Refresh tokens have rows of their own, and failed logins have times.",
+    "0003": "Keep the first response to a creating request with an `Idempotency-Key` for a day.",
+    "0005": "Audit events: who did what to whom, when and from which address. Rows are only added.",
+    "0006": "Invitations, changes of e-mail addresses, and resets of passwords.",
+    "0007": "Notify the processes that cache access rights of changes.",
+    "0010": "Effects on other systems, queued with the change that causes them and executed after its commit.",
+    "0011": "Plant groups, and the telemetry of deleted plants until it is erased.",
+    "0012": "Indexes for plants by method and certificates by their end, so that lists of a large fleet stay fast.",
+    "0020": "Commands to plants, and every state that they had.",
+    "0030": "Roll-ups of telemetry, the ranges that must be computed again, and the start of each level.",
+    "0040": "Alert rules, alerts and notifications.",
+    "0050": "Partners' API keys, and the queues of their organisations at the broker.",
+    "0060": "Sites of partners: commands, limits, modes and schedules; events to partners.",
+    "0070": "Energy trading: the ESM of an organisation, the plans sent to it, and the sandbox ESM.",
+    "0071": "Add the reason to events about a plant's status.",
+    "0080": "Store the cause of queued work, so that logs and traces can be joined.",
+    "0081": "Set aside the hours whose roll-up failed, and retry them later.",
+    "0083": "Store the modes, schedules and steps that a plant has not confirmed, so that they are issued again.",
+    "0084": "Store when a source first used a layout, so that new field names are not taken for unused ones.",
+    "0085": "Legacy keys in the vhost `/`, one for each organisation.",
+    "0086": "Store withdrawals of commands, so that a command is not sent even if another transaction has locked it.",
+    "0087": "Store what is set aside because it fails by itself, with its reason.",
+    "0088": "Store the cause of alerts, partner events, statuses and command steps.",
+    "0091": "Add the unit of its thresholds to an alert rule, and delete the rule states of plants that move.",
+}
+"""Descriptions of migrations whose files, which are not edited any more, have other wording."""
+
 
 TOPICS = {
     "The service": (
@@ -161,10 +189,11 @@ def commands_list() -> str:
 
 
 def schema_table() -> str:
-    """The migrations, the newest first, each by the first line of its file."""
+    """The migrations, the newest first, each by REVISIONS or the first line of its file."""
     files = sorted(Path(next(iter(migrations.__path__)), "versions").glob("[0-9]*.py"), reverse=True)
-    docs = ((file.stem.partition("_")[0], ast.get_docstring(ast.parse(file.read_text())) or "") for file in files)
-    return _table(("revision", "what changed"), ((f"`{revision}`", doc.partition("\n")[0]) for revision, doc in docs))
+    docs = {file.stem.partition("_")[0]: ast.get_docstring(ast.parse(file.read_text())) or "" for file in files}
+    rows = ((f"`{revision}`", REVISIONS.get(revision, doc.partition("\n")[0])) for revision, doc in docs.items())
+    return _table(("revision", "what changed"), rows)
 
 
 def sizing_tables() -> str:
