@@ -256,8 +256,8 @@ async def test_a_step_that_an_override_interrupted_goes_on_after_it(site: Partne
     await site.send("command.mode", mode="AUTO")
     assert [await site.steer(34), await site.steer(35)] == [1, 0]
     await site.send("command.mode", mode="AUTO")
-    assert await site.steer(36) == 0, "nothing was interrupted"
-    assert len([kind for kind, _, _ in await site.commands() if kind == "SITE_SETPOINT"]) == 3
+    assert [await site.steer(36), await site.steer(37)] == [1, 0], "the plant drops its setpoint when it receives any mode"
+    assert len([kind for kind, _, _ in await site.commands() if kind == "SITE_SETPOINT"]) == 4
     assert await site.rows("SELECT done_at IS NULL FROM vcp_interval WHERE plant_id = %(plant)s ORDER BY start_at") == [
         (False,),
         (True,),

@@ -43,8 +43,8 @@ async def _after(
     new = replace(site, silent_from=max(site.silent_from, now), fallback_since=None)
     match order:
         case ModeOrder(mode=Mode.AUTO):
-            if site.override is not None:
-                await store.reopen_interval(db, system, site.plant_id, now)
+            # The plant drops its setpoint when it receives a mode, even the mode that it has.
+            await store.reopen_interval(db, system, site.plant_id, now)
             return replace(
                 new,
                 override=None,
