@@ -21,6 +21,16 @@ class RawProperties(Basic.Properties):
         return self._raw
 
 
+class NotUtf8(str):
+    """A text that is sent with two bytes behind it that are not UTF-8."""
+
+    __slots__ = ()
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """Return the bytes that are sent."""
+        return super().encode(encoding, errors) + b"\xff\xfe"
+
+
 def table(fields: bytes) -> bytes:
     """Return the fields with their length before them."""
     return len(fields).to_bytes(4, "big") + fields

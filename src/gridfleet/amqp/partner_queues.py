@@ -45,7 +45,8 @@ async def remove_forbidden_queues(settings: Settings, database: Database) -> Non
 
 
 async def _examine(management: Management, database: Database) -> None:
-    found = [(queue, argument) for queue in await management.queues() if (argument := forbidden_argument(queue.arguments))]
+    queues = await management.queues_with_arguments()
+    found = [(queue, argument) for queue in queues if (argument := forbidden_argument(queue.arguments))]
     owners: dict[str, VhostOwner | None] = {}
     async with database.transaction() as db:
         for vhost in {queue.vhost for queue, _ in found}:

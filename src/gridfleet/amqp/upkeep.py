@@ -59,7 +59,8 @@ class _Sessions:
         """Delete a batch of classic session queues. Stops for good if the broker creates them as classic queues again."""
         if not self._replacing:
             return
-        outdated = [queue.name for queue in await self._management.queues(PLANTS_VHOST) if _is_classic_session(queue)]
+        queues = await self._management.queues(PLANTS_VHOST, with_arguments=True)
+        outdated = [queue.name for queue in queues if _is_classic_session(queue)]
         if self._deleted.intersection(outdated):
             self._replacing = False
             log.error("sessions of plants are not replicated: set `mqtt.durable_queue_type = quorum` at every node")

@@ -18,6 +18,7 @@ from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditi
 from fleet_under_test import JsonObject, wait_for
 from gridfleet.protocol.partner_keys import EventKind, event_queue
 from partner_organization import Organization
+from raw_properties import NotUtf8
 
 DAY = 24 * 3600 * 1000
 MIB = 2**20
@@ -187,6 +188,27 @@ async def test_harmless_arguments_stay(acme: Organization, created: JsonObject) 
         await asyncio.sleep(5)
     assert {f"{acme.slug}.{number}" for number in range(3)} < set(acme.queues(vhost))
     assert removals(acme, created) == []
+
+
+async def test_a_queue_that_cannot_be_listed_is_removed(
+    acme: Organization, acme_energy: Organization, created: JsonObject
+) -> None:
+    """It makes the list of all queues fail, which has the harmful ones of every organisation.
+
+    The service's account declares it, as a partner could at a broker without the plugin `gridfleet_bounds`.
+    """
+    vhost, name = created["apiKey"]["vhost"], f"{acme.slug}.unlisted"
+    other = acme_energy.key()
+    async with acme.service_channel(vhost) as service, acme_energy.connected(other) as connection:
+        await service.queue_declare(f"{acme.slug}.kept", durable=True, arguments={"x-max-priority": 2})
+        await service.queue_declare(name, durable=True, arguments={NotUtf8("x-name"): 1})
+        channel = await connection.channel()
+        await channel.queue_declare(f"{acme_energy.slug}.harmful", arguments={"x-max-priority": 11})
+        await asyncio.to_thread(wait_for, lambda: name not in acme.queues(vhost))
+        removed = await asyncio.to_thread(wait_for, lambda: removals(acme_energy, other) or None)
+        assert removed == [{"queue": f"{acme_energy.slug}.harmful", "argument": "x-max-priority"}]
+        assert removals(acme, created) == [{"queue": name, "argument": "unreadable"}]
+        assert f"{acme.slug}.kept" in acme.queues(vhost)
 
 
 def removals(org: Organization, created: JsonObject) -> list[JsonObject]:

@@ -10,7 +10,7 @@ import httpx
 
 from gridfleet.kernel.security.server_trust import CA_PARAMETER, client_tls
 
-__all__ = ["Management", "QueueFacts", "open_management"]
+__all__ = ["UNREADABLE", "Management", "QueueFacts", "open_management"]
 
 _WITHOUT_CHANNELS: Final = (3, 12)
 _CALL_SECONDS: Final = 10.0
@@ -18,14 +18,18 @@ _REMOVAL_SECONDS: Final = 25.0
 """A queue in a dead-letter storm handles its backlog before its removal."""
 
 
+UNREADABLE: Final = "unreadable"
+"""The only argument of a queue whose arguments the management API cannot return, such as a name that is not UTF-8."""
+
+
 class QueueFacts(NamedTuple):
-    """A queue with the properties of its declaration."""
+    """A queue with the properties of its declaration. `arguments` is empty if they were not requested."""
 
     vhost: str
     name: str
-    arguments: dict[str, Any]
     exclusive: bool
     type: str
+    arguments: dict[str, Any]
 
 
 class Management:
@@ -64,20 +68,51 @@ class Management:
             found.setdefault(policy["vhost"], {})[policy["name"]] = policy["definition"]
         return found
 
-    async def queues(self, vhost: str | None = None) -> list[QueueFacts]:
-        """Return the queues of a vhost, or of all vhosts; empty for a missing vhost."""
+    async def queues(self, vhost: str | None = None, *, with_arguments: bool = False) -> list[QueueFacts]:
+        """Return the queues of a vhost, or of all vhosts; empty for a missing vhost.
+
+        Raises:
+            httpx.HTTPStatusError, RecursionError: With arguments, also if one queue has arguments that cannot be returned.
+        """
         place = "" if vhost is None else f"/{quote(vhost, safe='')}"
-        columns = ",".join(QueueFacts._fields)
         try:
-            found = (await self._call("GET", f"/api/queues{place}?disable_stats=true&columns={columns}")).json()
+            found = await self._queues(place, with_arguments)
         except httpx.HTTPStatusError as error:
             if vhost is None or error.response.status_code != httpx.codes.NOT_FOUND:
                 raise
             return []
-        return [
-            QueueFacts(one["vhost"], one["name"], dict(one.get("arguments") or {}), bool(one.get("exclusive")), one["type"])
-            for one in found
-        ]
+        return [_facts(one) for one in found]
+
+    async def queues_with_arguments(self) -> list[QueueFacts]:
+        """Return the queues of all vhosts with their arguments. A queue whose arguments cannot be returned has `UNREADABLE`.
+
+        One such queue makes every list that contains it fail, so the lists are split up to find it.
+        """
+        try:
+            return await self.queues(with_arguments=True)
+        except (httpx.HTTPStatusError, RecursionError):
+            named = await self.queues()
+        found: list[QueueFacts] = []
+        for vhost in {queue.vhost for queue in named}:
+            try:
+                found += await self.queues(vhost, with_arguments=True)
+            except (httpx.HTTPStatusError, RecursionError):
+                found += [await self._with_arguments(queue) for queue in named if queue.vhost == vhost]
+        return found
+
+    async def _with_arguments(self, queue: QueueFacts) -> QueueFacts:
+        try:
+            return _facts(await self._queues(f"/{quote(queue.vhost, safe='')}/{quote(queue.name, safe='')}", True))
+        except RecursionError:
+            return queue._replace(arguments={UNREADABLE: True})
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == httpx.codes.NOT_FOUND:  # deleted meanwhile
+                return queue
+            return queue._replace(arguments={UNREADABLE: True})
+
+    async def _queues(self, place: str, with_arguments: bool) -> Any:
+        columns = QueueFacts._fields if with_arguments else QueueFacts._fields[:-1]
+        return (await self._call("GET", f"/api/queues{place}?disable_stats=true&columns={','.join(columns)}")).json()
 
     async def delete_queue(self, vhost: str, name: str) -> None:
         """Delete a queue with its messages. Has no effect if it is missing."""
@@ -196,6 +231,10 @@ class Management:
         response = await self._client.request(method, path, json=body, timeout=timeout)
         response.raise_for_status()
         return response
+
+
+def _facts(one: dict[str, Any]) -> QueueFacts:
+    return QueueFacts(one["vhost"], one["name"], bool(one.get("exclusive")), one["type"], dict(one.get("arguments") or {}))
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.management import Management, QueueFacts
+from gridfleet.kernel.broker.management import UNREADABLE, Management, QueueFacts
 from gridfleet.kernel.broker.queue_types import (
     QueueType,
     ServiceQueue,
@@ -127,9 +127,11 @@ def forbidden_argument(arguments: dict[str, Any]) -> str | None:
     - dead-lettered messages pass no topic check and multiply from queue to queue,
     - a full queue that rejects makes the broker refuse the service's events, for the organisation's other keys too,
     - each priority adds an internal queue.
+
+    Arguments that cannot be read make the broker's list of all queues fail.
     """
     for name, value in arguments.items():
-        if name == "x-dead-letter-exchange":
+        if name in ("x-dead-letter-exchange", UNREADABLE):
             return name
         if name == "x-overflow" and value != "drop-head":
             return name

@@ -307,8 +307,9 @@ class PrivateBroker:
 
 
 # Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown key stops the node. From 4.1 on, the
-# maximum packet size must not exceed the maximum message size (max_message_size), or the node stops as well. The other settings
-# limit what a client can keep in the broker's memory: consumers, links of AMQP 1.0, responses that it does not read.
+# maximum packet size must not exceed the maximum message size (max_message_size), or the node stops as well. Without sessions,
+# connections with AMQP 1.0 are refused (docs/decisions/0214). The other settings limit what a client can keep in the broker's
+# memory: consumers, responses that it does not read.
 _ADVANCED: Final = """[
   {rabbitmq_mqtt, [
     {subscription_ttl, 86400000},
@@ -317,8 +318,7 @@ _ADVANCED: Final = """[
   ]},
   {rabbit, [
     {consumer_max_per_channel, 100},
-    {session_max_per_connection, 1},
-    {link_max_per_session, 1},
+    {session_max_per_connection, 0},
     {tcp_listen_options, [
       {backlog, 128}, {nodelay, true}, {linger, {true, 0}}, {exit_on_close, false},
       {send_timeout, 15000}, {send_timeout_close, true}

@@ -1,5 +1,6 @@
 %% Refuses to clients what RabbitMQ keeps in memory without any bound: messages of an open transaction, bindings that differ
-%% in their arguments alone, and large arguments of consumers. Messages that a client fetches one by one, or that come back to
+%% in their arguments alone, consumers beyond 20 a channel, and their large arguments. Refuses arguments of queues that the
+%% management API cannot list: it then lists no queue of any vhost. Messages that a client fetches one by one, or that come back to
 %% it, wait while it does not read those before, and end its connection. Administrators, of which the service is one, may do all of it.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
@@ -18,10 +19,12 @@
 ]}).
 
 -define(MOST_BYTES, 1024).
+-define(MOST_CONSUMERS, 20).
 -define(MOST_ANSWERS, 4).
 -define(PAUSE_MS, 2).
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
+-define(CONSUMERS, {?MODULE, consumers}).
 
 description() ->
     [{description, <<"Bounds of clients">>}].
@@ -34,22 +37,39 @@ init(Channel) ->
     end.
 
 applies_to() ->
-    ['tx.select', 'queue.bind', 'basic.consume', 'basic.get', 'basic.publish'].
+    [
+        'tx.select',
+        'queue.declare',
+        'queue.bind',
+        'exchange.bind',
+        'basic.consume',
+        'basic.cancel',
+        'basic.get',
+        'basic.publish'
+    ].
 
 %% Called for every method.
 intercept({'tx.select'}, _, bounded) ->
     refused("transactions are not allowed; use publisher confirms", 'tx.select');
-intercept(Bind, Content, bounded) when element(1, Bind) =:= 'queue.bind' ->
+intercept(Declare, Content, bounded) when element(1, Declare) =:= 'queue.declare' ->
+    case lists:all(fun is_listable/1, arguments(Declare)) of
+        true -> {Declare, Content};
+        false -> refused("an argument of the queue has a name that is not ASCII, or holds others", 'queue.declare')
+    end;
+intercept(Bind, Content, bounded) when element(1, Bind) =:= 'queue.bind'; element(1, Bind) =:= 'exchange.bind' ->
     case arguments(Bind) of
         [] -> {Bind, Content};
-        _ -> refused("bindings with arguments are not allowed", 'queue.bind')
+        _ -> refused("bindings with arguments are not allowed", element(1, Bind))
     end;
 intercept(Consume, Content, bounded) when element(1, Consume) =:= 'basic.consume' ->
     %% A stream's offset and a priority are a few bytes.
     case erlang:external_size(arguments(Consume)) =< ?MOST_BYTES of
-        true -> {Consume, Content};
+        true -> {counted(Consume), Content};
         false -> refused("the arguments of the consumer are too large", 'basic.consume')
     end;
+intercept({'basic.cancel', Tag, _} = Cancel, Content, bounded) ->
+    put(?CONSUMERS, maps:remove(Tag, consumers())),
+    {Cancel, Content};
 intercept(Get, Content, bounded) when element(1, Get) =:= 'basic.get' ->
     once_read(Get, Content);
 intercept({'basic.publish', _, _, _, true, _} = Mandatory, Content, bounded) ->
@@ -94,6 +114,32 @@ writer() ->
             end;
         Known ->
             Known
+    end.
+
+is_listable({Name, Type, _}) ->
+    not lists:member(Type, [table, array]) andalso lists:all(fun(Byte) -> Byte > 31 andalso Byte < 127 end, binary_to_list(Name)).
+
+%% RabbitMQ limits the consumers of a channel from 3.13 on. A consumer without a tag gets one here, as the channel would give it.
+counted(Consume) ->
+    Tag =
+        case element(4, Consume) of
+            <<>> -> rabbit_guid:binary(rabbit_guid:gen_secure(), "amq.ctag");
+            Given -> Given
+        end,
+    Consumers = (consumers())#{Tag => true},
+    case map_size(Consumers) =< ?MOST_CONSUMERS of
+        true ->
+            put(?CONSUMERS, Consumers),
+            setelement(4, Consume, Tag);
+        false ->
+            refused("the channel has too many consumers", 'basic.consume')
+    end.
+
+%% The tags of the channel's consumers. They stay until they are cancelled, also those whose queue was deleted.
+consumers() ->
+    case get(?CONSUMERS) of
+        undefined -> #{};
+        Known -> Known
     end.
 
 arguments(Method) ->
