@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import gridfleet
@@ -46,9 +47,9 @@ def test_every_module_says_what_it_gives() -> None:
     assert not [path for path, tree in modules() if tree.body and not ast.get_docstring(tree)]
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path, ast.parse(path.read_text(), path)
+@cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text(), path)) for path in sorted(SOURCE.rglob("*.py"))]
 
 
 def imports(tree: ast.Module) -> Iterator[str]:

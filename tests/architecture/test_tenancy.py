@@ -131,7 +131,7 @@ def calls(source: str, name: str) -> bool:
     """Whether a module calls a plain name."""
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-        for node in ast.walk(ast.parse(source))
+        for node in (ast.walk(ast.parse(source)) if name in source else ())
     )
 
 
