@@ -102,3 +102,20 @@ def test_an_esms_readings_are_put_together() -> None:
 def test_those_that_are_as_coarse_stay_as_they_are() -> None:
     rows = list(in_buckets(PLANT, [reading(0, 15, 1.5), reading(15, 5, 2)], 5))
     assert [(row.interval, row.energy) for row in rows] == [(15, 1.5), (5, 2)]
+
+
+@pytest.mark.parametrize(
+    "minutes",
+    [
+        pytest.param([2, 7, 12], id="the last reading ends in the next bucket"),
+        pytest.param([0, 5, 5], id="one reading twice, one missing"),
+        pytest.param([0, 2, 10], id="two readings overlap"),
+    ],
+)
+def test_a_bucket_whose_readings_do_not_cover_it_is_left_out(minutes: list[int]) -> None:
+    assert list(in_buckets(PLANT, [reading(minute, 5, 1) for minute in minutes], 15)) == []
+
+
+def test_a_reading_that_is_listed_twice_counts_once() -> None:
+    (row,) = in_buckets(PLANT, [reading(minute, 5, 1) for minute in (10, 0, 5, 5)], 15)
+    assert (row.time, row.energy) == (START, 3)

@@ -1,6 +1,6 @@
 """A plant's metered energy, from its ESM if it is linked to one, else from its own meters."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -20,6 +20,8 @@ __all__ = ["MOST_SPAN", "checked_range", "esm_meters", "in_buckets", "own_meters
 
 MOST_SPAN: Final = timedelta(days=31)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MINUTE: Final = timedelta(minutes=1)
+_TOLERANCE_MINUTES: Final = 1e-3
 _USUAL_SPAN: Final = timedelta(hours=24)
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -58,28 +60,39 @@ async def esm_meters(
         readings = await esm.readings(plant.access, plant.external_id, start, end)
     except EsmFailed as error:
         raise refusal(error) from error
-    wanted = [reading for reading in readings if start <= reading.time < end]
+    wanted = [reading for reading in readings if start <= reading.time and reading.interval <= (end - reading.time) / _MINUTE]
     return sorted(in_buckets(plant.id, wanted, bucket_minutes), key=lambda row: (row.time, row.meter_id))
 
 
 def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: float) -> Iterator[MeterRow]:
     """Add readings up to buckets that are aligned to the epoch. Only buckets that are covered completely are returned.
 
-    Readings that are not finer than the buckets are returned unchanged.
+    Readings that are not finer than the buckets are returned unchanged. Of several readings of a meter with the same time, the
+    last one is used.
     """
     width = timedelta(minutes=bucket_minutes)
-    sums: dict[tuple[str, datetime], tuple[float, float]] = {}
-    for reading in readings:
-        time = reading.time.astimezone(UTC)
+    buckets: dict[tuple[str, datetime], dict[datetime, EsmReading]] = {}
+    for (meter_id, time), reading in {(one.meter_id, one.time.astimezone(UTC)): one for one in readings}.items():
         if reading.interval >= bucket_minutes:
-            yield MeterRow(time, plant_id, reading.meter_id, _plain(reading.interval), reading.energy)
-            continue
-        place = reading.meter_id, time - (time - _EPOCH) % width
-        minutes, energy = sums.get(place, (0.0, 0.0))
-        sums[place] = minutes + reading.interval, limited(energy + reading.energy)
-    for (meter_id, start), (minutes, energy) in sums.items():
-        if abs(minutes - bucket_minutes) < 1e-6:
+            yield MeterRow(time, plant_id, meter_id, _plain(reading.interval), reading.energy)
+        else:
+            buckets.setdefault((meter_id, time - (time - _EPOCH) % width), {})[time] = reading
+    for (meter_id, start), parts in buckets.items():
+        if _cover(parts, start, bucket_minutes):
+            energy = 0.0
+            for part in parts.values():
+                energy = limited(energy + part.energy)
             yield MeterRow(start, plant_id, meter_id, _plain(bucket_minutes), round(energy, 6))
+
+
+def _cover(parts: Mapping[datetime, EsmReading], start: datetime, minutes: float) -> bool:
+    """Return whether the readings follow each other from `start` for so many minutes, without gaps or overlaps."""
+    covered = 0.0
+    for time in sorted(parts):
+        if abs((time - start) / _MINUTE - covered) > _TOLERANCE_MINUTES:
+            return False
+        covered += parts[time].interval
+    return abs(covered - minutes) <= _TOLERANCE_MINUTES
 
 
 async def own_meters(
