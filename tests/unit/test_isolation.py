@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import DataError, OperationalError
-from psycopg.errors import AdminShutdown, DeadlockDetected, DiskFull, QueryCanceled
+from psycopg.errors import AdminShutdown, DatatypeMismatch, DeadlockDetected, DiskFull, QueryCanceled
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
@@ -75,7 +75,7 @@ def test_a_slow_or_blocked_statement_is_the_fault_of_an_item_that_is_tried_again
     for error in (OperationalError("server closed the connection"), DiskFull(), AdminShutdown(), ConnectionError()):
         assert not is_poison(error)
         assert not is_poison(error, is_retried=True)
-    for error in (DataError(), ValueError()):
+    for error in (DataError(), DatatypeMismatch(), ValueError()):
         assert is_poison(error)
         assert is_poison(error, is_retried=True)
 

@@ -4,17 +4,17 @@ from typing import Final
 
 from psycopg import DataError, IntegrityError
 from psycopg import Error as DatabaseError
-from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
+from psycopg.errors import DatatypeMismatch, ProgramLimitExceeded, StatementTooComplex
 
 from gridfleet.kernel.db.pool import Connection, Database, after_commit, open_database
 
 __all__ = ["UNSTORABLE", "Connection", "Database", "DatabaseError", "after_commit", "open_database", "storable"]
 
-UNSTORABLE: Final = (DataError, IntegrityError, ProgramLimitExceeded, StatementTooComplex)
+UNSTORABLE: Final = (DataError, IntegrityError, DatatypeMismatch, ProgramLimitExceeded, StatementTooComplex)
 """Errors about content that the database refuses on every attempt.
 
-`ProgramLimitExceeded` is a value too long for an index, `StatementTooComplex` is JSON nested too deeply. Any other error
-concerns the database itself.
+`DatatypeMismatch` is a value of a type that its column does not take, `ProgramLimitExceeded` a value too long for an index,
+`StatementTooComplex` JSON nested too deeply. Any other error concerns the database itself.
 """
 
 
