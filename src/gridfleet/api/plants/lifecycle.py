@@ -4,6 +4,7 @@ from uuid import UUID
 
 from gridfleet.api._http import Message, S, endpoint, org_member
 from gridfleet.domains.plants import lifecycle
+from gridfleet.domains.vcp import deletion
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 
@@ -60,5 +61,5 @@ async def revoke(org: OrgScope, db: Connection, id: UUID) -> Message:
 )
 async def delete_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Delete a plant with its sub-devices and alerts and close its connections. Its telemetry is deleted shortly after."""
-    await lifecycle.delete_plant(db, org, id)
+    await deletion.delete_plant(db, org, id)
     return Message("The plant is deleted.")

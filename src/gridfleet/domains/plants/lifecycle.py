@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.plants import store
-from gridfleet.domains.plants.commands.expiry import end_open_commands
+from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, PLANT_REVOKED, end_open_commands
 from gridfleet.domains.plants.connections import queue_closing
 from gridfleet.domains.plants.credentials import store as credentials
 from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
@@ -66,7 +66,7 @@ async def reactivate_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Non
 
 
 async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Any state → DECOMMISSIONED, permanently: credentials are deleted, connections are closed after the commit.
+    """Any state → DECOMMISSIONED, permanently: credentials are deleted, open commands end, connections close after the commit.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -79,6 +79,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await store.decommission(db, org, plant_id)
     await credentials.delete(db, org, plant_id)
     await sub_devices.forget_status_of(db, org, plant_id)
+    await end_open_commands(db, org, plant_id, utc_now(), PLANT_REVOKED)
     if plant.lifecycle_status is not Lifecycle.PENDING:
         await queue_closing(db, plant_id, serials)
 
@@ -95,7 +96,7 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     serials = await store.certificate_serials(db, org, plant_id)
     # The deletion locks the plant's rows in any order, but acknowledgements lock open commands in the order of their
     # ids: ending the commands first prevents a deadlock.
-    await end_open_commands(db, org, plant_id, utc_now())
+    await end_open_commands(db, org, plant_id, utc_now(), PLANT_DELETED)
     await store.delete(db, org, plant_id)
     await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
     if plant.lifecycle_status not in (Lifecycle.PENDING, Lifecycle.DECOMMISSIONED):

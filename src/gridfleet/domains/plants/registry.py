@@ -12,7 +12,7 @@ from gridfleet.domains.device_templates.catalogue import get_template
 from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import TemplateLevel
 from gridfleet.domains.plants import store
-from gridfleet.domains.plants.commands.expiry import end_open_commands
+from gridfleet.domains.plants.commands.expiry import PLANT_MOVED, end_open_commands
 from gridfleet.domains.plants.connections import queue_purge
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
 from gridfleet.domains.plants.esm_link.models import EsmFacts
@@ -113,7 +113,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
     try:
         if moves:
             # Commands are locked before the site, which the update deletes: acknowledgements lock them in this order too.
-            await end_open_commands(db, org, plant_id, utc_now())
+            await end_open_commands(db, org, plant_id, utc_now(), PLANT_MOVED)
         updated = await store.update(db, org, plant_id, columns)
         if updated.organization_id != plant.organization_id:
             await store.move_belongings(db, org, plant_id, updated.organization_id)

@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from psycopg import errors as pg
 
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import Action
@@ -14,7 +15,7 @@ from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.errors import ActionNotInTemplate
 from gridfleet.domains.plants.commands.expiry import as_of
 from gridfleet.domains.plants.commands.models import CommandType, NewCommand, PlantCommand, Requester
-from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.plants.errors import PlantNotFound, SubDeviceNotFound
 from gridfleet.domains.plants.models import Lifecycle
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices.models import SubDevice
@@ -69,8 +70,11 @@ async def issue_device_command(
         issued_at=issued_at,
         expires_at=issued_at + timedelta(seconds=action.timeout_seconds),
     )
-    if not await store.insert(db, org, command):
-        raise PlantNotFound
+    try:
+        if not await store.insert(db, org, command):
+            raise PlantNotFound
+    except pg.ForeignKeyViolation:  # the sub-device was deleted in the meantime
+        raise SubDeviceNotFound from None
     return command.id
 
 

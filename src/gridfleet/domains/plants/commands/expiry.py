@@ -20,9 +20,26 @@ from gridfleet.domains.plants.commands.models import (
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["EXPIRY_REASONS", "as_of", "end_open_commands", "expire", "expire_due", "forget_ended", "list_due"]
+__all__ = [
+    "DEVICE_DELETED",
+    "EXPIRY_REASONS",
+    "PLANT_DELETED",
+    "PLANT_MOVED",
+    "PLANT_REVOKED",
+    "as_of",
+    "end_open_commands",
+    "expire",
+    "expire_due",
+    "forget_ended",
+    "list_due",
+]
 
 _BATCH: Final = 1_000
+
+PLANT_MOVED: Final = CommandReason("PLANT_MOVED", "The plant moved to another organisation.")
+PLANT_REVOKED: Final = CommandReason("PLANT_REVOKED", "The plant was revoked.")
+PLANT_DELETED: Final = CommandReason("PLANT_DELETED", "The plant was deleted.")
+DEVICE_DELETED: Final = CommandReason("DEVICE_DELETED", "The sub-device was deleted.")
 
 EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
     CommandStatus.PENDING: CommandReason("NOT_SENT", "The plant was not connected."),
@@ -62,7 +79,8 @@ async def expire_due(
     Returns:
         Their steps.
     """
-    await ending.settle_withdrawn(db, system)
+    if only is None:
+        await ending.settle_withdrawn(db, system)
     return await ending.expire(db, system, now, EXPIRY_REASONS, only, _BATCH)
 
 
@@ -72,9 +90,18 @@ async def list_due(db: Connection, system: SystemScope, now: datetime) -> list[U
     return await ending.list_passed(db, system, now, _BATCH)
 
 
-async def end_open_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
-    """Expire every open command of a locked plant now. No further copy is sent; the gateway records the end."""
-    await ending.withdraw_open(db, org, plant_id, now)
+async def end_open_commands(
+    db: Connection, org: OrgScope, plant_id: UUID, now: datetime, reason: CommandReason, sub_device_id: UUID | None = None
+) -> list[UUID]:
+    """Expire every open command of a plant, or of one of its sub-devices, now.
+
+    The caller has locked the plant or the sub-device. No further copy is sent. The gateway records the end, unless the caller
+    does so with `expire_due`.
+
+    Returns:
+        The commands.
+    """
+    return await ending.withdraw_open(db, org, plant_id, sub_device_id, now, reason)
 
 
 async def forget_ended(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:

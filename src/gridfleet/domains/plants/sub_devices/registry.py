@@ -11,11 +11,13 @@ from psycopg import errors as pg
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import DeviceType, TemplateLevel
+from gridfleet.domains.plants.commands.expiry import DEVICE_DELETED, end_open_commands
 from gridfleet.domains.plants.errors import ExternalIdTaken, PlantNotFound, SubDeviceNotFound
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices import store
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceChanges, SubDeviceStatus
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
@@ -119,13 +121,19 @@ async def update_sub_device(
 
 
 async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> None:
-    """Delete the sub-device. Its history stays readable through its plant.
+    """Delete the sub-device and end its open commands. Its history stays readable through its plant.
 
     Raises:
         SubDeviceNotFound: There is no such sub-device.
     """
-    if not _may_exist(org, plant_id, external_id) or not await store.delete(db, org, plant_id, external_id):
+    # The plant first, because its deletion locks commands before sub-devices.
+    if not _may_exist(org, plant_id, external_id) or not await store.hold_plant(db, org, plant_id):
         raise SubDeviceNotFound
+    device = await store.lock(db, org, plant_id, external_id)
+    if device is None:
+        raise SubDeviceNotFound
+    await end_open_commands(db, org, plant_id, utc_now(), DEVICE_DELETED, device.id)
+    await store.delete(db, org, device.id)
 
 
 def _may_exist(org: OrgScope, plant_id: UUID, external_id: str) -> bool:

@@ -109,13 +109,9 @@ async def update(db: Connection, org: OrgScope, sub_device_id: UUID, changes: di
     return device
 
 
-async def delete(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> bool:
-    """Delete the sub-device, but not its telemetry. Returns False if there was none."""
-    cursor = await db.execute(
-        "DELETE FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s",
-        (plant_id, external_id, org.organization_id),
-    )
-    return cursor.rowcount == 1
+async def delete(db: Connection, org: OrgScope, sub_device_id: UUID) -> None:
+    """Delete the locked sub-device, but not its telemetry."""
+    await db.execute("DELETE FROM sub_device WHERE id = %s AND organization_id = %s", (sub_device_id, org.organization_id))
 
 
 def _parameters(

@@ -18,7 +18,6 @@ from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 
 STOPPED: Final = CommandReason("EMERGENCY_STOPPED", "An emergency stop withdrew the command.")
-MOVED: Final = CommandReason("PLANT_MOVED", "The plant moved to another organisation.")
 
 _ENDS: Final = (
     "expires_at = least(c.expires_at, %(now)s), reason = CASE WHEN c.expires_at > %(now)s THEN %(reason)s ELSE c.reason END"
@@ -50,17 +49,24 @@ async def withdraw_waiting(db: Connection, system: SystemScope, plant_id: UUID, 
     return bool(row and row[0])
 
 
-async def withdraw_open(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> None:
-    """Withdraw every open command of the organisation's locked plant, so that it expires now."""
-    await db.execute(
+async def withdraw_open(
+    db: Connection, org: OrgScope, plant_id: UUID, sub_device_id: UUID | None, now: datetime, reason: CommandReason
+) -> list[UUID]:
+    """Withdraw every open command of the organisation's plant, or of one of its sub-devices, so that it expires now.
+
+    Returns the ids of the commands.
+    """
+    cursor = await db.execute(
         "WITH open AS (SELECT c.id, c.due_at FROM plant_command c JOIN plant p ON p.id = c.plant_id"
         " WHERE c.plant_id = %(plant)s AND p.organization_id = %(org)s AND c.finished_at IS NULL"
+        " AND (%(device)s::uuid IS NULL OR c.sub_device_id = %(device)s)"
         " ORDER BY c.id FOR NO KEY UPDATE OF c),"
         " withdrawn AS (INSERT INTO plant_command_withdrawn (command_id, at) SELECT id, %(now)s FROM open"
         " WHERE due_at IS NOT NULL ON CONFLICT DO NOTHING)"
-        f" UPDATE plant_command c SET {_ENDS} FROM open WHERE c.id = open.id",
-        {"plant": plant_id, "org": org.organization_id, "now": now, "reason": json_of(MOVED)},
+        f" UPDATE plant_command c SET {_ENDS} FROM open WHERE c.id = open.id RETURNING c.id",
+        {"plant": plant_id, "org": org.organization_id, "device": sub_device_id, "now": now, "reason": json_of(reason)},
     )
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
@@ -70,7 +76,7 @@ async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
     await db.execute(
         "WITH held AS (SELECT c.id, c.due_at, w.at FROM plant_command_withdrawn w JOIN plant_command c ON c.id = w.command_id"
         " FOR NO KEY UPDATE OF c SKIP LOCKED),"
-        # A move waits for locks, so the withdrawals that are left here come from an emergency stop.
+        # `withdraw_open` waits for locks, so the withdrawals that are left here come from an emergency stop.
         " ended AS (UPDATE plant_command c SET expires_at = held.at, reason = %s FROM held"
         " WHERE c.id = held.id AND held.due_at IS NOT NULL AND c.expires_at > held.at)"
         " DELETE FROM plant_command_withdrawn w USING held WHERE w.command_id = held.id AND held.due_at IS NULL",

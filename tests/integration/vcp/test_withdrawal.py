@@ -1,0 +1,106 @@
+"""Open commands end when their plant or sub-device is revoked or deleted, and partners are notified of the end."""
+
+import asyncio
+
+import pytest
+
+from commands_at_work import issue
+from gridfleet.domains.plants.errors import SubDeviceNotFound
+from gridfleet.domains.plants.lifecycle import revoke_plant
+from gridfleet.domains.plants.sub_devices.registry import delete_sub_device
+from gridfleet.domains.vcp.deletion import delete_plant
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import new_id
+from interleaving import until_blocked
+from partner_orders import soon
+from partner_site import PartnerSite
+
+
+def administrator(site: PartnerSite) -> OrgScope:
+    caller = UserCaller(new_id(), new_id(), "admin@example.com", "Admin", False, None)
+    return OrgScope(site.plant.organization_id, OrgRole.ORG_ADMIN, caller)
+
+
+async def reasons(site: PartnerSite) -> list[tuple[str, str]]:
+    """Return status and reason of the commands, in order of issue."""
+    return await site.rows("SELECT status, reason->>'code' FROM plant_command ORDER BY issued_at, id")
+
+
+@pytest.mark.parametrize("received", [False, True])
+async def test_the_commands_of_a_deleted_device_end(site: PartnerSite, received: bool) -> None:
+    assert await site.send("command.device.BAT1", action="stop") == "ACCEPTED"
+    await issue(site.plant)
+    if received:
+        await site.acknowledge_newest("RECEIVED")
+    await site.send("command.site-setpoint", powerKw=1)
+    async with site.database.transaction() as db:
+        await delete_sub_device(db, administrator(site), site.plant.id, "BAT1")
+
+    await site.expire()
+    assert await reasons(site) == [("EXPIRED", "DEVICE_DELETED"), ("EXPIRED", "DEVICE_DELETED"), ("PENDING", None)]
+    assert await site.send_commands() == [await site.newest()], "only the setpoint is sent"
+    assert [ack["ackStatus"] for ack in await site.received()] == ["ACCEPTED", "ACCEPTED", "EXPIRED"]
+
+
+async def test_a_command_that_is_issued_while_its_device_is_deleted_is_refused(site: PartnerSite) -> None:
+    async with site.database.transaction() as db:
+        await delete_sub_device(db, administrator(site), site.plant.id, "BAT1")
+        issuing = asyncio.create_task(issue(site.plant))
+        await until_blocked(site.database)
+    with pytest.raises(SubDeviceNotFound):
+        await issuing
+    assert await site.commands() == []
+
+
+async def test_a_device_is_deleted_while_its_plant_is_deleted(site: PartnerSite) -> None:
+    command = await issue(site.plant)
+
+    async def delete_device() -> None:
+        async with site.database.transaction() as db:
+            await delete_sub_device(db, administrator(site), site.plant.id, "BAT1")
+
+    async with site.database.transaction() as db:
+        await db.execute("SELECT FROM plant_command WHERE id = %s FOR NO KEY UPDATE", (command,))
+        deleting = asyncio.create_task(delete_device())
+        await until_blocked(site.database)
+        removing = asyncio.create_task(deleted(site))
+        await asyncio.sleep(0.2)
+    await asyncio.gather(deleting, removing)
+    assert await site.commands() == []
+
+
+async def deleted(site: PartnerSite) -> None:
+    async with site.database.transaction() as db:
+        await delete_plant(db, administrator(site), site.plant.id)
+
+
+async def revoked(db: Connection, site: PartnerSite) -> None:
+    await revoke_plant(db, administrator(site), site.plant.id)
+
+
+async def test_the_commands_of_a_revoked_plant_end(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
+    await issue(site.plant)
+    async with site.database.transaction() as db:
+        await revoked(db, site)
+    await site.expire()
+    assert await reasons(site) == [("EXPIRED", "PLANT_REVOKED")] * 2
+    assert [ack["ackStatus"] for ack in await site.received()] == ["ACCEPTED", "EXPIRED"]
+
+
+async def test_a_partner_is_notified_that_the_command_of_a_deleted_plant_ended(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
+    await issue(site.plant)
+    await site.send("command.site-setpoint", powerKw=1)
+    await site.acknowledge_newest("APPLIED")
+    await deleted(site)
+    assert await site.log() == []
+    acks = await site.received()
+    assert [(ack["commandType"], ack["ackStatus"]) for ack in acks] == [
+        ("MODE_CHANGE", "ACCEPTED"),
+        ("SITE_SETPOINT", "ACCEPTED"),
+        ("SITE_SETPOINT", "APPLIED"),
+        ("MODE_CHANGE", "EXPIRED"),
+    ]
+    assert acks[-1]["messageId"] == acks[0]["messageId"]
