@@ -79,7 +79,7 @@ async def _step_schedules(db: Connection, system: SystemScope, now: datetime, se
     """Claim the due steps and issue them. Steps that were missed or exceed the site's limits are skipped."""
     steps = await store.claim_due_intervals(db, system, now, _BATCH, selection)
     for step in steps:
-        if step.end_at <= now or step.lifecycle_status != "ACTIVE" or not power_fits(step.constraints, step.power_kw):
+        if step.end_at <= now or not power_fits(step.constraints, step.power_kw):
             continue
         content: dict[str, Any] = {
             "powerKw": step.power_kw,

@@ -56,7 +56,6 @@ class DueInterval(NamedTuple):
     schedule_id: str
     schedule_revision: int
     constraints: Constraints
-    lifecycle_status: str
 
 
 def _site(**row: Any) -> Site:
@@ -190,7 +189,10 @@ async def list_ids(db: Connection, system: SystemScope, without: Sequence[UUID])
 async def claim_due_intervals(
     db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection
 ) -> list[DueInterval]:
-    """Claim the intervals that have begun at sites without an override, and mark them as done. The sites stay locked."""
+    """Claim the intervals that have begun at sites of ACTIVE plants without an override, or have ended, and mark them as done.
+
+    The sites stay locked.
+    """
     times = {"now": now, "limit": limit, **selection.parameters}
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_interval i JOIN vcp_site s ON s.plant_id = i.plant_id JOIN plant p ON p.id = i.plant_id"
@@ -202,11 +204,10 @@ async def claim_due_intervals(
         return []
     due = db.cursor(row_factory=kwargs_row(_due))
     await due.execute(
-        f"WITH done AS (UPDATE vcp_interval i SET done_at = %(now)s FROM vcp_site s WHERE i.plant_id = ANY(%(locked)s)"
-        f" AND s.plant_id = i.plant_id AND {_DUE} RETURNING i.*)"
-        " SELECT d.plant_id, d.start_at, d.end_at, d.power_kw, s.schedule_id, s.schedule_revision, s.constraints,"
-        " p.lifecycle_status FROM done d JOIN vcp_site s ON s.plant_id = d.plant_id JOIN plant p ON p.id = d.plant_id"
-        " ORDER BY d.start_at",
+        f"WITH done AS (UPDATE vcp_interval i SET done_at = %(now)s FROM vcp_site s, plant p"
+        f" WHERE i.plant_id = ANY(%(locked)s) AND s.plant_id = i.plant_id AND p.id = i.plant_id AND {_DUE} RETURNING i.*)"
+        " SELECT d.plant_id, d.start_at, d.end_at, d.power_kw, s.schedule_id, s.schedule_revision, s.constraints"
+        " FROM done d JOIN vcp_site s ON s.plant_id = d.plant_id ORDER BY d.start_at",
         {**times, "locked": locked},
     )
     return await due.fetchall()
@@ -214,7 +215,8 @@ async def claim_due_intervals(
 
 _DUE = (
     "i.done_at IS NULL AND i.start_at <= %(now)s AND s.schedule_active"
-    " AND (i.end_at <= %(now)s OR s.override_mode IS NULL OR s.override_expires_at <= %(now)s)"
+    " AND (i.end_at <= %(now)s OR (p.lifecycle_status = 'ACTIVE'"
+    " AND (s.override_mode IS NULL OR s.override_expires_at <= %(now)s)))"
 )
 
 

@@ -1,0 +1,57 @@
+"""A step of a schedule waits while its plant is suspended."""
+
+import pytest
+
+from partner_orders import soon
+from partner_site import PartnerSite
+
+HOUR = 3600
+
+
+async def set_lifecycle(site: PartnerSite, status: str) -> None:
+    await site.execute("UPDATE plant SET lifecycle_status = %(status)s WHERE id = %(plant)s", {"status": status})
+
+
+async def setpoints(site: PartnerSite) -> list[float]:
+    """Return the powers of the steps that were issued, in their order."""
+    return [content["powerKw"] for kind, content, _ in await site.commands() if kind == "SITE_SETPOINT"]
+
+
+@pytest.fixture
+async def scheduled(site: PartnerSite) -> PartnerSite:
+    """The site with a schedule that the plant knows: 2 kW for an hour, then 3 kW."""
+    steps = [
+        {"start": soon(60), "durationSeconds": HOUR, "powerKw": 2},
+        {"start": soon(60 + HOUR), "durationSeconds": HOUR, "powerKw": 3},
+    ]
+    assert await site.send("schedule.set", scheduleId="s", revision=1, intervals=steps) == "ACCEPTED"
+    await site.acknowledge_newest("APPLIED")
+    return site
+
+
+async def test_the_current_step_is_issued_when_the_plant_is_reactivated(scheduled: PartnerSite) -> None:
+    await set_lifecycle(scheduled, "SUSPENDED")
+    assert await scheduled.steer(120) == 0
+    await set_lifecycle(scheduled, "ACTIVE")
+    await scheduled.steer(60 + HOUR / 2)
+    assert await setpoints(scheduled) == [2]
+    [(left,)] = await scheduled.rows(
+        "SELECT (instruction #>> '{params,durationSeconds}')::int FROM plant_command WHERE type = 'SITE_SETPOINT'"
+    )
+    assert abs(left - HOUR / 2) < 5
+
+
+async def test_a_step_that_ended_during_the_suspension_is_skipped(scheduled: PartnerSite) -> None:
+    await set_lifecycle(scheduled, "SUSPENDED")
+    await scheduled.steer(120)
+    await scheduled.steer(120 + HOUR)
+    await set_lifecycle(scheduled, "ACTIVE")
+    await scheduled.steer(180 + HOUR)
+    assert await setpoints(scheduled) == [3]
+
+
+async def test_the_schedule_of_a_suspended_plant_ends_in_time(scheduled: PartnerSite) -> None:
+    await set_lifecycle(scheduled, "SUSPENDED")
+    await scheduled.steer(120 + 2 * HOUR)
+    assert await scheduled.site("schedule_active") == (False,)
+    assert await scheduled.rows("SELECT FROM vcp_interval") == []
