@@ -8,7 +8,7 @@ from typing import Final
 from alembic import op
 
 revision = "0107"
-down_revision = "0106"
+down_revision = "0095"
 branch_labels = None
 depends_on = None
 
