@@ -202,5 +202,5 @@ def _free_ports() -> dict[str, int]:
             probe.bind(("127.0.0.1", candidate))
             found.append(candidate)
         if len(found) == len(_PORTS):
-            return dict(zip(_PORTS, found, strict=True))
+            return {**dict(zip(_PORTS, found, strict=True)), "metrics_port": 0}
     raise BenchFailed("there are not enough free ports")

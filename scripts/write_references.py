@@ -28,7 +28,6 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.db import migrations
 from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.timings import Timings
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -331,12 +330,12 @@ def _choices(setting: FieldInfo) -> str:
     return f" One of {', '.join(f'`{choice}`' for choice in typing.get_args(setting.annotation))}."
 
 
-def _name(metric: MetricWrapperBase | Timings) -> str:
+def _name(metric: MetricWrapperBase) -> str:
     # The library keeps a counter's name without the suffix that it is scraped with.
     return f"{metric._name}_total" if metric._type == "counter" else metric._name
 
 
-def _labels(metric: MetricWrapperBase | Timings) -> str:
+def _labels(metric: MetricWrapperBase) -> str:
     return ", ".join(f"`{label}`" for label in metric._labelnames) or "–"
 
 

@@ -40,6 +40,7 @@ def api_command(database_url: str, home: Path, arguments: Sequence[str], **setti
         "database_url": database_url,
         "http_port": http_port,
         "internal_port": internal_port,
+        "metrics_port": 0,
         "internal_secret": "inside",
         "keys": KEYS,
         "rate_limits": "off",

@@ -149,7 +149,7 @@ class DeployedStack(RunningStack):
         }
         unknown = values.keys() - example(UNITS / "gridfleet.env.example").keys()
         assert not unknown, f"the example lacks {unknown}"
-        ports = ("http_port", "internal_port", "mqtts_port", "amqps_port")
+        ports = ("http_port", "internal_port", "mqtts_port", "amqps_port", "metrics_port")
         return values | {f"GRIDFLEET_{name.upper()}": str(self.ports[name]) for name in ports}
 
     def _environment(self, role: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Settings with free ports, so that several test runs and a real service can share a machine."""
 
+import contextlib
 import os
 import random
 import socket
@@ -47,8 +48,18 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port_settings() -> dict[str, int]:
-    """Return every port setting of the service with a free port."""
-    return dict(zip(PORT_SETTINGS, free_ports(len(PORT_SETTINGS)), strict=True))
+    """Return every port setting of the service with a free port. Only `serve` serves its metrics."""
+    return {**dict(zip(PORT_SETTINGS, free_ports(len(PORT_SETTINGS)), strict=True)), "metrics_port": 0}
+
+
+def free_port_range(count: int) -> int:
+    """Return the first of `count` successive ports without a listener."""
+    while True:
+        [first] = free_ports(1)
+        with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
 
 
 def settings_at(home: Path, **changes: Any) -> Settings:

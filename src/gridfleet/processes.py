@@ -55,7 +55,6 @@ def run_jobs(settings: Settings) -> None:
 async def _serve(settings: Settings, shared_ports: bool) -> None:
     from gridfleet.api._http.serving import serve
     from gridfleet.api._http.state import open_state
-    from gridfleet.kernel.metrics_reporting import MetricsReport
 
     # A large response creates tens of thousands of objects for a moment. With the default threshold, every fiftieth large
     # response triggered a full collection over all imported objects. It blocked all requests for a tenth of a second.
@@ -66,7 +65,7 @@ async def _serve(settings: Settings, shared_ports: bool) -> None:
                 "http": partial(serve, state, shared_ports=shared_ports),
                 "access": partial(state.access.keep_listening, state.database),
                 "idle connections": state.database.keep_reading,
-                "metrics": MetricsReport(settings, "serve", {"main": state.database, "aside": state.aside}, state.metrics).run,
+                **_metrics(settings, "serve", {"main": state.database, "aside": state.aside}, listen=shared_ports),
             },
             end_seconds=_END_SECONDS,
         )
@@ -82,7 +81,7 @@ async def _ingest(settings: Settings) -> None:
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     async with _database(settings, "gridfleet-ingest", 4) as database:
         await run_until_stopped(
-            {"ingest": IngestWorker(settings, database, keyring).run, **_metrics(settings, "ingest", database)}
+            {"ingest": IngestWorker(settings, database, keyring).run, **_metrics(settings, "ingest", {"main": database})}
         )
 
 
@@ -112,7 +111,7 @@ async def _gateway(settings: Settings) -> None:
                 "command expiry": partial(expire_commands, database),
                 "partners": PartnerGateway(settings, database, keyring).run,
                 "sites": partial(steer_sites, database),
-                **_metrics(settings, "gateway", database),
+                **_metrics(settings, "gateway", {"main": database}),
             }
         )
 
@@ -126,16 +125,18 @@ async def _jobs(settings: Settings) -> None:
             {
                 "jobs": partial(run_jobs, settings, database),
                 "notifications": partial(deliver_notifications, settings, database),
-                **_metrics(settings, "jobs", database),
+                **_metrics(settings, "jobs", {"main": database}),
             }
         )
 
 
-def _metrics(settings: Settings, process: str, database: "Database") -> Mapping[str, Callable[[], Awaitable[None]]]:
-    from gridfleet.kernel.metrics_reporting import MetricsReport
+def _metrics(
+    settings: Settings, process: str, databases: Mapping[str, "Database"], *, listen: bool = True
+) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    from gridfleet.kernel.process_metrics import measure_process, serve_metrics
 
-    report = MetricsReport(settings, process, {"main": database})
-    return {"metrics": report.run} | ({"metrics listener": report.serve} if settings.metrics_port else {})
+    listener = {"metrics listener": partial(serve_metrics, settings)} if listen and settings.metrics_port else {}
+    return {"metrics": partial(measure_process, process, databases), **listener}
 
 
 def _database(settings: Settings, name: str, size: int) -> "AbstractAsyncContextManager[Database]":

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from free_ports import free_port_range
 from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
@@ -36,18 +37,35 @@ class Watched:
         return [json.loads(line) for line in text[: text.rfind("\n")].splitlines()]
 
     def figures(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-        """All samples by name and sorted labels."""
-        answer = httpx.get(f"http://127.0.0.1:{self.stack.ports['internal_port']}/metrics")
-        assert answer.status_code == 200
-        families = text_string_to_metric_families(answer.text)
-        return {(one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples}
+        """All samples by name and sorted labels, summed over the processes."""
+        found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        for port in self.metrics_ports:
+            answer = httpx.get(f"http://127.0.0.1:{port}/metrics")
+            assert answer.status_code == 200
+            for family in text_string_to_metric_families(answer.text):
+                for one in family.samples:
+                    key = (one.name, tuple(sorted(one.labels.items())))
+                    found[key] = found.get(key, 0) + one.value
+        return found
+
+    @property
+    def metrics_ports(self) -> list[int]:
+        """Ports of serve, gateway, jobs and one ingest process."""
+        first = int(str(self.stack.changes["metrics_port"]))
+        return [self.stack.ports["internal_port"], first, first + 1, first + 2]
 
 
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-up-"))
     with trace_collector() as collector, sooner():
-        stack = RunningStack(folder, changes={"log_format": "json", "otlp_endpoint": collector.url})
+        changes = {
+            "log_format": "json",
+            "otlp_endpoint": collector.url,
+            "metrics_port": free_port_range(3),
+            "ingest_processes": 1,
+        }
+        stack = RunningStack(folder, changes=changes)
         try:
             stack.start()
             with httpx.Client(base_url=f"{stack.base_url}/api/v1", timeout=30) as http:

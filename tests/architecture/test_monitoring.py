@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from gridfleet.kernel import metrics
-from gridfleet.kernel.timings import Timings
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())["groups"][0]["rules"]
@@ -121,12 +120,13 @@ def test_no_label_grows_with_the_fleet() -> None:
         assert set(metric._labelnames) <= LABELS, metric._name
 
 
-def test_gauges_say_how_processes_are_added_up() -> None:
-    on_request = set(metrics.ON_REQUEST._collector_to_names)
-    for metric in metrics.all_metrics():
-        if metric._type == "gauge" and metric not in on_request:
-            assert not isinstance(metric, Timings)
-            assert getattr(metric, "_multiprocess_mode", None) in {"livesum", "livemax"}, metric._name
+@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=[f"{n}-{where}" for n, (where, _) in enumerate(EXPRESSIONS)])
+def test_expressions_combine_processes(where: str, expression: str) -> None:
+    """Every process has its own sample of each metric. Only what `serve` reads for all of them may stand alone."""
+    on_request = {metric._name for metric in metrics.ON_REQUEST._collector_to_names}
+    for name, _ in selectors(expression):
+        combined = re.search(r"\b(?:sum|max|min|absent)\b[^{]*\b" + name, expression)
+        assert name in on_request | SCRAPERS.keys() or combined, where
 
 
 def test_selectors_of_an_expression_are_found() -> None:

@@ -13,8 +13,8 @@ from api_service import ApiService, api_service
 from free_ports import free_ports
 from gridfleet.api._http.application import create_internal_app
 from gridfleet.api._http.endpoint import ENDPOINTS
-from gridfleet.kernel.metrics_reporting import MetricsReport
 from gridfleet.kernel.outbox import enqueue
+from gridfleet.kernel.process_metrics import measure_process, serve_metrics
 
 
 @pytest.fixture
@@ -78,11 +78,9 @@ async def test_nothing_else_is_open(service: ApiService, method: str, path: str)
 async def test_other_processes_serve_them_on_a_port_of_their_own(service: ApiService) -> None:
     (port,) = free_ports(1)
     settings = service.state.settings.model_copy(update={"metrics_port": port})
-    # As two processes of one machine do.
-    reports = [MetricsReport(settings, process, {"main": service.state.database}) for process in ("ingest", "jobs")]
-    tasks = [asyncio.create_task(report.serve()) for report in reports]
-    for report in reports:
-        report.look()
+    databases = {"main": service.state.database}
+    tasks = [asyncio.create_task(measure_process(process, databases)) for process in ("ingest", "jobs")]
+    tasks.append(asyncio.create_task(serve_metrics(settings)))
     try:
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", transport=httpx.AsyncHTTPTransport(retries=5)
@@ -90,8 +88,18 @@ async def test_other_processes_serve_them_on_a_port_of_their_own(service: ApiSer
             text = (await client.get("/metrics")).text
             assert 'gridfleet_process_memory_bytes{process="ingest"}' in text
             assert 'gridfleet_database_connections{pool="main",process="jobs",state="idle"}' in text
-            assert (await client.get("/")).status_code == 404
+            assert 'gridfleet_processes{process="jobs"} 1.0' in text
+            assert 'gridfleet_event_loop_lag_seconds_bucket{le="0.5",process="jobs"}' in text
+            assert (await client.post("/metrics")).status_code == 405
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_processes_on_one_port_serve_there_only_what_all_of_them_read(service: ApiService) -> None:
+    transport = httpx.ASGITransport(cast("Any", create_internal_app(service.state, shared_ports=True)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://inside") as client:
+        text = (await client.get("/metrics")).text
+    assert "gridfleet_database_up 1.0" in text
+    assert "gridfleet_http_request_seconds" not in text

@@ -1,6 +1,7 @@
 """`gridfleet serve --workers N`: several processes that share ports, and a supervisor that restarts them."""
 
 import asyncio
+import os
 import signal
 import sys
 
@@ -35,11 +36,11 @@ def run_workers(settings: Settings, count: int) -> int:
     if problems:
         return _BAD_SETTING
     configure_logging(settings.log_level, json=settings.log_format == "json")
-    asyncio.run(_run(count))
+    asyncio.run(_run(settings, count))
     return 0
 
 
-async def _run(count: int) -> None:
+async def _run(settings: Settings, count: int) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for asked in (signal.SIGTERM, signal.SIGINT):
@@ -48,7 +49,13 @@ async def _run(count: int) -> None:
     argv = (sys.executable, "-m", "gridfleet", "serve", "--shared-ports")
     try:
         for number in range(1, count + 1):
-            await supervisor.start(Program(name=f"serve-{number}", argv=argv, own_output=True, stop_seconds=_STOP_SECONDS))
+            # Their common port reaches any of them, so each serves its metrics on a port of its own.
+            environment = {
+                **os.environ,
+                "GRIDFLEET_METRICS_PORT": str(settings.metrics_port and settings.metrics_port + number - 1),
+            }
+            program = Program(f"serve-{number}", argv, environment, own_output=True, stop_seconds=_STOP_SECONDS)
+            await supervisor.start(program)
         log.info("workers are running", pids=list(supervisor.pids.values()))
         await stopping.wait()
     finally:

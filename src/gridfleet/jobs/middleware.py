@@ -40,7 +40,7 @@ def watching(database: Database) -> Callable[[Callable[[], Awaitable[Any]], JobC
             finally:
                 seconds = time.perf_counter() - started
                 metrics.JOBS.labels(name, outcome).inc()
-                metrics.JOB_SECONDS.observe(seconds, name)
+                metrics.JOB_SECONDS.labels(name).observe(seconds)
             log.log(_level(cause), "job done", ms=round(seconds * 1000, 1))
             return result
 

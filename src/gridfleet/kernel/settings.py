@@ -73,9 +73,10 @@ class Settings(BaseSettings):
     )
 
     metrics_port: _PortOrNone = Field(
-        0,
-        description="Port at `internal_host` where ingest, gateway and jobs serve `/metrics` on a machine without `serve`; 0"
-        " turns it off.",
+        8082,
+        description="Port at `internal_host` where a gateway, jobs or ingest process serves `/metrics`; 0 turns it off."
+        " `gridfleet up` gives this port to the gateway, and those that follow to jobs and ingest; `gridfleet serve --workers`"
+        " gives it and those that follow to its workers.",
     )
     otlp_endpoint: str = Field(
         "",

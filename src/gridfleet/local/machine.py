@@ -28,7 +28,7 @@ from gridfleet.local.terminal import Terminal
 
 __all__ = ["CannotStart", "Machine"]
 
-_ROLES: Final = ("serve", "ingest", "gateway", "jobs")
+_ROLES: Final = ("serve", "gateway", "jobs", "ingest")
 _READY_SECONDS: Final = 90
 _START_TRIES: Final = 3
 _SETUP_SECONDS: Final = 600
@@ -117,8 +117,8 @@ class Machine:
             await self._setup("broker")
 
         with self._timed("the service answers"):
-            for name, role in self._processes():
-                await self._supervisor.start(self._process(name, role))
+            for program in self._processes():
+                await self._supervisor.start(program)
             await self._wait_for_answer()
         self._ready = True
         self._write_run_file()
@@ -177,14 +177,16 @@ class Machine:
             raise CannotStart(f"preparing the {step} failed (see above)")
         return output.decode()
 
-    def _processes(self) -> Iterator[tuple[str, str]]:
+    def _processes(self) -> Iterator[Program]:
+        """Yield the service's processes. Each serves its metrics on a port of its own."""
+        metrics_port = self._settings.metrics_port
         for role in _ROLES:
             count = self._settings.ingest_processes if role == "ingest" else 1
             for number in range(1, count + 1):
-                yield (role if count == 1 else f"{role}-{number}"), role
-
-    def _process(self, name: str, role: str) -> Program:
-        return Program(name=name, argv=_command(role), environment=self._environment, folder=self._home, stop_seconds=15)
+                name = role if count == 1 else f"{role}-{number}"
+                environment = self._environment | {"GRIDFLEET_METRICS_PORT": str(metrics_port)}
+                yield Program(name=name, argv=_command(role), environment=environment, folder=self._home, stop_seconds=15)
+                metrics_port += bool(metrics_port and role != "serve")
 
     async def _wait_for_answer(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS

@@ -12,6 +12,7 @@ from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Send
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from gridfleet.api._http.access_log import open_access_log
 from gridfleet.api._http.answers import Answer
@@ -27,7 +28,6 @@ from gridfleet.api._http.validation import InvalidInput, parse_uuid
 from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.errors import NotFound, ValidationFailed
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.metrics_reporting import CONTENT_TYPE
 
 __all__ = ["Application", "create_app", "create_internal_app"]
 
@@ -88,7 +88,7 @@ class Application(Litestar):
             route = scope.get("path_template", _UNMATCHED)
             status = status or _GONE
             self._access_log(scope["method"], route, status, seconds, call.request_id, scope.get("gridfleet_trace_id"))
-            metrics.HTTP_REQUEST_SECONDS.observe(seconds, method, route, status)
+            metrics.request_seconds(method, route, status).observe(seconds)
             structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
             raise call.bug
@@ -181,14 +181,14 @@ def _consume_error(task: asyncio.Future[str]) -> None:
         task.exception()
 
 
-def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Awaitable[None]]:
+def create_internal_app(state: AppState, *, shared_ports: bool = False) -> Callable[[Any, Receive, Send], Awaitable[None]]:
     """Return the application of the internal listener.
 
     It serves the registered handlers below the secret path, and `/metrics` without a secret.
     """
     import_handlers()
-    scrape = Scrape(state)
-    metrics_headers = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store")]
+    scrape = Scrape(state, shared_ports=shared_ports)
+    metrics_headers = [(b"content-type", CONTENT_TYPE_PLAIN_0_0_4.encode()), (b"cache-control", b"no-store")]
     secret = state.settings.secret("internal_secret").get_secret_value().encode()
     headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
 
@@ -222,7 +222,7 @@ def create_internal_app(state: AppState) -> Callable[[Any, Receive, Send], Await
             log.exception("internal request failed", path=path)
             await Answer(500, headers, b"failed")(scope, receive, send)
         finally:
-            metrics.BROKER_QUESTION_SECONDS.observe(time.perf_counter() - started, path.rpartition("/")[2])
+            metrics.BROKER_QUESTION_SECONDS.labels(path.rpartition("/")[2]).observe(time.perf_counter() - started)
             structlog.contextvars.unbind_contextvars("request_id")
 
     return serve

@@ -1,4 +1,4 @@
-"""The content of `/metrics`: the metrics of all processes of this home folder, of the queues and of the certificates.
+"""The content of `/metrics`: the metrics of this process, of the queues and of the certificates.
 
 A scrape never fails because the database is unavailable. The database is queried at most once in ten seconds.
 """
@@ -11,11 +11,11 @@ import psycopg
 import psycopg_pool
 import structlog
 from cryptography import x509
+from prometheus_client import REGISTRY, generate_latest
 
 from gridfleet.api._http.state import AppState
 from gridfleet.kernel import metrics
 from gridfleet.kernel.db import queues
-from gridfleet.kernel.metrics_sharing import as_text, figures_of
 
 __all__ = ["Scrape"]
 
@@ -29,8 +29,10 @@ log = structlog.get_logger(__name__)
 class Scrape:
     """The metrics endpoint of one process."""
 
-    def __init__(self, state: AppState) -> None:
+    def __init__(self, state: AppState, *, shared_ports: bool) -> None:
+        """With `shared_ports`, a scrape reaches any of several processes: it returns only what all of them read."""
         self._state = state
+        self._registries = (metrics.ON_REQUEST,) if shared_ports else (REGISTRY, metrics.ON_REQUEST)
         self._looked_at: float | None = None
         self._looking = asyncio.Lock()
 
@@ -41,8 +43,7 @@ class Scrape:
                 self._look_at_certificates()
                 await self._look_at_queues()
                 self._looked_at = time.monotonic()
-        shared = await asyncio.to_thread(self._state.metrics.read)
-        return as_text([*shared, *figures_of(metrics.ON_REQUEST)])
+        return await asyncio.to_thread(lambda: b"".join(map(generate_latest, self._registries)))
 
     async def _look_at_queues(self) -> None:
         try:

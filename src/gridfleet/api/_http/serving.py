@@ -43,7 +43,7 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
     settings = state.settings
     listeners = [
         (create_app(state), settings.http_host, settings.http_port),
-        (create_internal_app(state), settings.internal_host, settings.internal_port),
+        (create_internal_app(state, shared_ports=shared_ports), settings.internal_host, settings.internal_port),
     ]
     if not shared_ports:
         for _, host, port in listeners:

@@ -14,8 +14,6 @@ from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.cache import Cache, MemoryAnswers, RedisAnswers
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.mail.queue import MailQueue
-from gridfleet.kernel.metrics_reporting import metrics_folder
-from gridfleet.kernel.metrics_sharing import SharedMetrics
 from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.redis_link import RedisLink
@@ -55,7 +53,6 @@ class AppState:
     mail: MailQueue
     live: LiveValues
     esm: EsmClient
-    metrics: SharedMetrics
     strict: bool = False
 
 
@@ -94,7 +91,6 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 mail=MailQueue(keyring, settings.base_url),
                 live=LiveValues(database),
                 esm=EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url),
-                metrics=SharedMetrics(metrics_folder(settings)),
                 strict=strict,
             )
     finally:
