@@ -16,7 +16,7 @@ from gridfleet.kernel.logging import configure_logging
 from gridfleet.kernel.outages import trouble_outside
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import run_until_stopped
-from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing, end_tracing
+from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing
 
 if TYPE_CHECKING:
     from gridfleet.kernel.db import Database
@@ -164,8 +164,6 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
         else:
             log.critical("cannot start", reason=reason)
         raise SystemExit(1) from None
-    finally:
-        end_tracing()
 
 
 def _collect_rarely() -> None:

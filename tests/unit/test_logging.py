@@ -152,7 +152,7 @@ def test_a_process_that_fails_says_so_in_one_line() -> None:
 
 
 def test_traces_without_their_library_are_refused_with_what_to_install() -> None:
-    missing = "import sys\nsys.modules['opentelemetry'] = None\n" + PROCESS.format(endpoint="http://localhost:4318")
+    missing = "import sys\nsys.modules['opentelemetry.sdk'] = None\n" + PROCESS.format(endpoint="http://localhost:4318")
     done = subprocess.run([sys.executable, "-c", missing], capture_output=True, text=True, check=False)
 
     (line,) = map(json.loads, done.stderr.splitlines())
@@ -160,11 +160,11 @@ def test_traces_without_their_library_are_refused_with_what_to_install() -> None
     assert "pip install -e '.[otel]'" in line["reason"]
 
 
-def test_without_the_setting_nothing_of_the_tracing_library_is_loaded() -> None:
+def test_without_the_setting_nothing_but_the_api_of_the_tracing_library_is_loaded() -> None:
     program = (
         "import sys, gridfleet.api._http.application, gridfleet.jobs.schedule, gridfleet.mqtt.worker, gridfleet.amqp.effects\n"
     )
-    program += "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    program += "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"

@@ -81,33 +81,22 @@ class Application(Litestar):
         answer: ASGIApp = super().__call__
         if method == "other":
             answer = error_answer(call, self.base_headers, NotFound())
-        try:
-            await (_traced(answer, call, scope, receive, watch) if tracing.is_tracing() else answer(scope, receive, watch))
-        finally:
-            seconds = time.perf_counter() - started
-            route = scope.get("path_template", _UNMATCHED)
-            status = status or _GONE
-            self._access_log(scope["method"], route, status, seconds, call.request_id, scope.get("gridfleet_trace_id"))
-            metrics.request_seconds(method, route, status).observe(seconds)
-            structlog.contextvars.unbind_contextvars("request_id")
+        with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
+            trace_id = tracing.trace_id()
+            try:
+                await answer(scope, receive, watch)
+            finally:
+                seconds = time.perf_counter() - started
+                route = scope.get("path_template", _UNMATCHED)
+                status = status or _GONE
+                shown = "_OTHER" if method == "other" else method
+                span.update_name(f"{shown} {route}")
+                span.set_attributes({"http.request.method": shown, "http.route": route, "http.response.status_code": status})
+                self._access_log(scope["method"], route, status, seconds, call.request_id, trace_id)
+                metrics.request_seconds(method, route, status).observe(seconds)
+                structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
             raise call.bug
-
-
-async def _traced(answer: ASGIApp, call: Call, scope: Any, receive: Any, send: Any) -> None:
-    with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
-        scope["gridfleet_trace_id"] = tracing.trace_id()
-
-        async def watch(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                span.set_attribute("http.response.status_code", message["status"])
-            await send(message)
-
-        await answer(scope, receive, watch)
-        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
-        route = scope.get("path_template", _UNMATCHED)
-        span.update_name(f"{method} {route}")
-        span.set_attributes({"http.request.method": method, "http.route": route})
 
 
 def create_app(state: AppState) -> Litestar:
