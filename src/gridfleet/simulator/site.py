@@ -13,13 +13,16 @@ __all__ = ["SiteOrders"]
 
 @dataclass(frozen=True, slots=True)
 class SiteOrders:
-    """The effective commands. A setpoint ends at `until_ms` (epoch milliseconds, None: never)."""
+    """The effective commands. A setpoint ends at `until_ms` (epoch milliseconds, None: never).
+
+    `step_of` is the id and the revision of the schedule whose step the setpoint is, None for a partner's own setpoint.
+    """
 
     mode: Mode = Mode.AUTO
     mode_w: int | None = None
     setpoint_w: int | None = None
     until_ms: int | None = None
-    from_schedule: bool = False
+    step_of: tuple[Any, Any] | None = None
     constraints: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -38,9 +41,10 @@ class SiteOrders:
                 power = None if command.power_kw is None else round(command.power_kw * 1000)
                 return replace(self, mode=Mode(command.mode), mode_w=power, setpoint_w=None, until_ms=None)
             case CommandType.SCHEDULE:
-                # The steps of a schedule arrive as single setpoints. A schedule without steps ends it.
-                over = self.from_schedule and not (command.schedule or {}).get("intervals")
-                return replace(self, setpoint_w=None, until_ms=None, from_schedule=False) if over else self
+                # The steps of a schedule arrive as single setpoints. Another schedule, or one without intervals, ends them.
+                holds = bool((command.schedule or {}).get("intervals")) and self.step_of == _schedule_of(command)
+                over = self.step_of is not None and not holds
+                return replace(self, setpoint_w=None, until_ms=None, step_of=None) if over else self
             case CommandType.CONFIG:
                 return replace(self, constraints={**self.constraints, **((command.params or {}).get("constraints") or {})})
         raise CommandRejected("PARAMS_INVALID", f"{command.type} does not say what to do")
@@ -56,7 +60,7 @@ class SiteOrders:
             self,
             setpoint_w=round(command.power_kw * 1000),
             until_ms=until_ms,
-            from_schedule=command.schedule is not None,
+            step_of=_schedule_of(command),
         )
 
     def apply(self, orders: Orders, design: PlantDesign, time_ms: int) -> Orders:
@@ -78,3 +82,7 @@ class SiteOrders:
         total = sum(most.values())
         share = 1.0 if self.mode_w is None or not total else min(1.0, abs(self.mode_w / total))
         return replace(orders, battery_w={device: round(power * share) for device, power in most.items()})
+
+
+def _schedule_of(command: Command) -> tuple[Any, Any] | None:
+    return None if command.schedule is None else (command.schedule.get("scheduleId"), command.schedule.get("revision"))

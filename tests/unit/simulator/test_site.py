@@ -60,6 +60,14 @@ def test_an_emergency_stop_holds_until_auto() -> None:
     assert reading(stopped.obey(command("MODE_CHANGE", mode="AUTO"), NOON)) == reading(SiteOrders())
 
 
+def test_a_new_schedule_ends_the_step_of_the_one_before() -> None:
+    step = command("SITE_SETPOINT", power_kw=1, schedule={"scheduleId": "s", "revision": 1})
+    first, second = ({"scheduleId": "s", "revision": revision, "intervals": [{}]} for revision in (1, 2))
+    assert after(step, command("SCHEDULE", schedule=second)).setpoint_w is None
+    assert after(step, command("SCHEDULE", schedule=first)).setpoint_w == 1000
+    assert after(command("SITE_SETPOINT", power_kw=1), command("SCHEDULE", schedule=second)).setpoint_w == 1000
+
+
 def test_limits_are_kept_and_schedules_cancelled() -> None:
     limited = after(command("CONFIG", params={"constraints": {"importLimitKw": 2}}))
     with pytest.raises(CommandRejected):
