@@ -14,6 +14,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from typer.testing import CliRunner
 
+from documented_errors import assert_documented
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.openapi import build_document
 from gridfleet.api._http.registry import import_handlers
@@ -92,5 +93,6 @@ def test_the_service_keeps_to_it(service: Served) -> None:
             assert answer.status_code < 500 or case.operation.label in PROVES_AT_THE_BROKER, answer.text
             if answer.status_code != 404:  # a path that generation made into another route
                 case.validate_response(answer, checks=[status_code_conformance, response_schema_conformance])
+                assert_documented(DOCUMENT, case.operation, answer)
 
         send()

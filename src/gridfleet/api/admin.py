@@ -3,15 +3,16 @@
 from uuid import UUID
 
 from gridfleet.api._http import SA, Call, endpoint, super_admin
-from gridfleet.domains.maintenance.cache import CacheStatistics, cache_statistics, flush_cache
+from gridfleet.domains.maintenance import cache
+from gridfleet.domains.maintenance.cache import CacheStatistics
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 
 
 @endpoint("DELETE", "/api/v1/admin/cache/flush", caller=super_admin(), codes=SA, success=204)
-async def flush_everything(call: Call, caller: UserCaller, db: Connection) -> None:
+async def flush_cache(call: Call, caller: UserCaller, db: Connection) -> None:
     """Delete every cached response. Counters and rate limits stay."""
-    await flush_cache(db, call.state.cache, caller.as_actor)
+    await cache.flush_cache(db, call.state.cache, caller.as_actor)
 
 
 @endpoint(
@@ -22,12 +23,12 @@ async def flush_everything(call: Call, caller: UserCaller, db: Connection) -> No
     success=204,
     bad_path_id="INVALID_UUID",
 )
-async def flush_organization(call: Call, caller: UserCaller, db: Connection, org_id: UUID) -> None:
+async def flush_organization_cache(call: Call, caller: UserCaller, db: Connection, org_id: UUID) -> None:
     """Delete the cached responses of one organisation, which need not exist."""
-    await flush_cache(db, call.state.cache, caller.as_actor, org_id)
+    await cache.flush_cache(db, call.state.cache, caller.as_actor, org_id)
 
 
 @endpoint("GET", "/api/v1/admin/cache/stats", caller=super_admin(), codes=SA)
-async def read_cache_statistics(call: Call) -> CacheStatistics:
+async def get_cache_statistics(call: Call) -> CacheStatistics:
     """Return hits and misses since the cache was started, and its present size."""
-    return await cache_statistics(call.state.cache)
+    return await cache.cache_statistics(call.state.cache)

@@ -32,7 +32,7 @@ class RuleFilter(PageQuery, frozen=True, forbid_unknown_fields=True, rename="cam
     plant_id: UUID | None = None
 
 
-class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class NewAlertRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A rule to create. `plantId` null: all plants of the organisation. `unit` null: the unit of the newest values."""
 
     condition: Condition
@@ -54,7 +54,7 @@ class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
             yield complaint
 
 
-class RulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class AlertRulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Changes to a rule. Null removes the plant or the clear threshold; `unit` null means the unit of the newest values."""
 
     condition: Condition | UnsetType = UNSET
@@ -71,10 +71,10 @@ class RulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     unit: Unit | UnsetType | None = UNSET
 
 
-class RulePreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
+class AlertRulePreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
     """A rule to evaluate on history: `from` is inclusive, `to` exclusive."""
 
-    rule: NewRule
+    rule: NewAlertRule
     since: datetime
     until: datetime
 
@@ -101,7 +101,7 @@ async def list_alert_rules(org: OrgScope, db: Connection, query: RuleFilter) -> 
     codes=("VALIDATION_ERROR", *S),
     success=201,
 )
-async def create_alert_rule(org: OrgScope, db: Connection, body: NewRule) -> AlertRule:
+async def create_alert_rule(org: OrgScope, db: Connection, body: NewAlertRule) -> AlertRule:
     """Create a rule. It applies to values that are measured from now on."""
     return await registry.create_rule(db, org, msgspec.structs.asdict(body))
 
@@ -125,7 +125,7 @@ async def get_alert_rule(org: OrgScope, db: Connection, id: UUID) -> AlertRule:
     codes=("VALIDATION_ERROR", "NOT_FOUND", *S),
     bad_path_id="VALIDATION_ERROR",
 )
-async def update_alert_rule(org: OrgScope, db: Connection, id: UUID, body: RulePatch) -> AlertRule:
+async def update_alert_rule(org: OrgScope, db: Connection, id: UUID, body: AlertRulePatch) -> AlertRule:
     """Change a rule. Omitted members stay as they are."""
     return await registry.update_rule(db, org, id, RuleChanges(**msgspec.structs.asdict(body)))
 
@@ -150,7 +150,7 @@ async def delete_alert_rule(org: OrgScope, db: Connection, id: UUID) -> Message:
     codes=("VALIDATION_ERROR", *S),
     addition=True,
 )
-async def preview_alert_rule(org: OrgScope, db: Connection, body: RulePreview) -> BackTest:
+async def preview_alert_rule(org: OrgScope, db: Connection, body: AlertRulePreview) -> BackTest:
     """Return what a rule would have raised, over up to 31 days and a million values, without alerts or notifications."""
     now = utc_now()
     rule = AlertRule(

@@ -27,7 +27,7 @@ class CspReport(msgspec.Struct, frozen=True, rename={"report": "csp-report"}):
     content_types=("application/csp-report", "application/json"),
     max_body_bytes=_MAX_BYTES,
 )
-async def take_csp_report(call: Call, body: CspReport) -> None:
+async def report_csp_violation(call: Call, body: CspReport) -> None:
     """Receive a browser's report about a violated content security policy and store it as an audit event.
 
     The number of reports per minute is limited, for each address and for all addresses together. Further reports are answered

@@ -29,7 +29,7 @@ class TemplateFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: TemplateLevel | None = None
 
 
-class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewDeviceTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A template to create."""
 
     name: Name
@@ -45,7 +45,7 @@ class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         yield from action_complaints(self.actions)
 
 
-class TemplatePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeviceTemplatePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Changes to a template. Signals and actions are replaced as a whole."""
 
     name: Name | UnsetType = UNSET
@@ -61,7 +61,7 @@ class TemplatePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @endpoint("GET", "/api/v1/device-templates", caller=session(scope="plants:read"), codes=("VALIDATION_ERROR", *S))
-async def list_templates(db: Connection, query: TemplateFilter) -> list[DeviceTemplate]:
+async def list_device_templates(db: Connection, query: TemplateFilter) -> list[DeviceTemplate]:
     """List all templates, or those of one level, newest first."""
     return await catalogue.list_templates(db, query.level)
 
@@ -73,7 +73,7 @@ async def list_templates(db: Connection, query: TemplateFilter) -> list[DeviceTe
     codes=("VALIDATION_ERROR", "CONFLICT", *S),
     success=201,
 )
-async def create_template(db: Connection, body: NewTemplate) -> DeviceTemplate:
+async def create_device_template(db: Connection, body: NewDeviceTemplate) -> DeviceTemplate:
     """Create a template."""
     return await catalogue.create_template(
         db,
@@ -93,7 +93,7 @@ async def create_template(db: Connection, body: NewTemplate) -> DeviceTemplate:
     codes=("INVALID_UUID", "DEVICE_TEMPLATE_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
 )
-async def get_template(db: Connection, id: UUID) -> DeviceTemplate:
+async def get_device_template(db: Connection, id: UUID) -> DeviceTemplate:
     """Return one template."""
     return await catalogue.get_template(db, id)
 
@@ -105,7 +105,7 @@ async def get_template(db: Connection, id: UUID) -> DeviceTemplate:
     codes=("VALIDATION_ERROR", "DEVICE_TEMPLATE_SYSTEM_READONLY", "DEVICE_TEMPLATE_NOT_FOUND", *S),
     bad_path_id="VALIDATION_ERROR",
 )
-async def update_template(db: Connection, id: UUID, body: TemplatePatch) -> DeviceTemplate:
+async def update_device_template(db: Connection, id: UUID, body: DeviceTemplatePatch) -> DeviceTemplate:
     """Change a template. Omitted members stay as they are.
 
     Changed signals increase the version, or take the next free version of the name. Stored values stay readable.
@@ -120,7 +120,7 @@ async def update_template(db: Connection, id: UUID, body: TemplatePatch) -> Devi
     codes=("INVALID_UUID", "DEVICE_TEMPLATE_SYSTEM_READONLY", "DEVICE_TEMPLATE_NOT_FOUND", "DEVICE_TEMPLATE_IN_USE", *S),
     bad_path_id="INVALID_UUID",
 )
-async def delete_template(db: Connection, id: UUID) -> Message:
+async def delete_device_template(db: Connection, id: UUID) -> Message:
     """Delete a template that no sub-device and no plant uses."""
     await catalogue.delete_template(db, id)
     return Message("The template is deleted.")

@@ -4,6 +4,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from enum import StrEnum
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -25,6 +26,13 @@ _DISPENSABLE = frozenset({"cache"})
 log = structlog.get_logger(__name__)
 
 
+class Health(StrEnum):
+    """Whether the service can work."""
+
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+
+
 class HealthStatus(msgspec.Struct, frozen=True):
     """The process responds."""
 
@@ -35,27 +43,33 @@ class HealthStatus(msgspec.Struct, frozen=True):
 class ReadinessStatus(msgspec.Struct, frozen=True):
     """Results of the readiness checks: `ok` or a short reason. The service stays healthy without the cache."""
 
-    status: Literal["healthy", "unhealthy"]
+    status: Health
     timestamp: datetime
     checks: dict[str, str]
 
 
 @endpoint("GET", "/api/v1/health", caller=public(), codes=("INTERNAL_SERVER_ERROR",))
-async def health(call: Call) -> HealthStatus:
+async def get_health(call: Call) -> HealthStatus:
     """Report that the service answers."""
     call.no_store()
     return HealthStatus("ok", utc_now())
 
 
 @endpoint("GET", "/api/v1/health/live", caller=public(), codes=("INTERNAL_SERVER_ERROR",))
-async def live(call: Call) -> HealthStatus:
+async def get_liveness(call: Call) -> HealthStatus:
     """Report that the process runs, for a supervisor that would restart it."""
     call.no_store()
     return HealthStatus("ok", utc_now())
 
 
-@endpoint("GET", "/api/v1/health/ready", caller=internal(), codes=("FORBIDDEN", "INTERNAL_SERVER_ERROR"))
-async def ready(call: Call) -> ReadinessStatus:
+@endpoint(
+    "GET",
+    "/api/v1/health/ready",
+    caller=internal(),
+    codes=("FORBIDDEN", "INTERNAL_SERVER_ERROR"),
+    other_answers={503: ReadinessStatus},
+)
+async def get_readiness(call: Call) -> ReadinessStatus:
     """Check database, broker, migrations and cache. 503 when one of the first three fails.
 
     The service works without the cache, so a failed cache does not take a process out of service.
@@ -71,7 +85,7 @@ async def ready(call: Call) -> ReadinessStatus:
     healthy = all(result == "ok" for name, result in zip(checks, results, strict=True) if name not in _DISPENSABLE)
     if not healthy:
         call.status = 503
-    return ReadinessStatus("healthy" if healthy else "unhealthy", utc_now(), dict(zip(checks, results, strict=True)))
+    return ReadinessStatus(Health.HEALTHY if healthy else Health.UNHEALTHY, utc_now(), dict(zip(checks, results, strict=True)))
 
 
 async def _result(name: str, check: Callable[[AppState], Awaitable[None]], state: AppState) -> str:

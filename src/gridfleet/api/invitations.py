@@ -34,7 +34,7 @@ async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> P
     codes=("VALIDATION_ERROR", "CONFLICT", *S),
     success=201,
 )
-async def invite(call: Call, org: OrgScope, db: Connection, body: NewInvitation) -> Invitation:
+async def create_invitation(call: Call, org: OrgScope, db: Connection, body: NewInvitation) -> Invitation:
     """Invite an address. The service mails it a link that is valid for seven days."""
     await limit_account_calls(call)
     return await registry.invite(db, call.state.mail, org, body.email, body.role)

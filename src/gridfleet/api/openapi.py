@@ -15,7 +15,7 @@ __all__ = ["document_as_json"]
 @endpoint(
     "GET", "/api/v1/openapi.json", caller=public(), codes=("INTERNAL_SERVER_ERROR",), answer=dict[str, Any], addition=True
 )
-async def openapi(call: Call) -> Asset:
+async def get_openapi_document(call: Call) -> Asset:
     """Return the OpenAPI 3.1 document of this version."""
     call.set_header("cache-control", "no-cache")
     return Asset("application/json", document_as_json(call.state.settings.base_url))

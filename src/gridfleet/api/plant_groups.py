@@ -44,7 +44,7 @@ class PlantGroupWithPlants(PlantGroup, frozen=True, rename="camel"):
 
 
 @endpoint("GET", "/api/v1/plant-groups", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=("VALIDATION_ERROR", *S))
-async def list_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[PlantGroup]:
+async def list_plant_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[PlantGroup]:
     """List the organisation's groups, newest first."""
     return await registry.list_groups(db, org, query.paging)
 
@@ -56,7 +56,7 @@ async def list_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[P
     codes=("VALIDATION_ERROR", *S),
     success=201,
 )
-async def create_group(org: OrgScope, db: Connection, body: NewPlantGroup) -> PlantGroup:
+async def create_plant_group(org: OrgScope, db: Connection, body: NewPlantGroup) -> PlantGroup:
     """Create a group without plants."""
     return await registry.create_group(db, org, body.name, body.description)
 
@@ -68,7 +68,7 @@ async def create_group(org: OrgScope, db: Connection, body: NewPlantGroup) -> Pl
     codes=("INVALID_UUID", "NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
 )
-async def get_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroupWithPlants:
+async def get_plant_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroupWithPlants:
     """Return one group with its plants."""
     group = await registry.get_group(db, org, id)
     return PlantGroupWithPlants(**msgspec.structs.asdict(group), plants=await registry.plants_in(db, org, id))
@@ -81,7 +81,7 @@ async def get_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroupWithPl
     codes=("BAD_REQUEST", "NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
 )
-async def update_group(org: OrgScope, db: Connection, id: UUID, body: PlantGroupPatch) -> PlantGroup:
+async def update_plant_group(org: OrgScope, db: Connection, id: UUID, body: PlantGroupPatch) -> PlantGroup:
     """Change a group's name or description. Omitted members stay as they are."""
     return await registry.update_group(db, org, id, PlantGroupChanges(body.name, body.description))
 
@@ -93,7 +93,7 @@ async def update_group(org: OrgScope, db: Connection, id: UUID, body: PlantGroup
     codes=("INVALID_UUID", "NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
 )
-async def delete_group(org: OrgScope, db: Connection, id: UUID) -> Message:
+async def delete_plant_group(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Delete a group. Its plants stay."""
     await registry.delete_group(db, org, id)
     return Message("The group is deleted.")
@@ -107,7 +107,7 @@ async def delete_group(org: OrgScope, db: Connection, id: UUID) -> Message:
     bad_path_id="INVALID_UUID",
     kept_seconds=5,
 )
-async def available_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
+async def list_available_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
     """List the organisation's plants that are not in the group, newest first. A `status` may be 5 s old."""
     return await registry.plants_outside(db, org, id)
 
@@ -119,7 +119,7 @@ async def available_plants(org: OrgScope, db: Connection, id: UUID) -> list[Brie
     codes=("INVALID_UUID", "NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
 )
-async def group_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
+async def list_group_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
     """List the plants in the group, newest first."""
     return await registry.plants_in(db, org, id)
 
@@ -131,7 +131,7 @@ async def group_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPla
     codes=("BAD_REQUEST", "NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
 )
-async def add_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
+async def add_group_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
     """Add plants to the group: all of them, or none if one does not exist."""
     await registry.add_plants(db, org, id, body.plant_ids)
     return Message("The plants are in the group.")
@@ -144,7 +144,7 @@ async def add_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers
     codes=("BAD_REQUEST", "NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
 )
-async def remove_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
+async def remove_group_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
     """Remove plants from the group: all of them, or none if one does not exist."""
     await registry.remove_plants(db, org, id, body.plant_ids)
     return Message("The plants are not in the group.")

@@ -33,6 +33,7 @@ class TelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("VALIDATION_ERROR", "PLANT_NOT_FOUND", *S),
     answer=list[TelemetryPoint],
+    answer_content_types=("application/json", "text/csv", "application/x-ndjson"),
 )
 async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: TelemetryQuery) -> Stream:
     """Return points by time, then metric: raw, or with `bucket` the average, with min, max and count as metadata.
@@ -72,7 +73,7 @@ async def history_pages(database: Database, history: History, writer: PointWrite
     bad_path_id="INVALID_UUID",
     answer=list[TelemetryPoint],
 )
-async def get_latest(org: OrgScope, db: Connection, plant_id: UUID) -> Asset:
+async def get_latest_values(org: OrgScope, db: Connection, plant_id: UUID) -> Asset:
     """Return the newest value of each metric of the plant and its sub-devices, with its own time."""
     return Asset("application/json", await latest_json(db, org, plant_id))
 

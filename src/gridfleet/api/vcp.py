@@ -64,7 +64,7 @@ async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -
     codes=("VALIDATION_ERROR", *S),
     bad_path_id="VALIDATION_ERROR",
 )
-async def list_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> MeterReadings:
+async def list_site_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> MeterReadings:
     """Return what the site's meters counted, by quarters of an hour."""
     end = query.end or utc_now()
     return MeterReadings(await site_queries.list_meter_readings(db, org, site_id, query.start, end))

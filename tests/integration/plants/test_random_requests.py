@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
+from documented_errors import assert_documented
 from gridfleet.api._http.endpoint import ENDPOINTS
 from gridfleet.api._http.openapi import build_document
 from gridfleet.api._http.registry import import_handlers
@@ -99,6 +100,7 @@ def ask(service: Served, records: Records, operation: Any) -> set[int]:
         assert answer.status_code < 500, answer.text
         if answer.status_code != 404:  # a path that generation made into another route
             case.validate_response(answer, checks=[status_code_conformance, response_schema_conformance])
+            assert_documented(DOCUMENT, operation, answer)
 
     send()
     return statuses

@@ -60,8 +60,10 @@ class Endpoint:
     bad_input: str
     query_type: Any
     body_type: Any
+    body_record: Any
     answer_type: Any
-    answer_content_type: str
+    answer_content_types: tuple[str, ...]
+    other_answers: tuple[tuple[int, Any], ...]
     path_parameters: tuple[PathParameter, ...]
     arguments: frozenset[str]
     summary: str
@@ -90,7 +92,9 @@ def endpoint(
     bad_path_id: str | None = None,
     bad_input: str | None = None,
     answer: Any = None,
-    answer_content_type: str = "application/json",
+    answer_content_types: tuple[str, ...] = ("application/json",),
+    other_answers: Mapping[int, Any] | None = None,
+    body_record: Any = None,
     addition: bool = False,
     once: bool = False,
     content_types: tuple[str, ...] = ("application/json",),
@@ -109,7 +113,9 @@ def endpoint(
         bad_input: The error code for a wrong query or body. Default: VALIDATION_ERROR if listed, else BAD_REQUEST if listed,
             else `bad_path_id`.
         answer: The type of the response if the handler returns a `FileDownload`, `Stream` or `Asset`.
-        answer_content_type: The content type of the response.
+        answer_content_types: The content types of the response.
+        other_answers: Types of JSON responses by further statuses that are no errors.
+        body_record: The type that describes a body of bytes.
         addition: Whether the route is not part of the contract.
         once: Whether `Idempotency-Key` is accepted. Every POST with status 201 accepts it anyway.
         content_types: The accepted content types of the body.
@@ -157,8 +163,10 @@ def endpoint(
             bad_input=wrong_input,
             query_type=hints.get("query"),
             body_type=hints.get("body"),
+            body_record=body_record or hints.get("body"),
             answer_type=hints["return"] if answer is None else answer,
-            answer_content_type=answer_content_type,
+            answer_content_types=answer_content_types,
+            other_answers=tuple((other_answers or {}).items()),
             path_parameters=parameters,
             arguments=arguments,
             summary=summary,

@@ -1,96 +1,306 @@
-"""The OpenAPI 3.1 document, generated from the registry of endpoints, which the pipeline also enforces."""
+"""The OpenAPI 3.1 document, generated from the registry of endpoints, which the pipeline also enforces.
 
+Every record, enum and response is a named component, so that generated clients have a type for each. `properties.toml` holds
+the descriptions and examples of properties and parameters.
+"""
+
+import re
+import tomllib
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
 
 from gridfleet.api._http.callers import CallerKind, CallerRule
-from gridfleet.api._http.endpoint import Endpoint, PathParameter
-from gridfleet.api._http.schema import JsonSchemas
+from gridfleet.api._http.endpoint import Endpoint
+from gridfleet.api._http.schema import JsonSchemas, reference
 from gridfleet.kernel.errors import CATALOGUE
 
 __all__ = ["build_document"]
 
-_REASONS = {200: "Success.", 201: "Created.", 204: "Done; no body."}
-_ERROR_NAMES = {
+_VOCABULARY: Final = Path(__file__).with_name("properties.toml")
+_ID: Final = "0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d"
+_TIME: Final = "2026-01-31T12:00:00.000Z"
+_FORMATS: Final = {"uuid": _ID, "date-time": _TIME, "email": "ada@example.com"}
+
+_ERROR_NAMES: Final = {
     400: "Bad input, or a state that does not allow it.",
     401: "Not logged in, or the login failed.",
     403: "The caller may not do this.",
     404: "There is no such record.",
     409: "It would clash with another record.",
     413: "The body is too large.",
-    429: "Too many requests; `Retry-After` says when to come back.",
+    429: "Too many requests.",
     500: "A failure on the service's side.",
 }
-_CALLERS = {
+_CALLERS: Final = {
     CallerKind.PUBLIC: "Public.",
     CallerKind.SESSION: "Any logged-in user.",
     CallerKind.SUPER_ADMIN: "SuperAdmins only.",
     CallerKind.INTERNAL: "In production only with the internal secret in `x-internal-auth`.",
     CallerKind.ESM_CLIENT: "Clients of the sandbox ESM, with a token that it gave them.",
 }
+_TEXTS: Final = {
+    "text/csv": ("CSV", "CSV with a header row.", None),
+    "application/x-ndjson": ("Lines", "One record of the JSON answer a line.", None),
+    "text/event-stream": (
+        "Events",
+        "Server-sent events named `values`. The data of each is the JSON answer of `latest`.",
+        None,
+    ),
+    "text/html": ("HtmlPage", "A page.", "<!doctype html>"),
+    "text/javascript": ("Script", "A script.", "'use strict'"),
+    "text/css": ("Stylesheet", "A style sheet.", "body { margin: 0 }"),
+}
+"""Content types other than JSON: suffix of the response's name, description, and an example."""
+
+_TAGS: Final = {
+    "account": "Pages for the links in mails.",
+    "admin": "Administration of the service by SuperAdmins.",
+    "alert-rules": "Rules that raise alerts, and their preview on stored values.",
+    "alerts": "Alerts that rules raised.",
+    "audit-events": "The record of who changed what.",
+    "auth": "Login, sessions, passwords, registration and the profile of the user.",
+    "csp-report": "Reports of browsers about violations of the content security policy.",
+    "device-templates": "Signals and actions of kinds of devices.",
+    "docs": "This document as a page on which the API can be tried.",
+    "health": "Liveness and readiness of the service.",
+    "internal": "Maintenance of stored credentials.",
+    "invitations": "Invitations to an organisation.",
+    "notifications": "Push devices, and the log of notifications.",
+    "openapi.json": "This document.",
+    "organizations": "Organisations and their members.",
+    "partner": "API keys of trading partners.",
+    "plant-groups": "Groups of plants.",
+    "plants": "Plants: registration, provisioning, lifecycle, certificates and live values.",
+    "sub-devices": "Sub-devices of plants: signals, history and commands.",
+    "svc-esm": "The sandbox of an energy site manager (ESM), for trials without a real one.",
+    "telemetry": "History and newest values of a plant.",
+    "trading": "The organisation's ESM and the plants that it controls.",
+    "users": "User accounts.",
+    "vcp": "Sites as trading partners see them.",
+}
+_PROBLEM: Final = "ErrorEnvelope"
 
 Document = dict[str, Any]
 
 
+@cache
+def vocabulary() -> Mapping[str, Mapping[str, Any]]:
+    """Return the tables of `properties.toml`: `properties` and `parameters`."""
+    return tomllib.loads(_VOCABULARY.read_text(encoding="utf-8"))
+
+
 def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str) -> Document:
-    """Return the document of these endpoints. `version` is the version of the service."""
-    schemas = JsonSchemas()
-    schemas.components["ErrorEnvelope"] = _envelope_schema()
+    """Return the document of these endpoints. `version` is the version of the service.
+
+    Raises:
+        KeyError: If a property, parameter or tag has no description.
+    """
+    writer = _Writer()
     paths: dict[str, Document] = defaultdict(dict)
     for endpoint in sorted(endpoints, key=lambda e: (e.path, e.method)):
-        paths[endpoint.path][endpoint.method.lower()] = _operation(endpoint, schemas)
+        paths[endpoint.path][endpoint.method.lower()] = writer.operation(endpoint)
+    tags = sorted({tag for path in paths.values() for operation in path.values() for tag in operation["tags"]})
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Gridfleet",
             "version": version,
             "description": "Storage and solar plants, their telemetry, and the people and partners who run them.",
+            "contact": {"name": "Gridfleet"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": base_url}],
+        "tags": [{"name": tag, "description": _TAGS[tag]} for tag in tags],
         "paths": dict(paths),
         "components": {
-            "schemas": dict(sorted(schemas.components.items())),
-            "securitySchemes": {
-                "bearer": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "bearerFormat": "JWT",
-                    "description": "`access_token` of a login.",
-                },
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "gridfleet_session", "description": "Set by a login."},
-                "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A partner's API key."},
-                "internal": {"type": "apiKey", "in": "header", "name": "x-internal-auth"},
-                "sandbox": {
-                    "type": "oauth2",
-                    "flows": {"clientCredentials": {"tokenUrl": f"{base_url}/api/v1/svc-esm/oauth/token", "scopes": {}}},
-                },
-            },
+            "schemas": writer.described_schemas(),
+            "responses": dict(sorted(writer.responses.items())),
+            "headers": _headers(),
+            "securitySchemes": _security_schemes(base_url),
         },
     }
 
 
-def _operation(endpoint: Endpoint, schemas: JsonSchemas) -> Document:
-    operation: Document = {
-        "operationId": f"{endpoint.handler.__module__.removeprefix('gridfleet.api.')}.{endpoint.handler.__name__}",
-        "tags": [_tag(endpoint.path)],
-        "summary": endpoint.summary,
-        "description": "\n\n".join(part for part in (endpoint.description, _who(endpoint.caller)) if part),
-        "responses": {str(endpoint.success): _success(endpoint, schemas), **_errors(endpoint)},
-    }
-    if parameters := _parameters(endpoint, schemas):
-        operation["parameters"] = parameters
-    if endpoint.body_type is not None:
-        schema = schemas.taken(endpoint.body_type)
-        operation["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in endpoint.content_types}}
-    if endpoint.caller.kind is CallerKind.INTERNAL:
-        operation["security"] = [{}, {"internal": []}]
-    elif endpoint.caller.kind is CallerKind.ESM_CLIENT:
-        operation["security"] = [{"sandbox": []}]
-    elif endpoint.caller.kind is not CallerKind.PUBLIC:
-        operation["security"] = [{"bearer": []}, {"cookie": []}, *([{"key": []}] if endpoint.caller.scope else [])]
-    return operation
+class _Writer:
+    """Builds operations and collects the components that they refer to."""
+
+    def __init__(self) -> None:
+        self.schemas = JsonSchemas()
+        self.responses: dict[str, Document] = {}
+        self.schemas.components[_PROBLEM] = _envelope_schema()
+        self.schemas.components["ErrorCode"] = {
+            "type": "string",
+            "description": "What went wrong, for programs.",
+            "enum": sorted(CATALOGUE),
+        }
+
+    def operation(self, endpoint: Endpoint) -> Document:
+        """Return the operation object of an endpoint."""
+        operation: Document = {
+            "operationId": _camel(endpoint.handler.__name__),
+            "tags": [_tag(endpoint.path)],
+            "summary": endpoint.summary,
+            "description": "\n\n".join(part for part in (endpoint.description, _who(endpoint.caller)) if part),
+            "security": _security(endpoint.caller),
+            "responses": self._responses(endpoint),
+        }
+        if parameters := self._parameters(endpoint):
+            operation["parameters"] = parameters
+        if endpoint.body_type is not None:
+            schema = self.schemas.taken(endpoint.body_record)
+            operation["requestBody"] = {
+                "required": True,
+                "content": {kind: {"schema": schema} for kind in endpoint.content_types},
+            }
+        return operation
+
+    def described_schemas(self) -> dict[str, Document]:
+        """Return all schemas, with descriptions and examples of their properties."""
+        components = self.schemas.components
+        for name, schema in components.items():
+            for property_name, inner in schema.get("properties", {}).items():
+                words = vocabulary()["properties"]
+                entry = words[f"{name}.{property_name}"] if f"{name}.{property_name}" in words else words[property_name]
+                inner["description"] = entry[0]
+                inner["examples"] = [self._example(inner, entry[1]) if len(entry) > 1 else self._example(inner)]
+        return dict(sorted(components.items()))
+
+    def _example(self, schema: Document, given: Any = None, depth: int = 0) -> Any:
+        """Return a value of a schema: the given one if the schema accepts it, else one made from the schema."""
+        if "anyOf" in schema:
+            return self._example(schema["anyOf"][0], given, depth)
+        if "$ref" in schema:
+            return self._example(self.schemas.resolve(schema), given, depth)
+        for keyword in ("const", "default"):
+            if keyword in schema and schema[keyword] is not None:
+                return schema[keyword]
+        if "enum" in schema:
+            return given if given in schema["enum"] else schema["enum"][0]
+        if schema.get("format") in _FORMATS:
+            return _FORMATS[schema["format"]]
+        if schema.get("type") == "boolean":
+            return True
+        if schema.get("type") == "array" and not isinstance(given, list):
+            return [self._example(schema["items"], given, depth + 1)] if depth < _DEEPEST else []
+        if schema.get("type") == "object" and given is None:
+            return self._record_example(schema, depth)
+        return given
+
+    def _record_example(self, schema: Document, depth: int) -> Document:
+        words = vocabulary()["properties"]
+        name = next((name for name, component in self.schemas.components.items() if component is schema), "")
+        found = {}
+        for property_name in schema.get("required", []) if depth < _DEEPEST else []:
+            entry = words.get(f"{name}.{property_name}", words[property_name])
+            found[property_name] = self._example(
+                schema["properties"][property_name], entry[1] if len(entry) > 1 else None, depth + 1
+            )
+        return found
+
+    def _parameters(self, endpoint: Endpoint) -> list[Document]:
+        found: list[Document] = []
+
+        def add(name: str, where: str, required: bool, schema: Document, more: str = "") -> None:
+            entry = vocabulary()["parameters"][name]
+            example = self._example(schema, entry[1] if len(entry) > 1 else None)
+            found.append(
+                {
+                    "name": name,
+                    "in": where,
+                    "required": required,
+                    "schema": schema,
+                    "description": entry[0] + more,
+                    "example": example,
+                }
+            )
+
+        for parameter in endpoint.path_parameters:
+            text: Document = {"type": "string", "minLength": 1}
+            add(parameter.name, "path", True, {"type": "string", "format": "uuid"} if parameter.is_uuid else text)
+        if endpoint.query_type is not None:
+            for name, (schema, required) in self.schemas.fields_taken(endpoint.query_type).items():
+                add(name, "query", required, schema)
+        # Headers are texts for generated clients, which could not send another type.
+        if endpoint.caller.kind is CallerKind.ORG_MEMBER:
+            by_key = endpoint.caller.scope is not None
+            more = " An API key has one of its own: with it the header may be left out." if by_key else ""
+            add("x-org-id", "header", not by_key, {"type": "string"}, more)
+        if endpoint.creates and endpoint.caller.kind is not CallerKind.PUBLIC:
+            add("Idempotency-Key", "header", False, {"type": "string", "pattern": "^[!-~]{1,255}$"})
+        return found
+
+    def _responses(self, endpoint: Endpoint) -> Document:
+        answers = {
+            str(endpoint.success): self._success(endpoint.answer_type, endpoint.answer_content_types, endpoint.success),
+            **{str(status): self._success(kind, ("application/json",), status) for status, kind in endpoint.other_answers},
+        }
+        codes = [*endpoint.codes, "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"]
+        if endpoint.body_type is not None:
+            codes.append("PAYLOAD_TOO_LARGE")
+        by_status: dict[int, set[str]] = defaultdict(set)
+        for code in codes:
+            by_status[CATALOGUE[code].status].add(code)
+            if code == "REFRESH_TOKEN_INVALID":
+                by_status[400].add(code)
+        return answers | {str(status): self._error(status, sorted(by_status[status])) for status in sorted(by_status)}
+
+    def _success(self, kind: Any, content_types: tuple[str, ...], status: int) -> Document:
+        if status == 204:
+            return self._named("NoContent", {"description": "Done; no body."})
+        name, description = "", ""
+        content: Document = {}
+        for content_type in content_types:
+            if content_type in _TEXTS:
+                suffix, text, example = _TEXTS[content_type]
+                name, description = name + suffix, description or text
+                content[content_type] = {"schema": {"type": "string", "description": text}}
+                if example is not None:
+                    content[content_type]["example"] = example
+            else:
+                schema = self.schemas.given(kind)
+                record, plural = (schema["items"], "List") if schema.get("type") == "array" else (schema, "")
+                name = (record["$ref"].rsplit("/", 1)[1] if "$ref" in record else "FreeFormObject") + plural
+                description = str(self.schemas.resolve(record).get("description", "An object."))
+                content[content_type] = {"schema": schema}
+        if len(content_types) > 1:
+            name = name.split("List", 1)[0] + "History"
+        return self._named(name, {"description": description, "content": content})
+
+    def _error(self, status: int, codes: list[str]) -> Document:
+        examples = {code: {"value": _example_of_error(status, code)} for code in codes}
+        described: Document = {
+            "description": f"{_ERROR_NAMES[status]} Codes: {', '.join(codes)}.",
+            "content": {"application/json": {"schema": reference(_PROBLEM), "examples": examples}},
+        }
+        name = "Or".join(_camel(code.lower()).capitalize() if "_" not in code else _pascal(code) for code in codes)
+        suffix = str(status) if codes == ["REFRESH_TOKEN_INVALID"] else ""
+        return self._named(name + suffix, described, retry=status == HTTPStatus.TOO_MANY_REQUESTS)
+
+    def _named(self, name: str, described: Document, *, retry: bool = False) -> Document:
+        headers = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
+        if retry:
+            headers["retry-after"] = {"$ref": "#/components/headers/RetryAfter"}
+        described["headers"] = headers
+        if self.responses.setdefault(name, described) != described:
+            raise TypeError(f"two responses are called {name}")
+        return {"$ref": f"#/components/responses/{name}"}
+
+
+_DEEPEST: Final = 4
+"""Levels of records in an example."""
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _pascal(code: str) -> str:
+    return "".join(word.capitalize() for word in code.split("_"))
 
 
 def _tag(path: str) -> str:
@@ -108,65 +318,49 @@ def _who(rule: CallerRule) -> str:
     return f"{text} API-key scope: `{rule.scope}`." if rule.scope else text
 
 
-def _parameters(endpoint: Endpoint, schemas: JsonSchemas) -> list[Document]:
-    found = [_path_parameter(parameter) for parameter in endpoint.path_parameters]
-    if endpoint.query_type is not None:
-        for name, (schema, required) in schemas.fields_taken(endpoint.query_type).items():
-            found.append({"name": name, "in": "query", "required": required, "schema": schema})
-    if endpoint.caller.kind is CallerKind.ORG_MEMBER:
-        schema = {"type": "string", "format": "uuid"}
-        text = "Organisation to act in."
-        by_key = endpoint.caller.scope is not None
-        if by_key:
-            text += " An API key has one of its own: with it the header may be left out."
-        found.append({"name": "x-org-id", "in": "header", "required": not by_key, "schema": schema, "description": text})
-    if endpoint.creates and endpoint.caller.kind is not CallerKind.PUBLIC:
-        schema = {"type": "string", "pattern": "^[!-~]{1,255}$"}
-        text = "Sent again within 24 hours with the same body, the request gets its first answer again."
-        found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema, "description": text})
-    return found
+def _security(rule: CallerRule) -> list[Document]:
+    match rule.kind:
+        case CallerKind.PUBLIC:
+            return []
+        case CallerKind.INTERNAL:
+            return [{}, {"internal": []}]
+        case CallerKind.ESM_CLIENT:
+            return [{"sandbox": []}]
+    return [{"bearer": []}, {"cookie": []}, *([{"key": []}] if rule.scope else [])]
 
 
-def _path_parameter(parameter: PathParameter) -> Document:
-    schema: Document = {"type": "string", "format": "uuid"} if parameter.is_uuid else {"type": "string", "minLength": 1}
-    return {"name": parameter.name, "in": "path", "required": True, "schema": schema}
-
-
-def _success(endpoint: Endpoint, schemas: JsonSchemas) -> Document:
-    answer: Document = {"description": _REASONS[endpoint.success], "headers": _request_id_header()}
-    if endpoint.success != 204:
-        answer["content"] = {endpoint.answer_content_type: {"schema": schemas.given(endpoint.answer_type)}}
-    return answer
-
-
-def _errors(endpoint: Endpoint) -> Document:
-    codes = [*endpoint.codes, "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"]
-    if endpoint.body_type is not None:
-        codes.append("PAYLOAD_TOO_LARGE")
-    by_status: dict[int, set[str]] = defaultdict(set)
-    for code in codes:
-        by_status[CATALOGUE[code].status].add(code)
-        if code == "REFRESH_TOKEN_INVALID":
-            by_status[400].add(code)
-    return {str(status): _error(status, by_status[status]) for status in sorted(by_status)}
-
-
-def _error(status: int, codes: set[str]) -> Document:
-    schema = {
-        "allOf": [
-            {"$ref": "#/components/schemas/ErrorEnvelope"},
-            {"properties": {"statusCode": {"const": status}, "code": {"enum": sorted(codes)}}},
-        ]
-    }
+def _security_schemes(base_url: str) -> Document:
     return {
-        "description": f"{_ERROR_NAMES[status]} Codes: {', '.join(sorted(codes))}.",
-        "headers": _request_id_header(),
-        "content": {"application/json": {"schema": schema}},
+        "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "`access_token` of a login."},
+        "cookie": {"type": "apiKey", "in": "cookie", "name": "gridfleet_session", "description": "Set by a login."},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A partner's API key."},
+        "internal": {
+            "type": "apiKey",
+            "in": "header",
+            "name": "x-internal-auth",
+            "description": "The service's internal secret.",
+        },
+        "sandbox": {
+            "type": "oauth2",
+            "description": "Client credentials of the sandbox ESM.",
+            "flows": {"clientCredentials": {"tokenUrl": f"{base_url}/api/v1/svc-esm/oauth/token", "scopes": {}}},
+        },
     }
 
 
-def _request_id_header() -> Document:
-    return {"x-request-id": {"schema": {"type": "string", "format": "uuid"}, "description": "Repeated in logs and events."}}
+def _headers() -> Document:
+    return {
+        "RequestId": {
+            "description": "Id of the request, repeated in logs and events.",
+            "schema": {"type": "string", "format": "uuid"},
+            "example": _ID,
+        },
+        "RetryAfter": {
+            "description": "Seconds after which a request may be sent again.",
+            "schema": {"type": "string", "pattern": "^[0-9]+$"},
+            "example": "30",
+        },
+    }
 
 
 def _envelope_schema() -> Document:
@@ -177,9 +371,17 @@ def _envelope_schema() -> Document:
             "statusCode": {"type": "integer"},
             "error": {"type": "string"},
             "message": {"type": "string"},
-            "code": {"type": "string", "enum": sorted(CATALOGUE)},
-            "details": {"type": "array", "items": {"type": "string"}, "description": "`path.to.field: what is wrong`"},
+            "code": reference("ErrorCode"),
+            "details": {"type": "array", "items": {"type": "string"}},
         },
         "required": ["statusCode", "error", "message", "code", "details"],
         "additionalProperties": False,
     }
+
+
+def _example_of_error(status: int, code: str) -> Document:
+    entry = CATALOGUE[code]
+    name = entry.name if status == entry.status else HTTPStatus(status).phrase
+    details = ["name: is required"] if code == "VALIDATION_ERROR" else []
+    message = re.sub("`", "", entry.meaning[:1].upper() + entry.meaning[1:])
+    return {"statusCode": status, "error": name, "message": f"{message}.", "code": code, "details": details}

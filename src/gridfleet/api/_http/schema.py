@@ -4,14 +4,20 @@ msgspec's own generator omits the format of times and does not state that unknow
 every field, so they are described separately from request bodies.
 """
 
+import re
 from typing import Any, Literal
 
 import msgspec
 from msgspec import inspect
 
-__all__ = ["JsonSchemas"]
+__all__ = ["JsonSchemas", "reference"]
 
 Schema = dict[str, Any]
+
+
+def reference(name: str) -> Schema:
+    """Return a reference to a named schema."""
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 class JsonSchemas:
@@ -60,23 +66,30 @@ class JsonSchemas:
                 return _present(items, minItems=info.min_length, maxItems=info.max_length)
             case inspect.DictType(value_type=value):
                 free = isinstance(value, inspect.AnyType)
-                return {"type": "object"} if free else {"type": "object", "additionalProperties": self._schema(value, way)}
+                return {"type": "object", "additionalProperties": True if free else self._schema(value, way)}
+            case inspect.EnumType(cls=cls):
+                return self._enum(cls)
         return _plain(info)
 
-    def _struct(self, info: inspect.StructType, way: Literal["taken", "given"]) -> Schema:
-        key = (info.cls, way)
-        if key not in self._names:
-            name = self._free_name(_name_of(info.cls), way)
-            self._names[key] = name
-            self.components[name] = {}  # reserved before the fields are described: a field may refer to this struct
-            self.components[name].update(self._describe(info, way))
-        return {"$ref": f"#/components/schemas/{self._names[key]}"}
+    def _enum(self, cls: Any) -> Schema:
+        described = {**_choice([member.value for member in cls]), "description": _documentation(cls)}
+        if self.components.setdefault(cls.__name__, described)["enum"] != described["enum"]:
+            raise TypeError(f"two schemas are called {cls.__name__}")
+        return reference(cls.__name__)
 
-    def _free_name(self, name: str, way: str) -> str:
-        if name not in self.components:
-            return name
-        suffixed = f"{name}Input" if way == "taken" else f"{name}Record"
-        return suffixed if suffixed not in self.components else f"{suffixed}{len(self.components)}"
+    def _struct(self, info: inspect.StructType, way: Literal["taken", "given"]) -> Schema:
+        name = _name_of(info.cls)
+        if (info.cls, way) not in self._names:
+            self._names[info.cls, way] = name
+            earlier = self.components.get(name)
+            if earlier is None:
+                self.components[name] = {}  # reserved before the fields are described: a field may refer to this struct
+            described = self._describe(info, way)
+            other_way = {**(earlier or {}), "additionalProperties": False}
+            if earlier is not None and other_way != {**described, "additionalProperties": False}:
+                raise TypeError(f"two schemas are called {name}")
+            self.components[name].update(described)
+        return reference(name)
 
     def _describe(self, info: inspect.StructType, way: Literal["taken", "given"]) -> Schema:
         properties: dict[str, Schema] = {}
@@ -86,7 +99,7 @@ class JsonSchemas:
         required = [
             field.encode_name for field in info.fields if field.required or (way == "given" and not _may_be_unset(field))
         ]
-        described: Schema = {"type": "object", "properties": properties}
+        described: Schema = {"type": "object", "description": _documentation(info.cls), "properties": properties}
         if required:
             described["required"] = required
         if way == "taken" and not getattr(info.cls, "ignores_unknown", False):
@@ -115,8 +128,8 @@ def _plain(info: inspect.Type) -> Schema:
             return {"type": "string", "format": "date-time"}
         case inspect.DateType():
             return {"type": "string", "format": "date"}
-        case inspect.EnumType(cls=cls):
-            return _choice([member.value for member in cls])
+        case inspect.LiteralType(values=(only,)):
+            return {"type": "string" if isinstance(only, str) else "integer", "const": only}
         case inspect.LiteralType(values=values):
             return _choice(list(values))
         case inspect.NoneType():
@@ -151,7 +164,7 @@ def _with_default(schema: Schema, field: inspect.Field) -> Schema:
     default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
     if default is msgspec.NODEFAULT or default is None or default is msgspec.UNSET:
         return schema
-    return {**schema, "default": msgspec.to_builtins(default)}
+    return {**schema, "default": msgspec.json.decode(msgspec.json.encode(default))}
 
 
 def _may_be_unset(field: inspect.Field) -> bool:
@@ -162,4 +175,15 @@ def _name_of(cls: Any) -> str:
     origin = getattr(cls, "__origin__", None)
     if origin is None:
         return str(cls.__name__)
-    return str(origin.__name__) + "Of" + "And".join(_name_of(argument) for argument in cls.__args__)
+    return "And".join(_name_of(argument) for argument in cls.__args__) + str(origin.__name__)
+
+
+def _documentation(cls: Any) -> str:
+    """Return the first paragraph of a docstring, with the names of fields as in JSON."""
+    cls = getattr(cls, "__origin__", cls)
+    text = " ".join((cls.__doc__ or "").split("\n\n", 1)[0].split())
+    text = re.sub(r" \(spec, [^)]*\)", "", text)
+    if issubclass(cls, msgspec.Struct):
+        for field in msgspec.structs.fields(cls):
+            text = text.replace(f"`{field.name}`", f"`{field.encode_name}`")
+    return text

@@ -17,7 +17,7 @@ _POLICY: Final = (
 
 
 @endpoint(
-    "GET", "/account/confirm-email", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True
+    "GET", "/account/confirm-email", caller=public(), codes=(), answer=str, answer_content_types=("text/html",), addition=True
 )
 async def confirm_email_page(call: Call) -> Asset:
     """Confirms a new e-mail address."""
@@ -25,29 +25,31 @@ async def confirm_email_page(call: Call) -> Asset:
 
 
 @endpoint(
-    "GET", "/account/reset-password", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True
+    "GET", "/account/reset-password", caller=public(), codes=(), answer=str, answer_content_types=("text/html",), addition=True
 )
 async def reset_password_page(call: Call) -> Asset:
     """Sets a new password."""
     return _page(call)
 
 
-@endpoint("GET", "/account/invitation", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True)
+@endpoint(
+    "GET", "/account/invitation", caller=public(), codes=(), answer=str, answer_content_types=("text/html",), addition=True
+)
 async def invitation_page(call: Call) -> Asset:
     """Accepts an invitation; a person without an account registers."""
     return _page(call)
 
 
 @endpoint(
-    "GET", "/account/page.js", caller=public(), codes=(), answer=str, answer_content_type="text/javascript", addition=True
+    "GET", "/account/page.js", caller=public(), codes=(), answer=str, answer_content_types=("text/javascript",), addition=True
 )
-async def script(call: Call) -> Asset:
+async def account_script(call: Call) -> Asset:
     """The pages' script."""
     return _asset(call, "page.js", "text/javascript; charset=utf-8")
 
 
-@endpoint("GET", "/account/page.css", caller=public(), codes=(), answer=str, answer_content_type="text/css", addition=True)
-async def style(call: Call) -> Asset:
+@endpoint("GET", "/account/page.css", caller=public(), codes=(), answer=str, answer_content_types=("text/css",), addition=True)
+async def account_style(call: Call) -> Asset:
     """The pages' look."""
     return _asset(call, "page.css", "text/css; charset=utf-8")
 

@@ -23,7 +23,7 @@ SESSION_COOKIE_PATH: Final = "/"
 _SHORTEST, _LONGEST = identity_login.LOGIN_PASSWORD_CHARACTERS
 
 
-class LoginBody(msgspec.Struct, frozen=True):
+class Login(msgspec.Struct, frozen=True):
     """Login credentials. A password over the limit can be valid, so its length is refused only after the hash check fails."""
 
     email: Email
@@ -45,7 +45,7 @@ class AuthAnswer(msgspec.Struct, frozen=True):
     caller=public(),
     codes=("VALIDATION_ERROR", "INVALID_CREDENTIALS", "ACCOUNT_LOCKED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
-async def login(call: Call, body: LoginBody) -> AuthAnswer:
+async def login(call: Call, body: Login) -> AuthAnswer:
     """Open a session."""
     state = call.state
     await state.rate_limiter.hit("login address", call.client_network, state.settings.login_per_address_per_minute)
@@ -67,7 +67,7 @@ async def login(call: Call, body: LoginBody) -> AuthAnswer:
     caller=public(),
     codes=("REFRESH_TOKEN_INVALID", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
-async def refresh(call: Call) -> AuthAnswer:
+async def refresh_session(call: Call) -> AuthAnswer:
     """Extend the session of the refresh cookie and rotate the cookie."""
     await limit_account_calls(call)
     state = call.state

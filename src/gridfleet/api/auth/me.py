@@ -9,7 +9,7 @@ from gridfleet.kernel.db import Connection
 
 
 @endpoint("GET", "/api/v1/auth/me", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
-async def me(caller: UserCaller, db: Connection) -> SessionUserAnswer:
+async def get_me(caller: UserCaller, db: Connection) -> SessionUserAnswer:
     """Return the user of the session."""
     return SessionUserAnswer(await session_user(db, await sessions.account_of(db, caller)))
 

@@ -12,20 +12,22 @@ _POLICY: Final = (
 )
 
 
-@endpoint("GET", "/docs", caller=public(), codes=(), answer=str, answer_content_type="text/html", addition=True)
-async def page(call: Call) -> Asset:
+@endpoint("GET", "/docs", caller=public(), codes=(), answer=str, answer_content_types=("text/html",), addition=True)
+async def docs_page(call: Call) -> Asset:
     """The page itself."""
     return _asset(call, "page.html", "text/html; charset=utf-8")
 
 
-@endpoint("GET", "/docs/page.js", caller=public(), codes=(), answer=str, answer_content_type="text/javascript", addition=True)
-async def script(call: Call) -> Asset:
+@endpoint(
+    "GET", "/docs/page.js", caller=public(), codes=(), answer=str, answer_content_types=("text/javascript",), addition=True
+)
+async def docs_script(call: Call) -> Asset:
     """The page's script."""
     return _asset(call, "page.js", "text/javascript; charset=utf-8")
 
 
-@endpoint("GET", "/docs/page.css", caller=public(), codes=(), answer=str, answer_content_type="text/css", addition=True)
-async def style(call: Call) -> Asset:
+@endpoint("GET", "/docs/page.css", caller=public(), codes=(), answer=str, answer_content_types=("text/css",), addition=True)
+async def docs_style(call: Call) -> Asset:
     """The page's look."""
     return _asset(call, "page.css", "text/css; charset=utf-8")
 

@@ -17,7 +17,7 @@ class RewrapRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 
 @endpoint("POST", "/api/v1/internal/crypto/rewrap", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
-async def rewrap(call: Call, caller: UserCaller, body: RewrapRequest) -> Rewrapped:
+async def rewrap_credentials(call: Call, caller: UserCaller, body: RewrapRequest) -> Rewrapped:
     """Encrypt every stored credential again with one version of the keyring, while the service runs.
 
     Rows that have the version already are not counted. An interrupted call can be repeated.

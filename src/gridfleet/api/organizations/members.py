@@ -37,7 +37,7 @@ async def list_members(org: OrgScope, db: Connection, org_id: UUID, query: PageQ
     codes=("BAD_REQUEST", "MEMBER_NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
 )
-async def change_role(org: OrgScope, db: Connection, org_id: UUID, member_id: UUID, body: NewRole) -> Member:
+async def change_member_role(org: OrgScope, db: Connection, org_id: UUID, member_id: UUID, body: NewRole) -> Member:
     """Change a member's role immediately. Only a SuperAdmin can demote the last ORG_ADMIN."""
     return await members.change_role(db, org, member_id, body.role)
 

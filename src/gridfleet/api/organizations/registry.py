@@ -79,7 +79,7 @@ async def get_organization(db: Connection, id: UUID) -> Organization:
     codes=("VALIDATION_ERROR", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
     bad_path_id="VALIDATION_ERROR",
 )
-async def change_organization(caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges) -> Organization:
+async def update_organization(caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges) -> Organization:
     """Change name, slug or description."""
     return await registry.change(db, caller.as_actor, id, body.name, body.slug, body.description)
 

@@ -31,7 +31,7 @@ _MOST_NETWORKS: Final = 1_000
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
 
-class KeyToMake(msgspec.Struct, frozen=True, rename="camel"):
+class NewApiKey(msgspec.Struct, frozen=True, rename="camel"):
     """The rights of a key to create.
 
     Without `allowedPlantIds` the key reaches every plant of the organisation, without `allowedIps` it is valid from every
@@ -46,13 +46,13 @@ class KeyToMake(msgspec.Struct, frozen=True, rename="camel"):
     expires_at: Annotated[datetime | None, NOT_NULL] = None
 
 
-class KeyToTry(msgspec.Struct, frozen=True):
+class ApiKeyTest(msgspec.Struct, frozen=True):
     """The text of a key."""
 
     key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class TrialResult(msgspec.Struct, frozen=True, rename="camel"):
+class ApiKeyTestResult(msgspec.Struct, frozen=True, rename="camel"):
     """The result of a test login with the key. `error` is the broker's error text, null after a successful login."""
 
     ok: bool
@@ -61,7 +61,7 @@ class TrialResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @endpoint("GET", "/api/v1/partner/api-keys", caller=org_member(OrgRole.ORG_ADMIN), codes=("VALIDATION_ERROR", *S))
-async def list_keys(org: OrgScope, db: Connection, query: PageQuery) -> Page[ApiKey]:
+async def list_api_keys(org: OrgScope, db: Connection, query: PageQuery) -> Page[ApiKey]:
     """List the organisation's keys, including revoked ones, newest first."""
     return await registry.list_keys(db, org, query.paging)
 
@@ -73,7 +73,7 @@ async def list_keys(org: OrgScope, db: Connection, query: PageQuery) -> Page[Api
     codes=("VALIDATION_ERROR", *S),
     success=201,
 )
-async def create_key(call: Call, org: OrgScope, db: Connection, body: KeyToMake) -> CreatedKey:
+async def create_api_key(call: Call, org: OrgScope, db: Connection, body: NewApiKey) -> CreatedKey:
     """Create a key and show its secrets, `key` and `signingKey`, once.
 
     A key that may use the broker gets a vhost there, and the service logs in with it once as a test. If that fails, the key is
@@ -101,7 +101,7 @@ async def create_key(call: Call, org: OrgScope, db: Connection, body: KeyToMake)
     bad_path_id="INVALID_UUID",
     addition=True,
 )
-async def get_key(org: OrgScope, db: Connection, id: UUID) -> ApiKey:
+async def get_api_key(org: OrgScope, db: Connection, id: UUID) -> ApiKey:
     """Return one key without its secrets."""
     return await registry.get_key(db, org, id)
 
@@ -113,7 +113,7 @@ async def get_key(org: OrgScope, db: Connection, id: UUID) -> ApiKey:
     codes=("INVALID_UUID", "API_KEY_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
 )
-async def revoke_key(org: OrgScope, db: Connection, id: UUID) -> Message:
+async def revoke_api_key(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Revoke a key permanently, over REST and at the broker. It stays in the list."""
     await registry.revoke(db, org, id)
     return Message("The API key was revoked.")
@@ -127,7 +127,7 @@ async def revoke_key(org: OrgScope, db: Connection, id: UUID) -> Message:
     bad_path_id="INVALID_UUID",
     addition=True,
 )
-async def test_connection(call: Call, org: OrgScope, db: Connection, id: UUID, body: KeyToTry) -> TrialResult:
+async def test_api_key(call: Call, org: OrgScope, db: Connection, id: UUID, body: ApiKeyTest) -> ApiKeyTestResult:
     """Log in at the broker with the key and return the duration, or the broker's error.
 
     The broker sees the service's address, so a key with `allowedIps` passes only if they include it.
@@ -138,7 +138,7 @@ async def test_connection(call: Call, org: OrgScope, db: Connection, id: UUID, b
         broker_url = call.state.settings.secret("broker_url").get_secret_value()
         duration_ms, error = await probe(broker_url, trial.vhost, trial.slug, body.key, EXCHANGE)
     await registry.record_trial(db, org, id, duration_ms, error)
-    return TrialResult(error is None, duration_ms, error)
+    return ApiKeyTestResult(error is None, duration_ms, error)
 
 
 @endpoint(
@@ -149,7 +149,7 @@ async def test_connection(call: Call, org: OrgScope, db: Connection, id: UUID, b
     bad_path_id="INVALID_UUID",
     addition=True,
 )
-async def acknowledge_bundle(org: OrgScope, db: Connection, id: UUID) -> Message:
+async def acknowledge_api_key_bundle(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Record that the secrets shown at the key's creation have been stored."""
     await registry.acknowledge_bundle(db, org, id)
     return Message("It was noted that the key's secrets are kept.")
@@ -180,7 +180,7 @@ async def _withdraw(call: Call, org: OrgScope, prepared: PreparedKey) -> None:
             await management.delete_vhost(prepared.at_broker.vhost)
 
 
-def _wanted(body: KeyToMake) -> NewKey:
+def _wanted(body: NewApiKey) -> NewKey:
     networks: list[IPNetwork] = []
     complaints = []
     if len(body.allowed_ips) > _MOST_NETWORKS:

@@ -10,7 +10,7 @@ from gridfleet.kernel.db import Connection
 @endpoint(
     "GET", "/api/v1/plants/certificate-stats", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=S, kept_seconds=10
 )
-async def certificate_stats(org: OrgScope, db: Connection) -> CertificateStatistics:
+async def get_certificate_statistics(org: OrgScope, db: Connection) -> CertificateStatistics:
     """Count client certificates that are valid, expired, about to expire or revoked, and list the most urgent plants.
 
     The response may be 10 s old.

@@ -13,14 +13,14 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
 
-class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An action that the sub-device's template declares, with its parameters."""
 
     action: Annotated[str, msgspec.Meta(max_length=64)]
     params: dict[str, Any] = {}
 
 
-class Issued(msgspec.Struct, frozen=True, rename="camel"):
+class IssuedCommand(msgspec.Struct, frozen=True, rename="camel"):
     """An issued command. The list of commands shows its state."""
 
     message: str
@@ -36,14 +36,14 @@ class Issued(msgspec.Struct, frozen=True, rename="camel"):
     bad_input="COMMAND_ACTION_NOT_IN_TEMPLATE",
     once=True,
 )
-async def send_command(org: OrgScope, db: Connection, plant_id: UUID, external_id: str, body: Order) -> Issued:
+async def send_command(org: OrgScope, db: Connection, plant_id: UUID, external_id: str, body: NewCommand) -> IssuedCommand:
     """Send a command to a sub-device through its plant, which must be ACTIVE.
 
     The response does not wait for the plant. The command expires unless the plant reports a result within the action's time.
     Send an `Idempotency-Key` if you may repeat the request: without it, each request is a separate command.
     """
     command_id = await dispatch.issue_device_command(db, org, plant_id, external_id, body.action, body.params)
-    return Issued(f"{body.action} was issued to {external_id}.", command_id)
+    return IssuedCommand(f"{body.action} was issued to {external_id}.", command_id)
 
 
 @endpoint(

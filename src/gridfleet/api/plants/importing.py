@@ -73,7 +73,7 @@ _check_row = build_checker(PlantRow)
     content_types=("text/csv",),
     max_body_bytes=MAX_BYTES,
 )
-async def import_csv(org: OrgScope, db: Connection, query: ImportOptions, body: bytes) -> ImportReport:
+async def import_plants_from_csv(org: OrgScope, db: Connection, query: ImportOptions, body: bytes) -> ImportReport:
     """Register the plants of a CSV file: UTF-8, separated by commas or semicolons, with a header row.
 
     If a row is invalid, nothing is written, and every error is listed with its row. With `skipInvalid`, the valid rows are

@@ -18,7 +18,7 @@ from gridfleet.kernel.pagination import Page
     bad_path_id="INVALID_UUID",
     addition=True,
 )
-async def refused_messages(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[RefusedMessage]:
+async def list_refused_messages(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[RefusedMessage]:
     """List the plant's refused messages of the last seven days, newest first."""
     return await records.list_refused_messages(db, org, id, query.paging)
 
@@ -31,6 +31,6 @@ async def refused_messages(org: OrgScope, db: Connection, id: UUID, query: PageQ
     bad_path_id="INVALID_UUID",
     addition=True,
 )
-async def unregistered_devices(org: OrgScope, db: Connection, id: UUID) -> list[Sighting]:
+async def list_unregistered_devices(org: OrgScope, db: Connection, id: UUID) -> list[Sighting]:
     """List unregistered devices that the plant's snapshots name, last seen first."""
     return await records.list_unregistered_devices(db, org, id)

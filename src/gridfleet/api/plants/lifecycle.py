@@ -17,7 +17,7 @@ from gridfleet.kernel.db import Connection
     bad_path_id="BAD_REQUEST",
     addition=True,
 )
-async def suspend(org: OrgScope, db: Connection, id: UUID) -> Message:
+async def suspend_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Make an ACTIVE plant SUSPENDED: it may stay connected, and its messages are discarded."""
     await lifecycle.suspend_plant(db, org, id)
     return Message("The plant is suspended.")
@@ -30,7 +30,7 @@ async def suspend(org: OrgScope, db: Connection, id: UUID) -> Message:
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
 )
-async def reactivate(org: OrgScope, db: Connection, id: UUID) -> Message:
+async def reactivate_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Make a SUSPENDED plant ACTIVE again, with its present credentials."""
     await lifecycle.reactivate_plant(db, org, id)
     return Message("The plant is active again.")
@@ -43,7 +43,7 @@ async def reactivate(org: OrgScope, db: Connection, id: UUID) -> Message:
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
 )
-async def revoke(org: OrgScope, db: Connection, id: UUID) -> Message:
+async def revoke_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Revoke a plant's certificate and secrets permanently. It becomes DECOMMISSIONED.
 
     It can no longer log in, and its open connections are closed.

@@ -23,7 +23,7 @@ _QUIET_SECONDS: Final = 10.0
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
     answer=list[TelemetryPoint],
-    answer_content_type="text/event-stream",
+    answer_content_types=("text/event-stream",),
     addition=True,
 )
 async def watch_plant(call: Call, org: OrgScope, id: UUID) -> Stream:

@@ -29,7 +29,7 @@ class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
 )
-async def provision(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
+async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
     """Make a PENDING plant ACTIVE and return its provisioning package, once."""
     call.no_store()
     return await provisioning.provision(db, org, await _provisioner(call.state, db), id)
@@ -43,7 +43,7 @@ async def provision(call: Call, org: OrgScope, db: Connection, id: UUID) -> Prov
     bad_path_id="BAD_REQUEST",
     answer=ProvisioningPackage,
 )
-async def download(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
+async def download_provisioning_package(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
     """Return the package as a file: provision a PENDING plant, or repeat the answer of `provision` for 15 minutes."""
     call.no_store()
     plant, package = await provisioning.download_package(db, org, await _provisioner(call.state, db), id)
@@ -57,7 +57,7 @@ async def download(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileD
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
 )
-async def mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID) -> MqttToken:
+async def create_mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID) -> MqttToken:
     """Issue an MQTT token for an ACTIVE plant whose authMethod is TOKEN."""
     call.no_store()
     issued = await provisioning.issue_mqtt_token(db, org, call.state.plant_tokens, id)

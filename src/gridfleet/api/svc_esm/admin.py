@@ -44,7 +44,7 @@ class SandboxCredentials(msgspec.Struct, frozen=True, rename="camel"):
     esm_api_url: str
 
 
-class NewPlant(msgspec.Struct, frozen=True, rename="camel"):
+class NewEsmPlant(msgspec.Struct, frozen=True, rename="camel"):
     """A sandbox plant to create. Capacity in kWh, peak power in kWp."""
 
     client_id: Id
@@ -61,7 +61,7 @@ class NewPlant(msgspec.Struct, frozen=True, rename="camel"):
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 
-class PlantPatch(msgspec.Struct, frozen=True, rename="camel"):
+class EsmPlantPatch(msgspec.Struct, frozen=True, rename="camel"):
     """Changes to a sandbox plant; omitted fields stay unchanged."""
 
     capacity_kwh: Amount | UnsetType = UNSET
@@ -88,7 +88,7 @@ _OF_PLANT = ("INVALID_UUID", "NOT_FOUND", *SA)
     codes=_OF_ORGANIZATION,
     bad_input="INVALID_UUID",
 )
-async def enable(call: Call, caller: UserCaller, db: Connection, query: OfOrganization) -> SandboxCredentials:
+async def enable_sandbox(call: Call, caller: UserCaller, db: Connection, query: OfOrganization) -> SandboxCredentials:
     """Create a sandbox ESM for an organisation, or issue new credentials. Earlier credentials end immediately."""
     call.no_store()
     made = await access.enable(db, caller.as_actor, query.org_id)
@@ -102,7 +102,7 @@ async def enable(call: Call, caller: UserCaller, db: Connection, query: OfOrgani
     codes=_OF_ORGANIZATION,
     bad_input="INVALID_UUID",
 )
-async def disable(caller: UserCaller, db: Connection, query: OfOrganization) -> Message:
+async def disable_sandbox(caller: UserCaller, db: Connection, query: OfOrganization) -> Message:
     """End an organisation's access to the sandbox. Its plants there stay."""
     await access.disable(db, caller.as_actor, query.org_id)
     return Message("The sandbox ESM is disabled for the organisation.")
@@ -115,7 +115,7 @@ async def disable(caller: UserCaller, db: Connection, query: OfOrganization) -> 
     codes=_OF_ORGANIZATION,
     bad_input="INVALID_UUID",
 )
-async def status(db: Connection, query: OfOrganization) -> Message:
+async def get_sandbox_status(db: Connection, query: OfOrganization) -> Message:
     """Return whether an organisation has a sandbox."""
     await organizations.get(db, query.org_id)
     word = "enabled" if await access.is_enabled(db, query.org_id) else "disabled"
@@ -123,7 +123,7 @@ async def status(db: Connection, query: OfOrganization) -> Message:
 
 
 @endpoint("GET", "/api/v1/svc-esm/admin/plants", caller=super_admin(), codes=SA)
-async def list_plants(db: Connection) -> list[SandboxPlant]:
+async def list_sandbox_plants(db: Connection) -> list[SandboxPlant]:
     """List the sandbox's plants of all clients, newest first."""
     return await plants.list_plants(db)
 
@@ -135,7 +135,7 @@ async def list_plants(db: Connection) -> list[SandboxPlant]:
     codes=("VALIDATION_ERROR", *SA),
     success=201,
 )
-async def create_plant(db: Connection, body: NewPlant) -> SandboxPlant:
+async def create_sandbox_plant(db: Connection, body: NewEsmPlant) -> SandboxPlant:
     """Add a plant to a client, whose id `enable` returned."""
     return await plants.create_plant(db, NewSandboxPlant(**msgspec.structs.asdict(body)))
 
@@ -147,7 +147,7 @@ async def create_plant(db: Connection, body: NewPlant) -> SandboxPlant:
     codes=_OF_PLANT,
     bad_path_id="INVALID_UUID",
 )
-async def get_plant(db: Connection, id: UUID) -> SandboxPlant:
+async def get_sandbox_plant(db: Connection, id: UUID) -> SandboxPlant:
     """Return one plant of the sandbox."""
     return await plants.get_plant(db, id)
 
@@ -159,7 +159,7 @@ async def get_plant(db: Connection, id: UUID) -> SandboxPlant:
     codes=_OF_PLANT,
     bad_path_id="INVALID_UUID",
 )
-async def change_plant(db: Connection, id: UUID, body: PlantPatch) -> SandboxPlant:
+async def update_sandbox_plant(db: Connection, id: UUID, body: EsmPlantPatch) -> SandboxPlant:
     """Change a plant of the sandbox: its properties and its behaviour."""
     return await plants.change_plant(db, id, SandboxPlantChanges(**msgspec.structs.asdict(body)))
 
@@ -171,7 +171,7 @@ async def change_plant(db: Connection, id: UUID, body: PlantPatch) -> SandboxPla
     codes=_OF_PLANT,
     bad_path_id="INVALID_UUID",
 )
-async def delete_plant(db: Connection, id: UUID) -> Message:
+async def delete_sandbox_plant(db: Connection, id: UUID) -> Message:
     """Delete a plant from the sandbox."""
     await plants.delete_plant(db, id)
     return Message("The sandbox plant was deleted.")

@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from urllib.parse import parse_qs, unquote_plus
 
 import msgspec
@@ -21,7 +21,13 @@ _MOST_SPAN: Final = timedelta(days=31)
 _CODES: Final = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
 
 
-class Token(msgspec.Struct, frozen=True):
+class EsmTokenRequest(msgspec.Struct, frozen=True):
+    """The form of a token request."""
+
+    grant_type: Literal["client_credentials"]
+
+
+class EsmToken(msgspec.Struct, frozen=True):
     """A bearer token. `expires_in` is in seconds."""
 
     access_token: str
@@ -96,10 +102,11 @@ class Readings(msgspec.Struct, frozen=True):
     caller=public(),
     codes=_CODES,
     content_types=("application/x-www-form-urlencoded",),
+    body_record=EsmTokenRequest,
     max_body_bytes=4 * 1024,
     addition=True,
 )
-async def issue_token(call: Call, db: Connection, body: bytes) -> Token:
+async def issue_esm_token(call: Call, db: Connection, body: bytes) -> EsmToken:
     """Issue a token to a client, by the client credentials grant of OAuth 2.0.
 
     Send id and secret as HTTP Basic, each form-encoded first. The token is valid for an hour.
@@ -110,17 +117,17 @@ async def issue_token(call: Call, db: Connection, body: bytes) -> Token:
     if form.get("grant_type") != ["client_credentials"]:
         raise ValidationFailed(details=["grant_type: must be client_credentials"])
     token = await access.issue_token(db, client_id, secret)
-    return Token(token, "Bearer", int(access.TOKEN_LIFETIME.total_seconds()))
+    return EsmToken(token, "Bearer", int(access.TOKEN_LIFETIME.total_seconds()))
 
 
 @endpoint("GET", "/api/v1/svc-esm/plants", caller=esm_client(), codes=_CODES, addition=True)
-async def list_plants(client: str, db: Connection) -> EsmPlants:
+async def list_esm_plants(client: str, db: Connection) -> EsmPlants:
     """List the client's plants."""
     return EsmPlants([EsmPlant.of(plant) for plant in await behaviour.plants_of(db, client)])
 
 
 @endpoint("GET", "/api/v1/svc-esm/plants/{externalPlantId}", caller=esm_client(), codes=("NOT_FOUND", *_CODES), addition=True)
-async def get_plant(client: str, db: Connection, external_plant_id: str) -> EsmPlant:
+async def get_esm_plant(client: str, db: Connection, external_plant_id: str) -> EsmPlant:
     """Return one of the client's plants."""
     return EsmPlant.of(await behaviour.plant_of(db, client, external_plant_id))
 
@@ -132,7 +139,7 @@ async def get_plant(client: str, db: Connection, external_plant_id: str) -> EsmP
     codes=("NOT_FOUND", *_CODES),
     addition=True,
 )
-async def get_config(client: str, db: Connection, external_plant_id: str) -> EsmConfig:
+async def get_esm_config(client: str, db: Connection, external_plant_id: str) -> EsmConfig:
     """Return the plan that the plant follows."""
     plant = await behaviour.plant_of(db, client, external_plant_id)
     return EsmConfig(plant.config_enabled, plant.esi_state, plant.version, plant.time_configs)
@@ -145,7 +152,7 @@ async def get_config(client: str, db: Connection, external_plant_id: str) -> Esm
     codes=("NOT_FOUND", *_CODES),
     addition=True,
 )
-async def put_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
+async def put_esm_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
     """Set another plan. The same `requestCode` within a day returns the first response again."""
     return await behaviour.carry_out(db, client, external_plant_id, body.request_code, body.time_configs)
 
@@ -157,7 +164,7 @@ async def put_config(client: str, db: Connection, external_plant_id: str, body: 
     codes=("NOT_FOUND", *_CODES),
     addition=True,
 )
-async def validate_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
+async def validate_esm_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
     """Validate a plan for the plant without changing anything."""
     return await behaviour.validate(db, client, external_plant_id, body.request_code)
 
@@ -169,7 +176,7 @@ async def validate_config(client: str, db: Connection, external_plant_id: str, b
     codes=("NOT_FOUND", *_CODES),
     addition=True,
 )
-async def meters(client: str, db: Connection, external_plant_id: str, query: MeterRange) -> Readings:
+async def list_esm_readings(client: str, db: Connection, external_plant_id: str, query: MeterRange) -> Readings:
     """Return what the plant's grid meter counted, every five minutes, over at most 31 days."""
     plant = await behaviour.plant_of(db, client, external_plant_id)
     if query.since >= query.until or query.until - query.since > _MOST_SPAN:

@@ -72,7 +72,7 @@ class Synced(msgspec.Struct, frozen=True):
 
 
 @endpoint("GET", "/api/v1/trading/config", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
-async def get_config(org: OrgScope, db: Connection) -> TradingConfig:
+async def get_trading_config(org: OrgScope, db: Connection) -> TradingConfig:
     """Return the organisation's ESM configuration without the secret. DISABLED until it is set."""
     return await configuration.get_config(db, org)
 
@@ -83,7 +83,7 @@ async def get_config(org: OrgScope, db: Connection) -> TradingConfig:
     caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
     codes=("VALIDATION_ERROR", *S),
 )
-async def change_config(call: Call, org: OrgScope, body: NewSettings) -> TradingConfig:
+async def update_trading_config(call: Call, org: OrgScope, body: NewSettings) -> TradingConfig:
     """Set address and credentials of the ESM, and the queue prefix.
 
     The address must be public: it is refused if its name resolves to a private address, now or at any later call.
@@ -102,7 +102,7 @@ async def change_config(call: Call, org: OrgScope, body: NewSettings) -> Trading
     caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
     codes=("TRADING_CONFIG_INCOMPLETE", *S),
 )
-async def enable(org: OrgScope, db: Connection) -> TradingConfig:
+async def enable_trading(org: OrgScope, db: Connection) -> TradingConfig:
     """Enable trading: create the queues of every partner key, and sync plants every quarter of an hour."""
     return await configuration.enable(db, org)
 
@@ -113,13 +113,13 @@ async def enable(org: OrgScope, db: Connection) -> TradingConfig:
     caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
     codes=S,
 )
-async def disable(org: OrgScope, db: Connection) -> TradingConfig:
+async def disable_trading(org: OrgScope, db: Connection) -> TradingConfig:
     """Disable trading: delete the queues and the messages in them."""
     return await configuration.disable(db, org)
 
 
 @endpoint("GET", "/api/v1/trading/connection-details", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
-async def connection_details(call: Call, org: OrgScope, db: Connection) -> ConnectionDetails:
+async def get_connection_details(call: Call, org: OrgScope, db: Connection) -> ConnectionDetails:
     """Return the AMQP address for partners, and the queues that exist while trading is enabled."""
     settings = call.state.settings
     vhost, prefix, queues = await configuration.queues(db, org)
@@ -143,7 +143,7 @@ async def connection_details(call: Call, org: OrgScope, db: Connection) -> Conne
     caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
     codes=("ESM_NOT_CONFIGURED", *S),
 )
-async def sync_plants(call: Call, org: OrgScope) -> Synced:
+async def sync_trading_plants(call: Call, org: OrgScope) -> Synced:
     """Update the organisation's linked plants from the ESM.
 
     Plants are linked by `externalPlantId`. If the ESM does not answer, the call still succeeds and counts every plant as an

@@ -24,7 +24,7 @@ from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.time_blocks import TimeBlock, TimeBlocks, complaints_about_blocks
 
 
-class Plan(msgspec.Struct, frozen=True, rename="camel"):
+class PlantPlan(msgspec.Struct, frozen=True, rename="camel"):
     """Permitted use of the battery by time of day, in UTC."""
 
     time_configs: TimeBlocks
@@ -69,7 +69,7 @@ _CODES = ("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
     codes=_CODES,
     bad_path_id="BAD_REQUEST",
 )
-async def get_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
+async def get_plant_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
     """Return the plan that the plant follows, as its ESM reports it now."""
     state = call.state
     async with state.database.transaction() as db:
@@ -86,7 +86,7 @@ async def get_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
     success=201,
     bad_path_id="BAD_REQUEST",
 )
-async def send_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> ConfigChange:
+async def send_plant_config(call: Call, org: OrgScope, id: UUID, body: PlantPlan) -> ConfigChange:
     """Send a plan to the plant's ESM.
 
     The record contains the result, also when the ESM refused the plan or did not answer: see `isError` and `resultCode`.
@@ -102,7 +102,7 @@ async def send_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> Config
     success=201,
     bad_path_id="BAD_REQUEST",
 )
-async def validate_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> ConfigChange:
+async def validate_plant_config(call: Call, org: OrgScope, id: UUID, body: PlantPlan) -> ConfigChange:
     """Let the plant's ESM validate a plan. Only the log changes."""
     return await _send(call, org, id, body, validate_only=True)
 
@@ -114,7 +114,7 @@ async def validate_config(call: Call, org: OrgScope, id: UUID, body: Plan) -> Co
     codes=_CODES,
     bad_path_id="BAD_REQUEST",
 )
-async def config_log(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[ConfigChange]:
+async def list_config_log(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[ConfigChange]:
     """List what was sent to the ESM for the plant, newest first."""
     return await plans.list_changes(db, org, id, query.paging)
 
@@ -126,7 +126,7 @@ async def config_log(org: OrgScope, db: Connection, id: UUID, query: PageQuery) 
     codes=_CODES,
     bad_path_id="BAD_REQUEST",
 )
-async def command_log(org: OrgScope, db: Connection, id: UUID, query: LogQuery) -> Page[LogEntry]:
+async def list_command_log(org: OrgScope, db: Connection, id: UUID, query: LogQuery) -> Page[LogEntry]:
     """List partner commands about the plant and their outcome, newest first."""
     return await list_log(db, org, id, query.command_type, query.paging)
 
@@ -138,7 +138,7 @@ async def command_log(org: OrgScope, db: Connection, id: UUID, query: LogQuery) 
     codes=_CODES,
     bad_path_id="BAD_REQUEST",
 )
-async def meters(call: Call, org: OrgScope, id: UUID, query: MeterQuery) -> list[MeterRow]:
+async def list_plant_meter_readings(call: Call, org: OrgScope, id: UUID, query: MeterQuery) -> list[MeterRow]:
     """Return metered energy of 24 hours, or up to 31 days, by the ESM of a linked plant, else by its METER sub-devices.
 
     The response has only buckets that lie completely in the range and are not finer than the readings.
@@ -153,7 +153,7 @@ async def meters(call: Call, org: OrgScope, id: UUID, query: MeterQuery) -> list
     return await metering.esm_meters(state.esm, plant, start, end, query.bucket_minutes)
 
 
-async def _send(call: Call, org: OrgScope, id: UUID, body: Plan, *, validate_only: bool) -> ConfigChange:
+async def _send(call: Call, org: OrgScope, id: UUID, body: PlantPlan, *, validate_only: bool) -> ConfigChange:
     state, key = call.state, key_of(call)
     async with state.database.transaction() as db:
         relay = await plans.begin(
