@@ -61,11 +61,13 @@ lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --group build -o requirements.lock
 	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --extra otel --group dev -c requirements.lock -o requirements-dev.lock
+	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade tests/openapi/requirements.in -o tests/openapi/requirements.lock
+	.tools/bin/npm update --prefix tests/openapi --package-lock-only --omit-lockfile-registry-resolved
 
 LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
 clean: ## Remove the virtual environment and caches; the service's data stays
-	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .tools build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME): requirements.lock $(INSTALLERS)

@@ -5,7 +5,7 @@
 # DEBIAN13_MIRROR  package mirror for debootstrap; its own default if not set
 # DEBIAN13_BINDS   further paths to show inside, separated by spaces: a folder of wheels, an authority's certificates
 #
-# Proxy settings and the variables of pip (PIP_…) and of TLS (SSL_CERT_…) hold inside as outside.
+# Proxy settings and the variables of pip (PIP_…), npm (npm_config_…) and TLS (SSL_CERT_…) hold inside as outside.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -37,7 +37,7 @@ git ls-files -z --cached --others --exclude-standard | tar --create --null --ign
     tar --extract --directory="$root/source" --no-same-owner
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 
-inside=$(env | grep -E '^(PIP_|SSL_CERT_|(https?|no)_proxy=|(HTTPS?|NO)_PROXY=)' | cut -d= -f1 | sort -u)
+inside=$(env | grep -E '^(PIP_|npm_config_|NODE_EXTRA_CA_CERTS|SSL_CERT_|(https?|no)_proxy=|(HTTPS?|NO)_PROXY=)' | cut -d= -f1 | sort -u)
 set -- env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin ARGS="${ARGS:-}"
 for name in $inside; do
     set -- "$@" "$name=$(printenv "$name")"
