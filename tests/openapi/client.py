@@ -6,6 +6,7 @@ Arguments: base URL, e-mail address, password, organisation. Prints the id of th
 import sys
 from datetime import UTC, datetime, timedelta
 
+import httpx
 from gridfleet_client import AuthenticatedClient, Client
 from gridfleet_client.api.auth import login
 from gridfleet_client.api.plants import create_plant, list_plants
@@ -23,12 +24,14 @@ from gridfleet_client.models import (
     PlantViewPage,
 )
 
+_TIMEOUT = httpx.Timeout(60)
+
 
 def main(base_url: str, email: str, password: str, organization: str) -> None:
     """Run the calls."""
-    opened = login.sync(client=Client(base_url), body=Login(email, password))
+    opened = login.sync(client=Client(base_url, timeout=_TIMEOUT), body=Login(email, password))
     assert isinstance(opened, AuthAnswer), opened
-    client = AuthenticatedClient(base_url, opened.access_token)
+    client = AuthenticatedClient(base_url, opened.access_token, timeout=_TIMEOUT)
 
     page = list_plants.sync(client=client, x_org_id=organization, limit=5)
     assert isinstance(page, PlantViewPage), page
@@ -51,7 +54,7 @@ def main(base_url: str, email: str, password: str, organization: str) -> None:
     wrong = create_plant.sync(client=client, body=NewPlant("", "", PlantType.GATEWAY), x_org_id=organization)
     assert isinstance(wrong, ErrorEnvelope), wrong
     assert (wrong.code, len(wrong.details)) == (ErrorCode.VALIDATION_ERROR, 2)
-    refused = list_plants.sync(client=AuthenticatedClient(base_url, "wrong"), x_org_id=organization)
+    refused = list_plants.sync(client=AuthenticatedClient(base_url, "wrong", timeout=_TIMEOUT), x_org_id=organization)
     assert isinstance(refused, ErrorEnvelope), refused
     assert refused.code is ErrorCode.UNAUTHORIZED
     print(plant.id)

@@ -100,7 +100,7 @@ def test_the_python_client_has_a_function_for_each_operation_with_json(python_cl
 def test_the_python_client_works_and_is_typed(python_client: Path, service: Served, database_url: str) -> None:
     organization = service.headers["x-org-id"]
     user = {"email": "ada@example.com", "name": "Ada", "password": PASSWORD}
-    made = httpx.post(f"{service.url}/api/v1/auth/register", json=user, headers=service.headers)
+    made = httpx.post(f"{service.url}/api/v1/auth/register", json=user, headers=service.headers, timeout=60)
     assert made.status_code == 201, made.text
     with psycopg.connect(database_url) as db:
         db.execute(
@@ -110,7 +110,7 @@ def test_the_python_client_works_and_is_typed(python_client: Path, service: Serv
         )
     arguments = (HERE / "client.py", service.url, user["email"], PASSWORD, organization)
     plant = run(PYTHON, *arguments, cwd=python_client, PYTHONPATH=str(python_client)).strip()
-    shown = httpx.get(f"{service.url}/api/v1/plants/{plant}", headers=service.headers)
+    shown = httpx.get(f"{service.url}/api/v1/plants/{plant}", headers=service.headers, timeout=60)
     assert shown.json()["name"] == "North hall"
     types = ("--strict", "--follow-imports=silent", "--cache-dir", python_client / ".mypy_cache")
     run(sys.executable, "-m", "mypy", *types, HERE / "client.py", cwd=python_client, MYPYPATH=str(python_client))
