@@ -1,11 +1,13 @@
 """Settings with free ports, so that several test runs and a real service can share a machine."""
 
 import contextlib
+import fcntl
 import os
 import random
 import socket
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gridfleet.kernel.settings import Settings
 
@@ -28,10 +30,14 @@ _PORTS_A_WORKER = 20_000 // _MOST_WORKERS
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _MOST_WORKERS
 
 
+_taken: list[IO[str]] = []
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports without a listener, below the range of ports for outgoing connections.
 
-    Each worker of a test run has its own range, so that two workers cannot find the same port before it is bound.
+    Each worker of a test run has its own range, so that two workers cannot find the same port before it is bound. A lock on a
+    file, held until this process ends, keeps other test runs on this machine from the port.
     """
     found: list[int] = []
     first = 12_000 + _worker * _PORTS_A_WORKER
@@ -43,8 +49,22 @@ def free_ports(count: int) -> list[int]:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        if _lock(port):
             found.append(port)
     return found
+
+
+def _lock(port: int) -> bool:
+    folder = Path(tempfile.gettempdir()) / "gridfleet-test-ports"
+    folder.mkdir(exist_ok=True)
+    file = (folder / str(port)).open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return False
+    _taken.append(file)
+    return True
 
 
 def free_port_settings() -> dict[str, int]:

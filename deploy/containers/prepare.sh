@@ -26,6 +26,8 @@ grep -v -e '^#' -e '^$' ../answers.example |
         -e 's|^REDIS_ADDRESS=.*|REDIS_ADDRESS=*|' \
         -e "s|^REDIS_PASSWORD=.*|REDIS_PASSWORD=$redis|" >filled/answers
 ../fill.sh filled/answers filled
+# The image has the service's plugin: Containerfile.rabbitmq.
+sed -e 's/^\[/[gridfleet_bounds,/' ../rabbitmq/enabled_plugins >filled/rabbitmq/enabled_plugins
 
 cat >filled/gridfleet.env <<END
 GRIDFLEET_KEYS=$keys

@@ -211,6 +211,9 @@ class TestContainers:
             f"http://serve:8081/{settings['GRIDFLEET_INTERNAL_SECRET']}/broker/user"
             in (filled / "rabbitmq" / "rabbitmq.conf").read_text()
         )
+        assert (filled / "rabbitmq" / "enabled_plugins").read_text().startswith("[gridfleet_bounds,rabbitmq_")
+        assert "erlc -o /gridfleet_bounds-1/ebin" in CONTAINERFILE.with_suffix(".rabbitmq").read_text()
+        assert self.compose["services"]["rabbitmq"]["build"]["dockerfile"] == "deploy/containers/Containerfile.rabbitmq"
         for service in self.compose["services"].values():
             for source in (one.split(":")[0] for one in service.get("volumes", []) if one.startswith("./")):
                 assert (copy / "containers" / source).exists(), source

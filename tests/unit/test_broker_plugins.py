@@ -2,6 +2,8 @@
 
 import pytest
 
+from gridfleet.cli.doctor.broker import bounds_findings
+from gridfleet.cli.doctor.models import Status
 from gridfleet.local.broker.plugins import needed_plugins, unusable_because
 
 
@@ -39,3 +41,18 @@ def test_the_authentication_plugin_is_for_4_0_alone() -> None:
     assert needed_plugins("4.0.5") == ("gridfleet_bounds", "gridfleet_auth_http")
     for version in ("3.10.8", "3.13.7", "4.1.0", None):
         assert needed_plugins(version) == ("gridfleet_bounds",)
+
+
+@pytest.mark.parametrize(
+    ("overview", "statuses"),
+    [
+        ({"rabbitmq_version": "3.10.8"}, []),
+        ({"node_tags": []}, [Status.WARN]),
+        ({"node_tags": {"gridfleet_auth_http": "1"}}, [Status.WARN]),
+        ({"node_tags": {"gridfleet_auth_http": "1", "gridfleet_bounds": "1"}}, [Status.OK]),
+    ],
+)
+def test_the_doctor_names_a_missing_plugin_of_bounds(overview: dict[str, object], statuses: list[Status]) -> None:
+    found = bounds_findings(overview)
+    assert [one.status for one in found] == statuses
+    assert all("gridfleet_bounds" in f"{one.found} {one.remedy}" for one in found)

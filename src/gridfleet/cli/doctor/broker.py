@@ -3,20 +3,21 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Any, Final
 
 import httpx
 from aiormq.exceptions import AMQPError
 
 from gridfleet.cli.doctor.database import check_clock
-from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
+from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason, warn
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.probe import PROBE_PREFIX
 from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
+from gridfleet.local.broker.plugins import BOUNDS_PLUGIN
 from gridfleet.local.broker.private_node import reachable_host
 
-__all__ = ["check_auth_listener", "check_broker"]
+__all__ = ["bounds_findings", "check_auth_listener", "check_broker"]
 
 _SECONDS: Final = 10
 _OLDEST: Final = (3, 10)
@@ -69,6 +70,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         found.append(fail("broker plugins", f"missing: {', '.join(missing)}", remedy))
     else:
         found.append(ok("broker plugins", f"there: {', '.join(plugins)}"))
+    found += bounds_findings(overview)
     found.append(_alarm_finding(alarms))
     if has_plant_channels:
         found.append(await _check_error_log(examined.broker_url))
@@ -76,6 +78,19 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         ahead = (examined.clock() - parsedate_to_datetime(date)).total_seconds()
         found.append(check_clock("clock against the broker", ahead, precision_seconds=1.5))
     return found
+
+
+def bounds_findings(overview: Mapping[str, Any]) -> list[Finding]:
+    """Return the finding about the plugin that bounds what partners can have the broker keep in memory.
+
+    None for a version, such as 3.10, whose overview does not contain the tags of its node.
+    """
+    if (tags := overview.get("node_tags")) is None:
+        return []
+    if BOUNDS_PLUGIN in tags:
+        return [ok("broker bounds", f"there: {BOUNDS_PLUGIN}")]
+    remedy = f"build and enable the plugin {BOUNDS_PLUGIN} (docs/deployment.md, The service's plugins for RabbitMQ)"
+    return [warn("broker bounds", f"missing: {BOUNDS_PLUGIN}. A partner can fill the broker's memory", remedy)]
 
 
 def _alarm_finding(alarms: Sequence[tuple[str, str]]) -> Finding:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -50,6 +51,8 @@ TLS_CIPHERS: Final = (
 `deploy/rabbitmq` has the same list.
 """
 
+_LOG_CHARACTERS: Final = 50_000
+_BOOT_ERROR: Final = re.compile(r"\[error\] <[\d.]+> (.*(?:eaddrinuse|enospc|Error during startup|Cookie|already running).*)")
 _PLANTS_VHOST: Final = "plants"
 _NODE: Final = "gridfleet@localhost"
 _PLUGINS: Final = (
@@ -121,11 +124,13 @@ class PrivateBroker:
         )
         return mapper, node
 
-    def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 120) -> None:
+    def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 600) -> None:
         """Wait until every listener accepts connections.
 
+        On two cores that other programs keep busy (load 24), a node took 303 s.
+
         Raises:
-            PrivateBrokerError: The node ended, or `seconds` have passed.
+            PrivateBrokerError: The node ended, or `seconds` have passed. The text says which, and names the port.
         """
         settings = self._settings
         bound = reachable_host(settings.mqtt_bind)
@@ -136,9 +141,20 @@ class PrivateBroker:
         deadline = time.monotonic() + seconds
         for address in listeners:
             while not _accepts(address):
-                if not alive() or time.monotonic() > deadline:
-                    raise PrivateBrokerError(f"RabbitMQ in {self._folder} did not start: see {self._folder / 'logs'}")
+                ended = not alive()
+                if ended or time.monotonic() > deadline:
+                    why = "it ended" if ended else f"nothing listens at {address[0]}:{address[1]} after {seconds:g} s"
+                    error = f", {found[-1].strip()}" if ended and (found := _BOOT_ERROR.findall(self._logged())) else ""
+                    raise PrivateBrokerError(
+                        f"RabbitMQ in {self._folder} did not start: {why}{error}; see {self._folder / 'logs'}"
+                    )
                 time.sleep(0.1)
+
+    def _logged(self) -> str:
+        try:
+            return (self._folder / "logs" / "node.log").read_text(errors="replace")[-_LOG_CHARACTERS:]
+        except OSError:
+            return ""
 
     def start(self) -> str:
         """Start port mapper and node as children of this process and return the AMQP URL. Output goes to `logs/broker.log`."""

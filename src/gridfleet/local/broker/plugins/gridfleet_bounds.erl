@@ -8,7 +8,7 @@
 
 -behaviour(rabbit_channel_interceptor).
 
--export([description/0, init/1, applies_to/0, intercept/3]).
+-export([announce/0, description/0, init/1, applies_to/0, intercept/3]).
 
 -rabbit_boot_step({?MODULE, [
     {description, "bounds of clients"},
@@ -18,6 +18,11 @@
     {enables, recovery}
 ]}).
 
+-rabbit_boot_step({gridfleet_bounds_tag, [
+    {description, "tag of the bounds of clients"},
+    {mfa, {?MODULE, announce, []}}
+]}).
+
 -define(MOST_BYTES, 1024).
 -define(MOST_CONSUMERS, 20).
 -define(MOST_ANSWERS, 4).
@@ -25,6 +30,11 @@
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
 -define(CONSUMERS, {?MODULE, consumers}).
+
+%% The tag among the node's tags, which the management API of newer versions shows, says that the plugin is there.
+announce() ->
+    Tags = application:get_env(rabbit, node_tags, []),
+    application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
 
 description() ->
     [{description, <<"Bounds of clients">>}].
