@@ -136,4 +136,4 @@ async def test_an_answer_and_a_move_do_not_wait_for_each_other(site: PartnerSite
         await follow_commands(db, SYSTEM, steps)
     await moving
     assert (await site.log())[0][:2] == ("REJECTED", "REJECTED")
-    assert await site.site("1") is None
+    assert await site.site("override_mode, override_command_id") == (None, None), "nothing of the old organisation is left"
