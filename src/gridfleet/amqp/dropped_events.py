@@ -8,13 +8,14 @@ import asyncio
 from collections import Counter
 from typing import Any, Final
 
-from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
+from aiormq.abc import AbstractConnection, DeliveredMessage
 from aiormq.exceptions import ChannelNotFoundEntity
 
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.own_queues import record_dropped_events
 from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.connection import fail_when_closed
 from gridfleet.kernel.broker.partner_topology import dropped_queue
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.partner_keys import EventKind, event_queue
@@ -58,7 +59,7 @@ class DroppedEvents:
             raise ConnectionError("the queue of dropped events does not exist") from None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_reporting())
-            tasks.create_task(_end_with(channel))
+            tasks.create_task(fail_when_closed(channel))
             while True:
                 newest = await dropped.get()
                 self._note(newest)
@@ -86,11 +87,6 @@ class DroppedEvents:
                     for (kind, reason), events in reported.items():
                         await record_dropped_events(db, self._key, kind, reason, events)
                 self._unreported -= Counter(reported)
-
-
-async def _end_with(channel: AbstractChannel) -> None:
-    await channel.closing
-    raise ConnectionError("the broker closed the channel")
 
 
 def _text(value: Any) -> str:

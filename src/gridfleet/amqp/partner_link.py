@@ -18,7 +18,7 @@ from gridfleet.domains.vcp.events.recipients import ServedVhost
 from gridfleet.domains.vcp.intake import refuse_unstorable, take_order
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
@@ -96,8 +96,8 @@ class PartnerLink:
             self._events = events
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(_end_with(channel))
-                    tasks.create_task(_end_with(events))
+                    tasks.create_task(fail_when_closed(channel))
+                    tasks.create_task(fail_when_closed(events))
                     tasks.create_task(self._dropped.count(channel.connection))
                     tasks.create_task(_end_without_queue(events, self.served.inbound_queue))
                     while True:
@@ -202,8 +202,3 @@ async def _end_without_queue(channel: AbstractChannel, queue: str) -> None:
             raise ConnectionError("the inbound queue was deleted") from None
         if not declared.consumer_count:
             raise ConnectionError("the queue lost its consumer")
-
-
-async def _end_with(channel: AbstractChannel) -> None:
-    await channel.closing
-    raise ConnectionError("the broker closed the channel")

@@ -18,7 +18,7 @@ from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedComm
 from gridfleet.domains.plants.commands.expiry import expire_due, list_due
 from gridfleet.domains.plants.commands.statistics import count_committed
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import at_work
@@ -55,7 +55,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
     due = asyncio.Event()
     async with open_channel(broker_url, PLANTS_VHOST) as channel, asyncio.TaskGroup() as tasks:
         tasks.create_task(listen(database.url, ["plant_command_due"], due.set, lambda *_: due.set()))
-        tasks.create_task(_end_with(channel))
+        tasks.create_task(fail_when_closed(channel))
         while True:
             due.clear()
             async with database.transaction() as db:
@@ -152,8 +152,3 @@ async def _publish(channel: AbstractChannel, signed: SignedCommand) -> bool:
         note_set_aside(Consumer.COMMANDS, error)
         return False
     return True
-
-
-async def _end_with(channel: AbstractChannel) -> None:
-    await channel.closing
-    raise ConnectionError("the broker closed the channel")

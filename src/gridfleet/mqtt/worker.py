@@ -23,7 +23,7 @@ from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
@@ -98,7 +98,7 @@ class IngestWorker:
             tasks.create_task(self._listen(), name="notifications")
             tasks.create_task(self._share(leases, channel), name="shards")
             tasks.create_task(self._consume(channel), name="consume")
-            tasks.create_task(self._end_with(channel), name="channel")
+            tasks.create_task(fail_when_closed(channel), name="channel")
 
     async def _listen(self) -> None:
         plants, rules, subscriptions = self._pipeline.plant_cache, self._pipeline.rule_cache, self._pipeline.subscription_cache
@@ -116,11 +116,6 @@ class IngestWorker:
                 change(payload)
 
         await listen(self._database.url, tuple(changes), self._pipeline.invalidate, changed)
-
-    @staticmethod
-    async def _end_with(channel: AbstractChannel) -> None:
-        await channel.closing
-        raise ConnectionError("the broker closed the channel")
 
     async def _share(self, leases: Leases, channel: AbstractChannel) -> None:
         """Keep this process's share of the shards, and store when their queues were empty."""

@@ -10,7 +10,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.decoding import tolerate_strange_properties
 
-__all__ = ["HEARTBEAT_SECONDS", "open_channel", "vhost_url"]
+__all__ = ["HEARTBEAT_SECONDS", "fail_when_closed", "open_channel", "vhost_url"]
 
 HEARTBEAT_SECONDS = 15
 
@@ -38,3 +38,13 @@ async def open_channel(broker_url: str, vhost: str) -> AsyncIterator[AbstractCha
     finally:
         metrics.BROKER_CONNECTIONS.dec()
         await connection.close()
+
+
+async def fail_when_closed(channel: AbstractChannel) -> None:
+    """Wait until the channel closes.
+
+    Raises:
+        ConnectionError: The channel closed. In a task group, this ends the tasks that use the channel.
+    """
+    await channel.closing
+    raise ConnectionError("the broker closed the channel")
