@@ -19,10 +19,10 @@ import uvloop
 
 from bench.meter import cpu_of, cpu_of_stack
 from bench.stack import BenchFailed, Stack, running_stack
+from gridfleet.domains.partner_events.models import NewEvent
+from gridfleet.domains.partner_events.queue import queue_events
+from gridfleet.domains.partner_events.telemetry import telemetry_event
 from gridfleet.domains.partners.models import vhost_of
-from gridfleet.domains.vcp.events.models import NewEvent
-from gridfleet.domains.vcp.events.queue import queue_events
-from gridfleet.domains.vcp.events.telemetry import telemetry_event
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost

@@ -15,10 +15,10 @@ from uuid import UUID
 import structlog
 
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
+from gridfleet.domains.partner_events.models import QueuedEvent
+from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, drop_stale, next_events, strike_off
 from gridfleet.domains.partners.signing import KEY_CHANGED
-from gridfleet.domains.vcp.events.models import QueuedEvent, recipients
-from gridfleet.domains.vcp.events.queue import EVENTS_CHANNEL, drop_stale, next_events, strike_off
-from gridfleet.domains.vcp.events.recipients import ServedVhost, served_vhosts
+from gridfleet.domains.vcp.events.recipients import ServedVhost, recipients, served_vhosts
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import caused_by

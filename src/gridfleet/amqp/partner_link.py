@@ -11,9 +11,9 @@ import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from gridfleet.amqp.dropped_events import DroppedEvents
+from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.signing import load_sending_key
 from gridfleet.domains.partners.vhosts import queue_settling
-from gridfleet.domains.vcp.events.models import QueuedEvent
 from gridfleet.domains.vcp.events.recipients import ServedVhost
 from gridfleet.domains.vcp.intake import refuse_unstorable, take_order
 from gridfleet.domains.vcp.models import Inbound

@@ -5,6 +5,7 @@ it from the grid.
 """
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -41,6 +42,7 @@ __all__ = [
     "SetpointOrder",
     "StatusEvent",
     "TelemetryEvent",
+    "encode_event",
     "open_order",
     "read_heading",
 ]
@@ -209,16 +211,16 @@ class AckEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StatusEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """Change of a plant's connectivity."""
+    """Change of a plant's connectivity. `time` is written by `format_time`."""
 
     site_id: UUID
     status: str
-    time: datetime
+    time: str
     reason: str | UnsetType = UNSET
 
 
 class AlertEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """An alert that was raised."""
+    """An alert that was raised or changed its status. `time` is written by `format_time`."""
 
     alert_id: UUID
     site_id: UUID
@@ -226,7 +228,7 @@ class AlertEvent(msgspec.Struct, frozen=True, rename="camel"):
     severity: str
     status: str
     message: str
-    time: datetime
+    time: str
 
 
 class DeviceValues(msgspec.Struct, frozen=True):
@@ -244,6 +246,14 @@ class TelemetryEvent(msgspec.Struct, frozen=True, rename="camel"):
     time: datetime
     values: dict[str, float]
     devices: list[DeviceValues]
+
+
+def encode_event(event: AckEvent | AlertEvent | StatusEvent | TelemetryEvent) -> bytes:
+    """Return the body of an event."""
+    if isinstance(event, AlertEvent):
+        # These spaces are in every release. Programs of partners may depend on the bytes.
+        return json.dumps(msgspec.to_builtins(event), ensure_ascii=False, separators=(", ", " : ")).encode()
+    return _encoder.encode(event)
 
 
 def open_order(order: Order, body: bytes) -> Heading:
@@ -286,4 +296,5 @@ def _readable_members(text: bytes) -> Iterator[tuple[str, Any]]:
 
 _NAMES: Final = re.compile(rb'"(messageId|correlationId|siteId)"\s*:\s*("(?:[^"\\]|\\.)*+")')
 
+_encoder: Final = msgspec.json.Encoder()
 _decoders: Final = {order: msgspec.json.Decoder(kind) for order, kind in MESSAGE_TYPES.items()}

@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from broker_node import BrokerNode
 from gridfleet.amqp import dropped_events
 from gridfleet.amqp.partner_gateway import PartnerGateway
-from gridfleet.domains.vcp.events.models import NewEvent
-from gridfleet.domains.vcp.events.queue import queue_events
+from gridfleet.domains.partner_events.models import NewEvent
+from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management

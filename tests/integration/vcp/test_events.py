@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
+from gridfleet.domains.partner_events.models import QueuedEvent
+from gridfleet.domains.partner_events.queue import subscribed_plants
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence import PlantSeen, record_presence
-from gridfleet.domains.vcp.events.models import QueuedEvent, recipients
-from gridfleet.domains.vcp.events.recipients import listened_plants, served_vhosts
+from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
 from gridfleet.kernel.ids import new_id
 from partner_orders import sending_key
 from partner_site import SYSTEM, PartnerSite, add_key
@@ -123,14 +125,17 @@ async def test_every_change_of_connectivity_is_told(site: PartnerSite) -> None:
 
 
 async def test_alerts_are_told_as_they_change(site: PartnerSite) -> None:
+    """As a process of the previous release changes them; `test_published_changes.py` is about this one's."""
     alert = new_id()
-    await site.execute(
-        "INSERT INTO alert (id, organization_id, plant_id, severity, message, metric, value, measured_at)"
-        " VALUES (%(alert)s, %(org)s, %(plant)s, 'CRITICAL', 'Too hot', 'heat', 71, now())",
-        {"alert": alert},
-    )
-    await site.execute("UPDATE alert SET status = 'RESOLVED', resolved_at = now()")
-    await site.execute("UPDATE alert SET message = 'Too hot!'")
+    names = {"alert": alert, "org": site.plant.organization_id, "plant": site.plant.id}
+    async with await psycopg.AsyncConnection.connect(site.database.url, autocommit=True) as previous:
+        await previous.execute(
+            "INSERT INTO alert (id, organization_id, plant_id, severity, message, metric, value, measured_at)"
+            " VALUES (%(alert)s, %(org)s, %(plant)s, 'CRITICAL', 'Too hot', 'heat', 71, now())",
+            names,
+        )
+        await previous.execute("UPDATE alert SET status = 'RESOLVED', resolved_at = now()")
+        await previous.execute("UPDATE alert SET message = 'Too hot!'")
     told = [content for _, content in await events(site, "alert")]
     assert [content.pop("status") for content in told] == ["ACTIVE", "RESOLVED"]
     assert told[0].keys() == {"alertId", "siteId", "type", "severity", "message", "time"}
@@ -143,7 +148,7 @@ async def test_who_is_served_and_listened_to(site: PartnerSite) -> None:
     await site.execute("UPDATE partner_key SET vhost = '/' WHERE id = %(blind)s", {"blind": blind.key.id})
     async with site.database.transaction() as db:
         served = await served_vhosts(db, SYSTEM)
-        listened = await listened_plants(db, SYSTEM, [site.plant.id, new_id()])
+        listened = await subscribed_plants(db, SYSTEM, [site.plant.id, new_id()])
     inbound = f"{site.sender.key.slug}.inbound"
     assert {(one.key.id, one.key.vhost, one.inbound_queue, one.events_exchange) for one in served} == {
         (site.sender.key.id, site.sender.key.vhost, inbound, "vcp"),

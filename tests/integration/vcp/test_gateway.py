@@ -17,9 +17,9 @@ from pydantic import SecretStr
 from broker_node import BrokerNode
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.partner_gateway import PartnerGateway
+from gridfleet.domains.partner_events.models import NewEvent
+from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
-from gridfleet.domains.vcp.events.models import NewEvent
-from gridfleet.domains.vcp.events.queue import queue_events
 from gridfleet.domains.vcp.intake import take_order
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.broker.connection import open_channel

@@ -6,6 +6,7 @@ from uuid import UUID
 from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.errors import AlertNotFound
 from gridfleet.domains.alerts.models import Alert, AlertFilter
+from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page, Paging
@@ -43,7 +44,11 @@ async def acknowledge(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
     Raises:
         AlertNotFound: There is no such alert.
     """
-    return await store.acknowledge(db, org, alert_id, _who(org)) or await get_alert(db, org, alert_id)
+    alert = await store.acknowledge(db, org, alert_id, _who(org))
+    if alert is None:
+        return await get_alert(db, org, alert_id)
+    await publish_changes(db, [alert_id])
+    return alert
 
 
 async def resolve(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
@@ -55,6 +60,7 @@ async def resolve(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
     alert = await store.resolve(db, org, alert_id, _who(org))
     if alert is None:
         return await get_alert(db, org, alert_id)
+    await publish_changes(db, [alert_id])
     await store.forget_standing_of_alert(db, org, alert_id)
     return alert
 

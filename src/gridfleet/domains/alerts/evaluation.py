@@ -16,6 +16,7 @@ from gridfleet.domains.alerts.conditions import Point, Progress, RuleState, adva
 from gridfleet.domains.alerts.matches import Findings, Hit, Run, RunKey, Watch
 from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import CHANNELS, Severity
+from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.domains.alerts.rules import store as rules
 from gridfleet.domains.notifications.queue import Notice, notify_members
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
@@ -110,6 +111,7 @@ async def _raise(
         watch, point = wishes[rule_id]
         with caused_by(request_id_of(watch.source_id, point.time)):
             raised[rule_id] = await _raise_one(db, plants[watch.plant_id], watch, point)
+    await publish_changes(db, list(raised.values()))
     return raised
 
 
@@ -178,7 +180,7 @@ async def _save(
         if new != row:
             (inserted if row is None or new_alert is not None else updated).append(new)
     if resolved:
-        await store.resolve_by_itself(db, _SYSTEM, resolved)
+        await publish_changes(db, await store.resolve_by_itself(db, _SYSTEM, resolved))
     if gone:
         await store.delete_standings(db, _SYSTEM, gone)
     if inserted:

@@ -9,6 +9,7 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, AlertType, Severity
+from gridfleet.domains.partner_events.models import AlertChange
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
@@ -253,10 +254,24 @@ async def insert(
     )
 
 
-async def resolve_by_itself(db: Connection, system: SystemScope, alert_ids: Sequence[UUID]) -> None:
-    """Resolve alerts whose cause has ended."""
-    await db.execute(
+async def resolve_by_itself(db: Connection, system: SystemScope, alert_ids: Sequence[UUID]) -> list[UUID]:
+    """Resolve alerts whose cause has ended. Returns those that were not resolved before."""
+    cursor = await db.execute(
         "UPDATE alert SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
-        " acknowledged_at = coalesce(acknowledged_at, now()) WHERE id = ANY(%s) AND status <> 'RESOLVED'",
+        " acknowledged_at = coalesce(acknowledged_at, now()) WHERE id = ANY(%s) AND status <> 'RESOLVED' RETURNING id",
         (list(alert_ids),),
     )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def changes(db: Connection, system: SystemScope, alert_ids: Sequence[UUID]) -> list[AlertChange]:
+    """Return those of the alerts that a partner receives, in this order. The cause of an alert is that of its first status."""
+    cursor = db.cursor(row_factory=class_row(AlertChange))
+    await cursor.execute(
+        "SELECT a.id AS alert_id, a.organization_id, a.plant_id, a.type, a.severity, a.status, a.message, a.updated_at AS at,"
+        " CASE a.status WHEN 'ACTIVE' THEN a.cause->>'request_id' END AS request_id"
+        " FROM unnest(%s::uuid[]) WITH ORDINALITY AS changed (id, place) JOIN alert a USING (id)"
+        " WHERE has_subscription(a.organization_id, a.plant_id) ORDER BY changed.place",
+        (list(alert_ids),),
+    )
+    return await cursor.fetchall()

@@ -17,6 +17,9 @@ from gridfleet.domains.ingest.complaints import listed, with_field_named
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.plant_cache import KnownDevice, KnownPlant, PlantCache
 from gridfleet.domains.ingest.readers import MAX_NAMES
+from gridfleet.domains.partner_events.queue import queue_events
+from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
+from gridfleet.domains.partner_events.telemetry import telemetry_event
 from gridfleet.domains.plants.commands import statistics as command_statistics
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
@@ -28,10 +31,7 @@ from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from gridfleet.domains.vcp.events.queue import queue_events
 from gridfleet.domains.vcp.events.subscription_cache import SubscriptionCache
-from gridfleet.domains.vcp.events.telemetry import MAX_AGE as EVENT_MAX_AGE
-from gridfleet.domains.vcp.events.telemetry import telemetry_event
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import caused_by

@@ -8,6 +8,7 @@ The row is locked first, so that concurrent changes run one after the other.
 from typing import Final
 from uuid import UUID
 
+from gridfleet.domains.partner_events.changes import publish_status_changes
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, PLANT_REVOKED, end_open_commands
 from gridfleet.domains.plants.connections import queue_closing
@@ -76,7 +77,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     if plant.lifecycle_status is Lifecycle.DECOMMISSIONED:
         raise PlantStateForbids("The plant is DECOMMISSIONED already.")
     serials = await store.certificate_serials(db, org, plant_id)
-    await store.decommission(db, org, plant_id)
+    await publish_status_changes(db, await store.decommission(db, org, plant_id))
     await credentials.delete(db, org, plant_id)
     await sub_devices.forget_status_of(db, org, plant_id)
     await end_open_commands(db, org, plant_id, utc_now(), PLANT_REVOKED)

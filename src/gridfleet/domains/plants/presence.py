@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from gridfleet.domains.partner_events.changes import publish_status_changes
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.mqtt_access import store as mqtt_access
@@ -50,7 +51,7 @@ class DeviceSeen(NamedTuple):
 async def record_presence(
     db: Connection, system: SystemScope, plants: Collection[PlantSeen], devices: Collection[DeviceSeen]
 ) -> set[UUID]:
-    """Write when plants and sub-devices were last seen, and their statuses.
+    """Write when plants and sub-devices were last seen, and their statuses; publish the changes of plants' statuses.
 
     Sub-devices of plants that go OFFLINE become UNKNOWN. A message that a plant sent before it went OFFLINE does not bring it
     back.
@@ -58,7 +59,8 @@ async def record_presence(
     Returns:
         The plants that stay unchanged, because their message is older than that or because they do not exist.
     """
-    written = set(await store.record_presence(db, system, plants)) if plants else set()
+    written, changes = await store.record_presence(db, system, plants) if plants else ([], [])
+    await publish_status_changes(db, changes)
     offline = [seen.plant_id for seen in plants if seen.status is PlantStatus.OFFLINE]
     if devices or offline:
         await sub_devices.lock_many(db, system, [seen.sub_device_id for seen in devices], offline)
@@ -66,7 +68,7 @@ async def record_presence(
         await sub_devices.record_presence(db, system, devices)
     if offline:
         await sub_devices.invalidate_status(db, system, offline)
-    return {seen.plant_id for seen in plants} - written
+    return {seen.plant_id for seen in plants}.difference(written)
 
 
 async def record_bad_signatures(db: Connection, system: SystemScope, plant_id: UUID, count: int) -> None:
@@ -76,7 +78,8 @@ async def record_bad_signatures(db: Connection, system: SystemScope, plant_id: U
 
 async def sweep_silent(db: Connection, system: SystemScope) -> tuple[int, int]:
     """Mark plants and sub-devices as OFFLINE if they no longer send. Returns the number of plants and of sub-devices."""
-    plants = await store.mark_silent(db, system)
+    plants, changes = await store.mark_silent(db, system)
+    await publish_status_changes(db, changes)
     if plants:
         await sub_devices.invalidate_status(db, system, plants)
     return len(plants), await sub_devices.mark_silent(db, system)

@@ -9,6 +9,7 @@ from psycopg import sql
 from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
+from gridfleet.domains.partner_events.models import StatusChange
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantToImport, PlantType
 from gridfleet.kernel.caller import OrgScope, SystemScope
 from gridfleet.kernel.db import Connection
@@ -17,6 +18,14 @@ from gridfleet.kernel.security.certificates import IssuedCertificate
 
 _COLUMNS = ", ".join(Plant.__struct_fields__)
 _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))"
+
+_CHANGED = "plant.id, plant.organization_id, plant.status, held.status AS before"
+_PUBLISHED = (
+    "SELECT updated.id, change.* FROM updated LEFT JOIN LATERAL"
+    " (SELECT updated.organization_id, updated.status, clock_timestamp(), updated.reason, updated.request_id"
+    " WHERE updated.status <> updated.before AND has_subscription(updated.organization_id, updated.id)) AS change ON true"
+)
+"""The plants that were updated, each with the change of its status if a partner receives it, else with nulls."""
 
 
 def _plant(**row: Any) -> Plant:
@@ -203,17 +212,23 @@ async def set_lifecycle(db: Connection, org: OrgScope, plant_id: UUID, lifecycle
     )
 
 
-async def decommission(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Set the plant to DECOMMISSIONED and remove its certificates. An ONLINE plant becomes OFFLINE."""
-    await db.execute(
-        "UPDATE plant SET lifecycle_status = 'DECOMMISSIONED', updated_at = now(),"
-        " status = CASE status WHEN 'ONLINE' THEN 'OFFLINE' ELSE status END, status_reason = 'decommissioned',"
-        " status_cause = NULL,"
+async def decommission(db: Connection, org: OrgScope, plant_id: UUID) -> list[StatusChange]:
+    """Set the plant to DECOMMISSIONED and remove its certificates. An ONLINE plant becomes OFFLINE.
+
+    Returns:
+        That change, if a partner receives it.
+    """
+    cursor = await db.execute(
+        "WITH held AS (SELECT id, status FROM plant WHERE id = %s AND organization_id = %s FOR NO KEY UPDATE),"
+        " updated AS (UPDATE plant SET lifecycle_status = 'DECOMMISSIONED', updated_at = now(),"
+        " status = CASE held.status WHEN 'ONLINE' THEN 'OFFLINE' ELSE held.status END,"
         " certificate_serial_number = NULL, certificate_fingerprint = NULL, certificate_expires_at = NULL,"
         " previous_certificate_serial_number = NULL, previous_certificate_valid_until = NULL"
-        " WHERE id = %s AND organization_id = %s",
+        " FROM held WHERE plant.id = held.id"
+        f" RETURNING {_CHANGED}, 'decommissioned' AS reason, NULL AS request_id) {_PUBLISHED}",
         (plant_id, org.organization_id),
     )
+    return _changes(await cursor.fetchall())
 
 
 async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
@@ -263,46 +278,56 @@ async def record_presence(
     db: Connection,
     system: SystemScope,
     seen: Iterable[tuple[UUID, datetime, str, float | None, str | None, datetime | None, str | None]],
-) -> list[UUID]:
-    """Update plants, and return those that were updated. `last_seen_at` never moves back.
+) -> tuple[list[UUID], list[StatusChange]]:
+    """Update plants. `last_seen_at` never moves back.
 
     Args:
         seen: Plant, time, status, usual interval in seconds if known, reason of the status, when the message was sent if it
             must not bring back a plant that went OFFLINE later, and the message's request id if known.
+
+    Returns:
+        The plants that were updated, and the changes of their statuses that a partner receives.
     """
     rows = list(seen)
     cursor = await db.execute(
-        "WITH held AS (SELECT id FROM plant WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE)"
-        " UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = seen.status,"
-        " status_reason = CASE WHEN seen.status <> plant.status THEN seen.reason ELSE plant.status_reason END,"
-        " status_cause = CASE WHEN seen.status = plant.status THEN plant.status_cause"
-        " WHEN seen.request_id IS NOT NULL THEN jsonb_build_object('request_id', seen.request_id) END,"
+        "WITH held AS (SELECT id, status FROM plant WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE),"
+        " updated AS (UPDATE plant SET last_seen_at = greatest(plant.last_seen_at, seen.at), status = seen.status,"
         " usual_interval_seconds = coalesce(seen.every, plant.usual_interval_seconds)"
         " FROM held JOIN unnest(%(ids)s::uuid[], %(at)s::timestamptz[], %(statuses)s::text[], %(every)s::real[],"
         " %(reasons)s::text[], %(sent_at)s::timestamptz[], %(request_ids)s::text[])"
         " AS seen (id, at, status, every, reason, sent_at, request_id) ON seen.id = held.id"
         " WHERE plant.id = held.id"
-        " AND (plant.status <> 'OFFLINE' OR coalesce(seen.sent_at > plant.last_seen_at, true)) RETURNING plant.id",
+        " AND (plant.status <> 'OFFLINE' OR coalesce(seen.sent_at > plant.last_seen_at, true))"
+        f" RETURNING {_CHANGED}, seen.reason, seen.request_id) {_PUBLISHED}",
         {
             name: [row[column] for row in rows]
             for column, name in enumerate(("ids", "at", "statuses", "every", "reasons", "sent_at", "request_ids"))
         },
     )
-    return [row[0] for row in await cursor.fetchall()]
+    updated = await cursor.fetchall()
+    return [row[0] for row in updated], _changes(updated)
 
 
-async def mark_silent(db: Connection, system: SystemScope) -> list[UUID]:
-    """Mark ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s). Returns their ids.
+async def mark_silent(db: Connection, system: SystemScope) -> tuple[list[UUID], list[StatusChange]]:
+    """Mark ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s).
 
     Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep checks it again.
+
+    Returns:
+        The plants, and the changes of their statuses that a partner receives.
     """
     cursor = await db.execute(
-        "WITH silent AS (SELECT id FROM plant WHERE status = 'ONLINE' AND last_seen_at"
-        " < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' FOR NO KEY UPDATE SKIP LOCKED)"
-        " UPDATE plant p SET status = 'OFFLINE', status_reason = 'silent', status_cause = NULL"
-        " FROM silent WHERE p.id = silent.id RETURNING p.id"
+        "WITH held AS (SELECT id, status FROM plant WHERE status = 'ONLINE' AND last_seen_at"
+        " < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' FOR NO KEY UPDATE SKIP LOCKED),"
+        " updated AS (UPDATE plant SET status = 'OFFLINE' FROM held WHERE plant.id = held.id"
+        f" RETURNING {_CHANGED}, 'silent' AS reason, NULL AS request_id) {_PUBLISHED}"
     )
-    return [row[0] for row in await cursor.fetchall()]
+    updated = await cursor.fetchall()
+    return [row[0] for row in updated], _changes(updated)
+
+
+def _changes(updated: Iterable[tuple[Any, ...]]) -> list[StatusChange]:
+    return [StatusChange(*row) for row in updated if row[1] is not None]
 
 
 async def identities(

@@ -4,19 +4,18 @@ from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET
 
+from gridfleet.domains.partner_events.models import NewEvent
+from gridfleet.domains.partner_events.queue import event_id, queue_events
 from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transition
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.confirmation.ends import apply_ends
-from gridfleet.domains.vcp.events.models import NewEvent
-from gridfleet.domains.vcp.events.queue import event_id, queue_events
 from gridfleet.domains.vcp.models import NewEntry
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EventKind
-from gridfleet.protocol.partner_messages import AckEvent, PartnerAck, RejectionReason
+from gridfleet.protocol.partner_messages import AckEvent, PartnerAck, RejectionReason, encode_event
 
 __all__ = ["acknowledgement", "follow_commands"]
 
@@ -55,7 +54,7 @@ def acknowledgement(
         plant_id,
         api_key_id,
         EventKind.COMMAND_ACK,
-        msgspec.json.encode(body),
+        encode_event(body),
     )
 
 

@@ -11,13 +11,13 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from gridfleet.domains.device_templates.catalogue import templates_by_id
+from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, Requester
 from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import acknowledgement
 from gridfleet.domains.vcp.entries import Entry, new_entry
-from gridfleet.domains.vcp.events.queue import queue_events
 from gridfleet.domains.vcp.models import (
     Inbound,
     Instruction,

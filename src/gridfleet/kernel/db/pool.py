@@ -71,6 +71,9 @@ NOTICE_A_DEAD_MACHINE: Final[dict[str, Any]] = {
 By default, a machine waits a quarter of an hour for the response of such a peer, and two hours if it has sent nothing.
 """
 
+_GENERATION: Final = 2
+"""Triggers that do the work of this code for processes of the previous release read `gridfleet.generation` and do nothing."""
+
 log = structlog.get_logger(__name__)
 
 _after_commit: dict[Connection, list[Callable[[], object]]] = {}
@@ -199,7 +202,7 @@ async def open_database(
             "connect_timeout": 5,
             **NOTICE_A_DEAD_MACHINE,
             "options": "-c timezone=UTC -c statement_timeout=30000 -c lock_timeout=5000"
-            " -c idle_in_transaction_session_timeout=60000",
+            f" -c idle_in_transaction_session_timeout=60000 -c gridfleet.generation={_GENERATION}",
         },
     )
     await pool.open()

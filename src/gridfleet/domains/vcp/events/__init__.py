@@ -1,1 +1,1 @@
-"""Events to partners: queued in the transaction of their cause, deleted when the broker has confirmed them."""
+"""Recipients of events: the vhosts that the gateway serves, and the plants with subscriptions."""

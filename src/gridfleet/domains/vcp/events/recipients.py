@@ -1,9 +1,9 @@
-"""Recipients of events: the vhosts that the gateway serves, and the plants with subscriptions."""
+"""Recipients of events: the vhosts that the gateway serves."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import NamedTuple
-from uuid import UUID
 
+from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.domains.partners.signing import list_amqp_keys
 from gridfleet.domains.vcp.events import store
@@ -13,7 +13,7 @@ from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST
 
-__all__ = ["ServedVhost", "listened_plants", "served_vhosts"]
+__all__ = ["ServedVhost", "recipients", "served_vhosts"]
 
 
 class ServedVhost(NamedTuple):
@@ -41,6 +41,8 @@ async def served_vhosts(db: Connection, system: SystemScope) -> list[ServedVhost
     ]
 
 
-async def listened_plants(db: Connection, system: SystemScope, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
-    """Return the organisation of each of those plants whose events a partner receives, by plant id."""
-    return await store.listeners(db, system, plant_ids)
+def recipients(event: QueuedEvent, keys: Sequence[AmqpKey]) -> list[AmqpKey]:
+    """Return those of the organisation's keys to whose vhosts the event is published."""
+    if event.api_key_id is not None:
+        return [key for key in keys if key.id == event.api_key_id]
+    return [key for key in keys if key.plant_ids is None or event.plant_id in key.plant_ids]

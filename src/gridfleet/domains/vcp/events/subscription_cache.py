@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
-from gridfleet.domains.vcp.events.recipients import listened_plants
+from gridfleet.domains.partner_events.queue import subscribed_plants
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
@@ -28,5 +28,5 @@ class SubscriptionCache(NotifiedCache[UUID, UUID | None]):
 
     async def _read(self, plant_ids: Collection[UUID]) -> dict[UUID, UUID | None]:
         async with self._database.transaction() as db:
-            found = await listened_plants(db, _SYSTEM, plant_ids)
+            found = await subscribed_plants(db, _SYSTEM, plant_ids)
         return {plant_id: found.get(plant_id) for plant_id in plant_ids}

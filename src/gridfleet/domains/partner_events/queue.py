@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID, uuid5
 
-from gridfleet.domains.vcp.events import store
-from gridfleet.domains.vcp.events.models import NewEvent, QueuedEvent
+from gridfleet.domains.partner_events import store
+from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
 from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["EVENTS_CHANNEL", "drop_stale", "event_id", "next_events", "queue_events", "strike_off"]
+__all__ = ["EVENTS_CHANNEL", "drop_stale", "event_id", "next_events", "queue_events", "strike_off", "subscribed_plants"]
 
 EVENTS_CHANNEL: Final = "partner_event"
 """The database notifies this channel when events have been queued."""
@@ -52,3 +52,8 @@ async def strike_off(db: Connection, system: SystemScope, ids: Collection[int]) 
 async def drop_stale(db: Connection, system: SystemScope, now: datetime) -> int:
     """Delete events that were not published within a day. Returns how many."""
     return await store.delete_before(db, system, now - _KEPT)
+
+
+async def subscribed_plants(db: Connection, system: SystemScope, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
+    """Return the organisation of each of those plants whose events a partner receives, by plant id."""
+    return await store.subscribed(db, system, plant_ids)

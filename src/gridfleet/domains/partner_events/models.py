@@ -1,13 +1,37 @@
-"""Records of queued and published events."""
+"""Records of events, and of the changes that cause them."""
 
-from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.protocol.partner_keys import EventKind
 
-__all__ = ["NewEvent", "QueuedEvent", "recipients"]
+__all__ = ["AlertChange", "NewEvent", "QueuedEvent", "StatusChange"]
+
+
+class StatusChange(NamedTuple):
+    """A change of a plant's status. `reason` is the plant's own, `silent` or `decommissioned`."""
+
+    plant_id: UUID
+    organization_id: UUID
+    status: str
+    at: datetime
+    reason: str | None = None
+    request_id: str | None = None
+
+
+class AlertChange(NamedTuple):
+    """An alert that was raised or changed its status."""
+
+    alert_id: UUID
+    organization_id: UUID
+    plant_id: UUID
+    type: str
+    severity: str
+    status: str
+    message: str
+    at: datetime
+    request_id: str | None = None
 
 
 class NewEvent(NamedTuple):
@@ -38,10 +62,3 @@ class QueuedEvent(NamedTuple):
     kind: str
     body: bytes
     cause: dict[str, str] | None = None
-
-
-def recipients(event: QueuedEvent, keys: Sequence[AmqpKey]) -> list[AmqpKey]:
-    """Return those of the organisation's keys to whose vhosts the event is published."""
-    if event.api_key_id is not None:
-        return [key for key in keys if key.id == event.api_key_id]
-    return [key for key in keys if key.plant_ids is None or event.plant_id in key.plant_ids]

@@ -4,20 +4,17 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET
 
-from gridfleet.domains.vcp.events.models import NewEvent
-from gridfleet.domains.vcp.events.queue import event_id
+from gridfleet.domains.partner_events.models import NewEvent
+from gridfleet.domains.partner_events.queue import event_id
 from gridfleet.protocol.partner_keys import EventKind
-from gridfleet.protocol.partner_messages import DeviceValues, TelemetryEvent
+from gridfleet.protocol.partner_messages import DeviceValues, TelemetryEvent, encode_event
 
 __all__ = ["MAX_AGE", "telemetry_event"]
 
 MAX_AGE: Final = timedelta(minutes=15)
 """Older values are not published. They are read over REST."""
-
-_encoder: Final = msgspec.json.Encoder()
 
 
 def telemetry_event(
@@ -42,7 +39,7 @@ def telemetry_event(
         for (external_id, at), found in values.items()
         if external_id is not None
     ]
-    body = _encoder.encode(TelemetryEvent(plant_id, _whole_milliseconds(time), own, devices))
+    body = encode_event(TelemetryEvent(plant_id, _whole_milliseconds(time), own, devices))
     told = event_id(plant_id, "telemetry", message_id, time.isoformat())
     return NewEvent(told, organization_id, plant_id, None, EventKind.TELEMETRY, body)
 

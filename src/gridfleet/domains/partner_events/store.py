@@ -1,0 +1,63 @@
+"""SQL of the events that wait for the broker."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
+from gridfleet.kernel.caller import SystemScope
+from gridfleet.kernel.cause import current_cause
+from gridfleet.kernel.db import Connection
+
+_QUEUED = ", ".join(QueuedEvent._fields)
+
+
+async def insert(db: Connection, system: SystemScope, events: Sequence[NewEvent]) -> None:
+    """Queue events in their order."""
+    # Binary parameters: as text, an array of bodies costs more than everything else here.
+    await db.execute(
+        "INSERT INTO partner_event (event_id, organization_id, plant_id, api_key_id, kind, body, cause)"
+        " SELECT e.event_id, e.organization_id, e.plant_id, e.api_key_id, e.kind, e.body, e.cause FROM unnest(%b::uuid[],"
+        " %b::uuid[], %b::uuid[], %b::uuid[], %b::text[], %b::bytea[], %b::jsonb[]) WITH ORDINALITY"
+        " AS e (event_id, organization_id, plant_id, api_key_id, kind, body, cause, place) ORDER BY e.place",
+        (*([event[place] for event in events] for place in range(6)), [_cause(event) for event in events]),
+    )
+
+
+def _cause(event: NewEvent) -> Jsonb | None:
+    cause = current_cause(event.request_id)
+    return None if cause is None else Jsonb(cause)
+
+
+async def waiting(
+    db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
+) -> list[QueuedEvent]:
+    """Return the oldest events of these organisations, at most `limit`, without the ids in `claimed`."""
+    cursor = db.cursor(row_factory=class_row(QueuedEvent), binary=True)
+    await cursor.execute(
+        f"SELECT {_QUEUED} FROM partner_event WHERE organization_id = ANY(%s) AND id <> ALL(%s) ORDER BY id LIMIT %s",
+        (list(organization_ids), list(claimed), limit),
+    )
+    return await cursor.fetchall()
+
+
+async def delete(db: Connection, system: SystemScope, ids: Collection[int]) -> None:
+    """Delete events that the broker has confirmed."""
+    await db.execute("DELETE FROM partner_event WHERE id = ANY(%s)", (list(ids),))
+
+
+async def delete_before(db: Connection, system: SystemScope, moment: datetime) -> int:
+    """Delete events that were queued before `moment`. Returns how many."""
+    cursor = await db.execute("DELETE FROM partner_event WHERE at < %s", (moment,))
+    return cursor.rowcount
+
+
+async def subscribed(db: Connection, system: SystemScope, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
+    """Return the organisations of plants whose events a partner receives, by plant id."""
+    cursor = await db.execute(
+        "SELECT id, organization_id FROM plant WHERE id = ANY(%s) AND has_subscription(organization_id, id)", (list(plant_ids),)
+    )
+    return dict(await cursor.fetchall())
