@@ -5,6 +5,7 @@
 """
 
 import itertools
+import os
 import shutil
 import signal
 import tempfile
@@ -131,10 +132,16 @@ def home() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def _memory() -> str | None:
+    """Return a folder in memory if it has room. A copy of the template takes a third of the time there."""
+    folder = Path("/dev/shm")
+    return str(folder) if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 4 << 30 else None
+
+
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """Run a server with the database `gridfleet`, migrated and empty: the template of each test's own database."""
-    folder = Path(tempfile.mkdtemp(prefix="gridfleet-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="gridfleet-pg-", dir=_memory()))
     server = EmbeddedPostgres(folder, {"fsync": "off", "shared_buffers": "64MB"})
     try:
         url = server.start()
@@ -151,7 +158,7 @@ def database_url(postgres_url: str) -> Iterator[str]:
     """Yield the connection string of the test's own database with the newest schema."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(postgres_url.replace("/gridfleet?", "/postgres?"), autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name} TEMPLATE gridfleet")
+        server.execute(f"CREATE DATABASE {name} TEMPLATE gridfleet STRATEGY FILE_COPY")
         yield postgres_url.replace("/gridfleet?", f"/{name}?")
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
