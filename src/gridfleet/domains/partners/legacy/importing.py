@@ -7,7 +7,7 @@ A row has `id`, `organisation` (slug or id), `key` or `hash` (SHA-256 in hex), `
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -185,6 +185,10 @@ def _expiry(text: str) -> datetime | None:
         raise ValueError("expiry: must be a time such as 2027-12-31T00:00:00Z") from None
     if moment.tzinfo is None:
         raise ValueError("expiry: needs a time zone, such as Z")
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:  # PostgreSQL would store a year that Python cannot read
+        raise ValueError("expiry: must lie before the year 10000") from None
     if moment <= utc_now():
         raise ValueError("expiry: must lie in the future")
     return moment
