@@ -121,14 +121,14 @@ class Load:
         """Everything that was confirmed."""
         return {key: values for sender in self.senders for key, values in sender.confirmed.items()}
 
-    async def flows(self, frames: int = 60, seconds: float = 60) -> None:
+    async def flows(self, frames: int = 60, seconds: float = 300) -> None:
         """Return once the broker has confirmed that many more frames."""
         wanted = self.confirmed + frames
         async with asyncio.timeout(seconds):
             while self.confirmed < wanted:
                 await asyncio.sleep(0.1)
 
-    async def is_stored(self, seconds: float = 60) -> None:
+    async def is_stored(self, seconds: float = 300) -> None:
         """Return once the newest confirmed messages are in the database."""
         newest = [next(reversed(sender.confirmed)) for sender in self.senders if sender.confirmed]
         since = min(at for _, _, at in newest)
@@ -168,7 +168,7 @@ async def under_load(
             stop.set()
 
 
-async def compare(load: Load, seconds: float = 60) -> None:
+async def compare(load: Load, seconds: float = 300) -> None:
     """Fail unless the stored frames equal the ledger exactly. Waits up to `seconds` for the ingest."""
     ledger = load.ledger
     plants = [sender.plant for sender in load.senders]

@@ -141,8 +141,7 @@ class Fleet:
     def __init__(self, stack: RunningStack) -> None:
         self.stack = stack
         self._http = httpx.Client(base_url=f"{stack.base_url}/api/v1", timeout=30)
-        login = {"email": stack.admin_email, "password": stack.admin_password}
-        self._http.headers["authorization"] = f"Bearer {self.call('POST', '/auth/login', login)['access_token']}"
+        self._log_in()
         name = f"fleet-{uuid4().hex[:12]}"
         self.organization_id = str(self.call("POST", "/organizations", {"name": name, "slug": name})["id"])
         self._http.headers["x-org-id"] = self.organization_id
@@ -157,9 +156,17 @@ class Fleet:
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Return the JSON of a response. Raises httpx.HTTPStatusError unless it is a success."""
         answer = self._http.request(method, path, json=body)
+        if answer.status_code == httpx.codes.UNAUTHORIZED and path != "/auth/login":
+            # On a busy machine the tests of a session take longer than an access token is valid.
+            self._log_in()
+            answer = self._http.request(method, path, json=body)
         if answer.is_error:
             raise httpx.HTTPStatusError(f"{method} {path}: {answer.text}", request=answer.request, response=answer)
         return answer.json() if answer.content else None
+
+    def _log_in(self) -> None:
+        login = {"email": self.stack.admin_email, "password": self.stack.admin_password}
+        self._http.headers["authorization"] = f"Bearer {self.call('POST', '/auth/login', login)['access_token']}"
 
     def register(self, method: str = "PASSWORD") -> Plant:
         """Return a new PENDING plant."""

@@ -57,7 +57,7 @@ class Bench:
 
     async def waiting_for(self, table: str) -> None:
         """Return once a transaction waits for a lock on the table."""
-        async with asyncio.timeout(10), self.database.autocommit() as db:
+        async with asyncio.timeout(60), self.database.autocommit() as db:
             while True:
                 cursor = await db.execute("SELECT FROM pg_locks WHERE relation = %s::regclass AND NOT granted", (table,))
                 if await cursor.fetchone() is not None:

@@ -15,7 +15,7 @@ _BLOCKED = (
 
 async def until_blocked(database: Database, count: int = 1) -> None:
     """Return once `count` connections to the database wait for a lock."""
-    async with asyncio.timeout(10), database.autocommit() as db:
+    async with asyncio.timeout(60), database.autocommit() as db:
         while True:
             row = await (await db.execute(_BLOCKED)).fetchone()
             if row is not None and row[0] >= count:

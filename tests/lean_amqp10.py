@@ -27,7 +27,7 @@ async def connect10(port: int, user: str, password: str, vhost: str, tls: ssl.SS
         return (await reader.readexactly(size - 4))[4:]
 
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             writer.write(_SASL)
             if (answer := await reader.readexactly(8)) != _SASL:
                 raise Refused10(f"the broker speaks {answer!r}")

@@ -69,7 +69,7 @@ async def _run(service: Served, ready: threading.Event, ends: list[tuple[asyncio
 
 
 async def _listening(port: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

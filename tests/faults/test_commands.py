@@ -97,7 +97,7 @@ class Stream:
                 self.issued.append(command_id)
             await asyncio.sleep(0.1)
 
-    async def flows(self, seconds: float = 60) -> None:
+    async def flows(self, seconds: float = 300) -> None:
         """Returns once a command that is issued now has been obeyed."""
         async with asyncio.timeout(seconds):
             while (command_id := await self.battery.try_to_order("wait")) is None:
@@ -147,7 +147,7 @@ async def compare(stream: Stream) -> None:
 
 async def _settled(battery: Battery) -> dict[str, Any]:
     """The histories once all have ended."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while True:
             histories = await asyncio.to_thread(battery.histories)
             if all(states[-1] not in WAY for states in histories.values()):
@@ -206,7 +206,7 @@ async def test_five_kills_of_everything_at_once_lose_and_double_nothing(
                         os.kill(pid, signal.SIGKILL)
                 victim.process.wait()
                 process = victim.launch()  # by this thread: it would end with another
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(300):
                     while not victim.ready(process.pid):
                         assert process.poll() is None, victim.log.read_text()[-4000:]
                         await asyncio.sleep(0.2)

@@ -29,7 +29,7 @@ async def kill_and_recover(stack: RunningStack, load: Load, name: str) -> float:
 async def start_again(stack: RunningStack) -> None:
     """`gridfleet up` in the same home, while the plants go on trying. Started by this thread: it would end with another."""
     process = stack.launch()
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while not stack.ready(process.pid):
             assert process.poll() is None, stack.log.read_text()[-4000:]
             await asyncio.sleep(0.2)

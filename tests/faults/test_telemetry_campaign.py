@@ -129,7 +129,7 @@ async def test_a_plant_that_floods_does_not_hold_up_the_others(victim: RunningSt
 
 
 async def readable(db: psycopg.AsyncConnection[Any], plant: Plant, at_ms: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while True:
             cursor = await db.execute(
                 "SELECT FROM telemetry_frame f JOIN telemetry_source s ON s.id = f.source_id"
