@@ -26,14 +26,12 @@ from gridfleet.domains.partners.models import vhost_of
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_keys import EventKind, event_queue
 
 __all__ = ["main"]
 
-_SYSTEM: Final = SystemScope("a benchmark queues events as the ingest does")
 _VALUES: Final = {f"metric_{number}": number * 1.5 for number in range(20)}
 _BATCH_SECONDS: Final = 0.1
 _MOST_SECONDS: Final = 120.0
@@ -148,7 +146,7 @@ def _events(partners: Sequence[Partner], count: int) -> Iterator[NewEvent]:
 
 async def _queue(database: Database, events: Sequence[NewEvent]) -> None:
     async with database.transaction() as db:
-        await queue_events(db, _SYSTEM, events)
+        await queue_events(db, events)
 
 
 async def _report(stack: Stack, gateway: psutil.Process, name: str, work: Awaitable[None], seconds: float) -> None:

@@ -22,12 +22,10 @@ from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import FrameBatch
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 
 __all__ = ["Limits", "discard_all", "prepare_all", "store_all"]
 
-_SYSTEM: Final = SystemScope("the benchmark writes as the ingest does")
 _EMPTY_SECONDS: Final = 120
 _SETTLE_SECONDS: Final = 0.3
 T = TypeVar("T")
@@ -66,8 +64,8 @@ async def store_all(database: Database, stack: Stack, batches: Sequence[FrameBat
         before = own_cpu() + postgres()
         for batch in batches:
             async with database.transaction() as db:
-                await store.write_frames(db, _SYSTEM, batch)
-                await store.write_latest(db, _SYSTEM, batch)
+                await store.write_frames(db, batch)
+                await store.write_latest(db, batch)
         return own_cpu() + postgres() - before
 
 

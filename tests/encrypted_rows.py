@@ -12,14 +12,12 @@ from gridfleet.domains.partners.signing import load_sending_key
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.domains.trading import configuration, store
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database, idempotency
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.letter import Letter
 from gridfleet.kernel.mail.queue import SEND_MAIL, MailQueue, open_mail
 from gridfleet.kernel.security.keyring import Keyring
 
-SYSTEM = SystemScope("a test reads everything")
 TABLES = ("plant_secret", "trading_config", "partner_key", "certificate_authority", "idempotent_answer")
 
 
@@ -102,10 +100,10 @@ class EncryptedRows:
             await self._read_plants(db, keyring)
             assert (await ensure_authority(db, keyring)).key_pem == self.authority
             for key, plain in self.keys.items():
-                found = await load_sending_key(db, SYSTEM, keyring, key)
+                found = await load_sending_key(db, keyring, key)
                 assert found is not None
                 assert found.signing_key == plain
-            rows = await store.enabled_configs(db, SYSTEM)
+            rows = await store.enabled_configs(db)
             accesses = {row.organization_id: configuration.access_of(row, keyring) for row in rows}
             assert {org: access and access.client_secret for org, access in accesses.items()} == self.configs
             for user, scope, name, answer, version in await _rows(
@@ -117,7 +115,7 @@ class EncryptedRows:
             assert {mail.to for mail in mails} == {f"{name}@example.com" for name in self.answers}
 
     async def _read_plants(self, db: Connection, keyring: Keyring) -> None:
-        found = await load_signing_keys(db, SYSTEM, keyring, list(self.secrets))
+        found = await load_signing_keys(db, keyring, list(self.secrets))
         for plant, plain in self.secrets.items():
             keys = found[plant]
             assert keys is not None, plant

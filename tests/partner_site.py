@@ -19,13 +19,10 @@ from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.intake import take_order
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.domains.vcp.scheduler import steer
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.envelope import AckStatus
 from ingest_bench import Bench, BenchPlant
 from partner_orders import order, sending_key
-
-SYSTEM = SystemScope("a test")
 
 
 @dataclass
@@ -39,7 +36,7 @@ class PartnerSite:
     async def take(self, message: Inbound, *, now: datetime | None = None, sender: SendingKey | None = None) -> str:
         """Process one message as the gateway does. Returns the status of the acknowledgement."""
         async with self.database.transaction() as db:
-            return await take_order(db, SYSTEM, sender or self.sender, message, now or datetime.now(UTC), 600)
+            return await take_order(db, sender or self.sender, message, now or datetime.now(UTC), 600)
 
     async def send(self, kind: str, *, now: datetime | None = None, **members: Any) -> str:
         """Process a new partner command. Returns its acknowledgement status, or the rejection reason."""
@@ -91,27 +88,27 @@ class PartnerSite:
         said = [Acknowledgement(one, self.plant.id, AckStatus(status), now, reason) for one, status in acks.items()]
         connected = {self.plant.id} if connects else set[UUID]()
         async with self.database.transaction() as db:
-            steps = await apply_acknowledgements(db, SYSTEM, said, connected, now)
-            await follow_commands(db, SYSTEM, steps, connected)
+            steps = await apply_acknowledgements(db, said, connected, now)
+            await follow_commands(db, steps, connected)
 
     async def expire(self, seconds: float = 0, *, now: datetime | None = None) -> None:
         """Expire the commands that are due `seconds` from now."""
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
-            await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, now))
+            await follow_commands(db, await expire_due(db, now))
 
     async def send_commands(self, seconds: float = 0, *, now: datetime | None = None) -> list[UUID]:
         """Send the commands that are due `seconds` from now to a broker that accepts all. Returns their ids."""
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
-            due = await claim_due(db, SYSTEM, self.plant.bench.keyring, now, 100)
-            await follow_commands(db, SYSTEM, await settle(db, SYSTEM, now, [(encrypted.command, True) for encrypted in due]))
+            due = await claim_due(db, self.plant.bench.keyring, now, 100)
+            await follow_commands(db, await settle(db, now, [(encrypted.command, True) for encrypted in due]))
         return [encrypted.command.id for encrypted in due]
 
     async def steer(self, seconds: float = 0, *, now: datetime | None = None) -> int:
         """Run the executor as of `seconds` from now."""
         async with self.database.transaction() as db:
-            return await steer(db, SYSTEM, now or datetime.now(UTC) + timedelta(seconds=seconds))
+            return await steer(db, now or datetime.now(UTC) + timedelta(seconds=seconds))
 
     async def set_site(self, **columns: Any) -> None:
         """Update columns of the site's row."""

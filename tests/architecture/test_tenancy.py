@@ -12,21 +12,149 @@ import gridfleet
 SOURCE = Path(gridfleet.__file__).parent
 MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 
-WITHOUT_ORGANISATION = {
-    ("organizations", "find_role"): "the question from which the right to act in an organisation is made",
-    ("organizations", "list_of_member"): "a person's own memberships, in every organisation",
-    ("audit", "insert"): "an event names its organisation itself",
-    ("audit", "delete_before"): "old events of every organisation are forgotten alike",
-    ("audit", "delete_of_kind"): "the same",
-    **{
-        ("telemetry/history", name): "source ids come from `sources` alone, which takes the scope"
-        for name in ("values_page", "frames_page", "count_values", "count_points", "extent", "buckets", "wide_buckets")
-    },
-    ("telemetry/rollups", "reach"): "the same: the ids come from `sources`",
-    ("telemetry/rollups", "_recompute_hours"): "the text of a statement that is run with a SystemScope",
-    ("telemetry/rollups", "_recompute_days"): "the text of a statement that is run with a SystemScope",
+ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
+    "alerts/store": (
+        "ingest raises alerts about what verified plants reported",
+        "standings newest_times insert_standings update_standings delete_standings plant_names insert resolve_by_itself"
+        " changes",
+    ),
+    "alerts/rules/store": (
+        "ingest applies every organisation's rules to its plants",
+        "enabled_of claim units_of set_unit claim_unit_notices",
+    ),
+    "audit/store": (
+        "an event names its organisation itself; old and excess events of all are deleted alike",
+        "insert count_lately delete_before delete_of_kind",
+    ),
+    "notifications/store": ("an alert names the organisation whose members are notified", "queue_for_members"),
+    "organizations/store": (
+        "membership is the question from which the right to act in an organisation is made",
+        "find_role list_of_member insert_member",
+    ),
+    "organizations/members": ("an invitation that was accepted gives a membership", "add"),
+    "organizations/invitations/store": (
+        "an invitation's token is the right to join its organisation; mails to an address are limited over all",
+        "nth_newest_to mark_expired find_held lock_held accept",
+    ),
+    "organizations/invitations/registry": ("invitations of all organisations expire", "sweep_expired"),
+    "partners/store": (
+        "a key's text or id names its organisation; the gateway serves the keys of all",
+        "find_live note_use find_sending find_amqp list_amqp has_amqp_in legacy_slugs end_expired forget_unproven find_queues"
+        " find_prefix",
+    ),
+    "partners/amqp_access/store": (
+        "the broker names a key, and asks what it may do",
+        "find_asked find_asked_by_id note_connection",
+    ),
+    "partners/legacy/store": ("an operator imports keys of all organisations", "is_known insert"),
+    "partners/own_queues": ("the gateway examines the queues of all partners", "find_owner"),
+    "partners/queues": ("a key's vhost has its organisation's queues", "queue_prefix"),
+    "partners/signing": ("the gateway verifies and signs for all partners", "load_sending_key list_amqp_keys"),
+    "partners/vhosts": (
+        "the gateway maintains the vhosts of all partners",
+        "wanted_vhost legacy_slugs expire_due settle_all_but",
+    ),
+    "partner_events/queue": (
+        "the gateway publishes the events of all partners",
+        "queue_events next_events strike_off drop_stale subscribed_plants",
+    ),
+    "partner_events/store": (
+        "the gateway publishes the events of all partners",
+        "insert subscribed waiting delete delete_before",
+    ),
+    "plants/store": ("ingest records the presence of all plants", "record_presence mark_silent identities"),
+    "plants/certificates/store": ("one authority serves all organisations", "count_trusting"),
+    "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
+    "plants/commands/store": (
+        "the gateway sends the commands of all organisations, and ingest takes the acknowledgements",
+        "insert_relayed claim mark_sent postpone wake lock_many save_lives delete_finished",
+    ),
+    "plants/commands/ending/store": (
+        "commands of all organisations expire and are withdrawn",
+        "withdraw_waiting settle_withdrawn list_passed expire",
+    ),
+    "plants/commands/acknowledgements": ("ingest takes the acknowledgements of all plants", "apply_acknowledgements"),
+    "plants/commands/delivery": ("the gateway sends the commands of all organisations", "claim_due settle"),
+    "plants/commands/expiry": ("commands of all organisations expire", "expire_due list_due forget_ended"),
+    "plants/commands/relaying": ("the gateway relays partners' commands to their sites", "relay relay_stop"),
+    "plants/connected": ("ingest serves all plants that the broker let in", "load_connected_plants"),
+    "plants/credentials/store": (
+        "the service signs for all plants, and old secrets of all are deleted",
+        "forget_old_packages forget_previous_secrets find_many",
+    ),
+    "plants/credentials/packages": ("old secrets of all plants are deleted", "forget_old_packages forget_previous_secrets"),
+    "plants/credentials/signing_keys": ("the service signs for all plants", "load_signing_keys"),
+    "plants/esm_link/store": ("an organisation's ESM reports the plants that are linked to it", "linked write"),
+    "plants/installation/store": (
+        "ingest records what any plant sent wrongly",
+        "insert_refused trim_refused record_sightings trim_sightings",
+    ),
+    "plants/installation/records": (
+        "ingest records what any plant sent wrongly",
+        "record_refused_messages record_sightings trim_refused_messages trim_sightings",
+    ),
+    "plants/mqtt_access/store": ("the broker names a plant, and asks what it may do", "find count_failure forget_failures"),
+    "plants/presence": ("ingest records the presence of all plants", "record_presence record_bad_signatures sweep_silent"),
+    "plants/sub_devices/store": (
+        "ingest records the presence of all plants' devices",
+        "lock_many record_presence invalidate_status mark_silent of_plants",
+    ),
+    "sandbox_esm/store": (
+        "the sandbox serves all organisations, and SuperAdmins decide about it",
+        "enable_client disable_client client_of_organization find_client",
+    ),
+    "telemetry/frames/store": (
+        "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
+        "ensure_sources sources used_layouts write_frames write_latest abandoned_sources delete_frames hold_source"
+        " delete_latest delete_source",
+    ),
+    "telemetry/history/store": (
+        "source ids come from `sources` alone, which takes the scope",
+        "values_page frames_page count_values count_points extent buckets wide_buckets",
+    ),
+    "telemetry/places/store": ("ingest finds the owners of the sources that it writes", "source_owners"),
+    "telemetry/rollups/store": (
+        "roll-ups and retention treat the sources of all organisations alike; `reach` is read with ids of `sources`",
+        "advance_watermark take_dirty set_aside set_aside_hours layouts_to_recompute _recompute_hours _recompute_days reach"
+        " limits rolled_up_before move_start earliest_start sources_that_start_later set_limits forget_dirty",
+    ),
+    "trading/store": (
+        "jobs sync the plants of all ESMs, and delete what was not saved",
+        "delete_unsaved enabled_configs record_sync",
+    ),
+    "vcp/store": (
+        "the gateway takes the commands of all partners",
+        "hold_plant find_device find_claim find_refused insert_entry follow delete_entries",
+    ),
+    "vcp/acknowledgements": ("ingest takes the acknowledgements of all plants", "follow_commands"),
+    "vcp/intake": ("the gateway takes the commands of all partners", "take_order refuse_unstorable"),
+    "vcp/retention": ("commands of all partners are deleted after their time", "forget_commands"),
+    "vcp/scheduler": ("the gateway issues what is due at all sites", "steer list_sites"),
+    "vcp/confirmation/store": (
+        "the gateway repeats what plants have not confirmed",
+        "expect record_issue set_due delete concerned of_plants wake lock_due predecessor settle_missed",
+    ),
+    "vcp/confirmation/dispatch": (
+        "the gateway issues what is due at all sites",
+        "issue_due settle_missed issue_mode issue_own",
+    ),
+    "vcp/confirmation/ends": ("the gateway issues what is due at all sites", "apply_ends"),
+    "vcp/events/recipients": ("the gateway serves the vhosts of all partners", "served_vhosts"),
+    "vcp/events/store": ("the gateway serves the vhosts of all partners", "queues"),
+    "vcp/sites/store": (
+        "the gateway issues what is due at all sites",
+        "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals list_ids claim_due_intervals"
+        " reopen_interval end_schedules claim_ended_overrides claim_silent intervals_of",
+    ),
+    "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }
-"""Store functions that rightly read tenant tables without naming an organisation, with the reason."""
+"""Functions that act beyond one organisation, by module: the reason, and their names.
+
+Functions of stores touch a tenant table without the scope of a caller. The others pass such a right on: HTTP handlers must not
+call them. The broker's requests (`api/internal`) may.
+"""
+
+NAMES = {module: set(names.split()) for module, (_, names) in ACROSS_ORGANISATIONS.items()}
 
 
 def tenant_tables() -> set[str]:
@@ -66,7 +194,7 @@ def unscoped(source: str) -> Iterator[str]:
             if isinstance(argument.annotation, ast.Name)
         }
         uses_org = "OrgScope" in scopes and "organization_id" in text and reads(function, scopes["OrgScope"])
-        if not {"SystemScope", "PlatformScope"} & scopes.keys() and not uses_org:
+        if "PlatformScope" not in scopes and not uses_org:
             yield function.name
 
 
@@ -96,23 +224,52 @@ def test_the_tenant_tables_are_found() -> None:
 
 def test_every_statement_on_tenant_data_takes_a_scope() -> None:
     found = {
-        (path.parent.relative_to(SOURCE / "domains").as_posix(), name)
+        (path.relative_to(SOURCE / "domains").with_suffix("").as_posix(), name)
         for path in (SOURCE / "domains").rglob("store.py")
         for name in unscoped(path.read_text())
     }
-    assert found - WITHOUT_ORGANISATION.keys() == set(), "no scope, or one that the SQL does not use"
-    assert WITHOUT_ORGANISATION.keys() - found == set(), "listed without need"
+    listed = {(module, name) for module, names in NAMES.items() if module.endswith("store") for name in names}
+    assert found - listed == set(), "no scope, or one that the SQL does not use"
+    assert listed - found == set(), "listed without need"
 
 
-def test_a_system_scope_is_never_made_by_the_http_edge() -> None:
-    """But for the broker's questions, which plants ask before they belong to anybody."""
+def test_what_is_listed_exists() -> None:
+    for module, names in NAMES.items():
+        tree = ast.parse((SOURCE / "domains" / f"{module}.py").read_text())
+        defined = {node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)}
+        assert names <= defined, module
+
+
+def test_handlers_call_nothing_that_acts_beyond_one_organisation() -> None:
+    """But for the broker's requests, which plants make before they belong to an organisation."""
     api = SOURCE / "api"
-    made = {
-        path.relative_to(api).as_posix()
+    found = {
+        (path.relative_to(api).as_posix(), name)
         for path in api.rglob("*.py")
-        if path.relative_to(api).parts[0] != "internal" and makes_system_scope(path.read_text())
+        if path.relative_to(api).parts[0] != "internal"
+        for name in beyond(path.read_text())
     }
-    assert made == set()
+    assert found == set()
+
+
+def beyond(source: str) -> set[str]:
+    """Names of NAMES that a module imports, or reads from an imported module."""
+    tree = ast.parse(source)
+    modules: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gridfleet.domains"):
+            parent = (node.module or "").removeprefix("gridfleet.domains").replace(".", "/").lstrip("/")
+            for alias in node.names:
+                modules[alias.asname or alias.name] = NAMES.get(f"{parent}/{alias.name}".lstrip("/"), set())
+                found |= {alias.name} & NAMES.get(parent, set())
+    return found | {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.attr in modules.get(node.value.id, set())
+    }
 
 
 @pytest.mark.parametrize("scope", ["OrgScope", "PlatformScope"])
@@ -122,16 +279,11 @@ def test_a_callers_scope_is_made_by_its_guard_alone(scope: str) -> None:
     assert makers == {"domains/organizations/membership.py"} | by_key
 
 
-def makes_system_scope(source: str) -> bool:
-    """Whether a module makes the service's own right to act."""
-    return calls(source, "SystemScope")
-
-
 def calls(source: str, name: str) -> bool:
     """Whether a module calls a plain name."""
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-        for node in (ast.walk(ast.parse(source)) if name in source else ())
+        for node in ast.walk(ast.parse(source))
     )
 
 
@@ -147,11 +299,14 @@ def test_a_violation_would_be_found() -> None:
         assert list(unscoped(head + violation)) == ["a"]
     fine = [
         "async def a(db, org: OrgScope):\n    await db.execute(f'SELECT 1 FROM plant WHERE {_WHERE}', org.organization_id)",
-        "async def a(db, system: SystemScope):\n    await db.execute('SELECT 1 FROM plant')",
+        "async def a(db, platform: PlatformScope):\n    await db.execute('SELECT 1 FROM plant')",
         "async def a(db):\n    await db.execute('SELECT 1 FROM organization')",
         "async def a(db):\n    'Rows FROM plant.'\n    await db.execute('SELECT 1')",
     ]
     for harmless in fine:
         assert list(unscoped(head + harmless)) == []
-    assert calls("x = SystemScope('why')", "SystemScope")
-    assert not calls("def f(scope: SystemScope): ...", "SystemScope")
+    assert calls("x = OrgScope(1)", "OrgScope")
+    assert not calls("def f(scope: OrgScope): ...", "OrgScope")
+    assert beyond("from gridfleet.domains.plants.commands.expiry import expire_due") == {"expire_due"}
+    assert beyond("from gridfleet.domains.vcp import intake as x\nx.take_order()") == {"take_order"}
+    assert beyond("from gridfleet.domains.vcp import intake\nintake.other()") == set()

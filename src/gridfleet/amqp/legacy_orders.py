@@ -24,7 +24,6 @@ from gridfleet.kernel.broker.legacy_topology import (
 )
 from gridfleet.kernel.broker.management import Management, open_management
 from gridfleet.kernel.broker.partner_topology import MAX_CONNECTIONS
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
@@ -35,7 +34,6 @@ __all__ = ["DroppedOrders", "forward_legacy_orders"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("the gateway passes on orders of legacy keys")
 _LEASE_KIND: Final = 0x6F1A
 _LOOK_SECONDS: Final = 2.0
 _REPORT_SECONDS: Final = 60.0
@@ -69,7 +67,7 @@ async def forward_legacy_orders(settings: Settings, database: Database) -> None:
 
 async def _slugs(database: Database) -> set[str]:
     async with database.transaction() as db:
-        return await legacy_slugs(db, _SYSTEM)
+        return await legacy_slugs(db)
 
 
 async def _bound_connections(management: Management, database: Database) -> None:

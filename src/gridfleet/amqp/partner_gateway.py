@@ -20,7 +20,6 @@ from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, drop_stale, n
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.vcp.events.recipients import ServedVhost, recipients, served_vhosts
 from gridfleet.kernel import metrics
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
@@ -35,7 +34,6 @@ __all__ = ["PartnerGateway"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("the gateway serves partners")
 _LEASE_KIND: Final = 0x6F18
 _SHARDS: Final = 16
 _LOOK_SECONDS: Final = 1.0
@@ -100,7 +98,7 @@ class PartnerGateway:
 
     async def _serve(self, shards: set[int]) -> None:
         async with self._database.transaction() as db:
-            served = {one.key.id: one for one in await served_vhosts(db, _SYSTEM)}
+            served = {one.key.id: one for one in await served_vhosts(db)}
         wanted = {key_id: one for key_id, one in served.items() if one.key.organization_id.int % _SHARDS in shards}
         await self._stop([key_id for key_id, (link, _) in self._links.items() if wanted.get(key_id) != link.served])
         for key_id in wanted.keys() - self._links.keys():
@@ -160,7 +158,7 @@ class PartnerGateway:
             return 0
         claimed = [event_id for ids in self._sending.values() for event_id in ids]
         async with self._database.transaction() as db:
-            events = await next_events(db, _SYSTEM, ready, claimed, _BATCH)
+            events = await next_events(db, ready, claimed, _BATCH)
         if events:
             task = asyncio.create_task(self._send(events, {one: links[one] for one in ready}))
             self._sending[task] = [event.id for event in events]
@@ -178,7 +176,7 @@ class PartnerGateway:
         taken = [event for event, outcome in zip(events, outcomes, strict=True) if outcome]
         if taken:
             async with self._database.transaction() as db:
-                await strike_off(db, _SYSTEM, [event.id for event in taken])
+                await strike_off(db, [event.id for event in taken])
         for event in taken:
             metrics.PARTNER_EVENTS.labels(event.kind).inc()
         if len(taken) < len(events):
@@ -210,7 +208,7 @@ class PartnerGateway:
     async def _drop_stale(self) -> None:
         while True:
             async with self._database.transaction() as db:
-                dropped = await drop_stale(db, _SYSTEM, utc_now())
+                dropped = await drop_stale(db, utc_now())
             if dropped:
                 metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
                 log.warning("events dropped after a day in the outbox", events=dropped)

@@ -19,7 +19,6 @@ from gridfleet.domains.vcp.intake import refuse_unstorable, take_order
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
@@ -34,7 +33,6 @@ __all__ = ["PartnerLink", "PartnerWork", "cause_of"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("the gateway takes partners' orders")
 _PREFETCH: Final = 20
 _PERSISTENT: Final = 2
 _LOOK_SECONDS: Final = 10.0
@@ -167,12 +165,12 @@ class PartnerLink:
         raise RuntimeError("the pauses ended")
 
     async def _take_once(self, db: Connection, message: Inbound, *, unstorable: bool) -> PartnerAck | None:
-        sender = await load_sending_key(db, _SYSTEM, self._work.keyring, self.served.key.id)
+        sender = await load_sending_key(db, self._work.keyring, self.served.key.id)
         if sender is None:
             return None
         if unstorable:
-            return await refuse_unstorable(db, _SYSTEM, sender, message, utc_now())
-        return await take_order(db, _SYSTEM, sender, message, utc_now(), self._work.window_seconds)
+            return await refuse_unstorable(db, sender, message, utc_now())
+        return await take_order(db, sender, message, utc_now(), self._work.window_seconds)
 
 
 def cause_of(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:

@@ -13,7 +13,6 @@ from gridfleet.domains.partners.own_queues import VhostOwner, find_owner, record
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.management import Management, QueueFacts, open_management
 from gridfleet.kernel.broker.partner_topology import forbidden_argument
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import open_leases
 from gridfleet.kernel.settings import Settings
@@ -22,7 +21,6 @@ __all__ = ["remove_forbidden_queues"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("the gateway examines the queues of all partners")
 _LEASE_KIND: Final = 0x6F19
 _LOOK_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 5.0
@@ -50,7 +48,7 @@ async def _examine(management: Management, database: Database) -> None:
     owners: dict[str, VhostOwner | None] = {}
     async with database.transaction() as db:
         for vhost in {queue.vhost for queue, _ in found}:
-            owners[vhost] = await find_owner(db, _SYSTEM, vhost)
+            owners[vhost] = await find_owner(db, vhost)
     removals = [
         _remove(management, database, owner, queue, argument)
         for queue, argument in found

@@ -15,7 +15,6 @@ from gridfleet.kernel.broker.partner_topology import (
     vhosts_with_outdated_queues,
 )
 from gridfleet.kernel.broker.queue_types import choose_queue_type
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut
 from gridfleet.kernel.settings import Settings
@@ -24,7 +23,6 @@ __all__ = ["keep_partner_vhosts", "settling"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("the gateway looks after the vhosts of all partners")
 _LOOK_SECONDS: Final = 5.0
 """Seconds for which an expired key may still be connected."""
 
@@ -34,7 +32,7 @@ def settling(settings: Settings, management: Management) -> CarryOut:
     broker_url = settings.secret("broker_url").get_secret_value()
 
     async def settle(db: Connection, payload: dict[str, Any]) -> None:
-        wanted = await vhosts.wanted_vhost(db, _SYSTEM, payload)
+        wanted = await vhosts.wanted_vhost(db, payload)
         if wanted.is_shared:
             await settle_legacy_vhost(
                 management, broker_url, wanted.queues, wanted.unwanted, queue_type=settings.broker_queue_type
@@ -65,10 +63,10 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
         outdated = set(vhosts_with_outdated_queues(await management.queues(), kind))
     settled = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))} - outdated
     async with database.transaction() as db:
-        await vhosts.settle_all_but(db, _SYSTEM, settled)
+        await vhosts.settle_all_but(db, settled)
     while True:
         async with database.transaction() as db:
-            ended = await vhosts.expire_due(db, _SYSTEM)
+            ended = await vhosts.expire_due(db)
         if ended:
             log.info("keys expired at the broker", keys=ended)
         await asyncio.sleep(_LOOK_SECONDS)

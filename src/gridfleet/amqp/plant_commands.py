@@ -20,7 +20,6 @@ from gridfleet.domains.plants.commands.statistics import count_committed
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
@@ -33,7 +32,6 @@ __all__ = ["expire_commands", "send_commands"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("the gateway relays commands to plants")
 _BATCH: Final = 200
 _LOOK_SECONDS: Final = 1.0
 """Seconds between queries without a notification, for commands that wait to be sent again."""
@@ -59,7 +57,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
         while True:
             due.clear()
             async with database.transaction() as db:
-                commands = await claim_due(db, _SYSTEM, keyring, utc_now(), _BATCH)
+                commands = await claim_due(db, keyring, utc_now(), _BATCH)
             if not commands:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
@@ -68,8 +66,8 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
             delivered = await asyncio.gather(*(_send(channel, command) for command in commands))
             async with database.transaction() as db:
                 published = [(signed.command, taken) for signed, taken in zip(commands, delivered, strict=True)]
-                sent = await settle(db, _SYSTEM, utc_now(), published)
-                await follow_commands(db, _SYSTEM, sent)
+                sent = await settle(db, utc_now(), published)
+                await follow_commands(db, sent)
             count_committed(sent)
 
 
@@ -91,15 +89,15 @@ async def _expire_due(database: Database, now: datetime) -> int:
     async def expire(only: Sequence[UUID] | None) -> None:
         nonlocal ended
         async with database.transaction() as db:
-            steps = await expire_due(db, _SYSTEM, now, only)
-            await follow_commands(db, _SYSTEM, steps)
+            steps = await expire_due(db, now, only)
+            await follow_commands(db, steps)
         ended += len(steps)
         count_committed(steps)
 
     async def expire_alone(command_id: UUID, error: Exception) -> None:
         """End a command whose end cannot be applied to its site, so that it is not retried forever."""
         async with database.transaction() as db:
-            steps = await expire_due(db, _SYSTEM, now, [command_id])
+            steps = await expire_due(db, now, [command_id])
             await set_aside.insert(db, Consumer.COMMANDS, reason_of(error), {"commandId": str(command_id)}, None)
         count_committed(steps)
 
@@ -111,7 +109,7 @@ async def _expire_due(database: Database, now: datetime) -> int:
     else:
         return ended
     async with database.transaction() as db:
-        due = await list_due(db, _SYSTEM, now)
+        due = await list_due(db, now)
     await isolate(Consumer.COMMANDS, due, expire, expire_alone)
     return ended
 

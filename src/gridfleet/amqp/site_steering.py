@@ -11,7 +11,6 @@ import psycopg
 import structlog
 
 from gridfleet.domains.vcp.scheduler import Selection, list_sites, steer
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
@@ -20,7 +19,6 @@ __all__ = ["SiteSteering", "steer_sites"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("the gateway issues what is due at the sites of all organisations")
 _LOOK_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
 
@@ -53,18 +51,18 @@ class SiteSteering:
         failed = [plant_id for plant_id, again in self._again.items() if again > now]
         try:
             async with self._database.transaction() as db:
-                return await steer(db, _SYSTEM, now, Selection(without=failed))
+                return await steer(db, now, Selection(without=failed))
         except Exception as error:
             if not is_poison(error):
                 raise
         async with self._database.transaction() as db:
-            plant_ids = await list_sites(db, _SYSTEM, failed)
+            plant_ids = await list_sites(db, failed)
         await isolate(Consumer.SITES, plant_ids, partial(self._steer, now), partial(self._set_aside, now))
         return 0
 
     async def _steer(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as db:
-            await steer(db, _SYSTEM, now, Selection(only=plant_ids))
+            await steer(db, now, Selection(only=plant_ids))
 
     async def _set_aside(self, now: datetime, plant_id: UUID, error: Exception) -> None:
         self._again[plant_id] = now + _AGAIN

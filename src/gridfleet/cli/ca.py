@@ -62,12 +62,10 @@ def import_(
     renewed certificate.
     """
     from gridfleet.domains.plants.certificates.authority import AuthorityInUse, replace_authority
-    from gridfleet.kernel.caller import SystemScope
 
     authority = _load(certificate, key)
-    system = SystemScope("the authority serves every organisation")
     try:
-        _run(lambda db, keyring: replace_authority(db, system, keyring, authority, force=force))
+        _run(lambda db, keyring: replace_authority(db, keyring, authority, force=force))
     except AuthorityInUse as error:
         _fail(
             f"{error.plants} plants hold packages that trust the present authority and would be cut off."

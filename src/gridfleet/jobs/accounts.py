@@ -11,7 +11,6 @@ from gridfleet.domains.identity import housekeeping as identity
 from gridfleet.domains.identity.accounts import password_reset
 from gridfleet.domains.organizations.invitations import registry
 from gridfleet.kernel import metrics
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import MailRefused, open_delivery
 from gridfleet.kernel.mail.queue import SEND_MAIL, MailQueue, open_mail
@@ -20,7 +19,6 @@ from gridfleet.kernel.settings import Settings
 
 __all__ = ["MAIL_RETRY", "MailRetry", "add_account_jobs"]
 
-_SYSTEM = SystemScope("housekeeping serves every organisation")
 _KEEP_FAILED_HOURS = 7 * 24
 
 log = structlog.get_logger(__name__)
@@ -82,7 +80,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     async def sweep_identity(timestamp: int) -> None:
         async with database.transaction() as db:
             await identity.sweep(db)
-            await registry.sweep_expired(db, _SYSTEM)
+            await registry.sweep_expired(db)
 
     @app.periodic(cron="27 * * * *")
     @app.task(queueing_lock="forget_audit_events", name="audit.forget_old")

@@ -19,7 +19,6 @@ from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.jobs.middleware import watching
 from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, TidyConnection
@@ -27,7 +26,6 @@ from gridfleet.kernel.settings import Settings
 
 __all__ = ["build_app", "run_jobs"]
 
-_SYSTEM = SystemScope("housekeeping serves every organisation")
 _KEEP_SET_ASIDE = timedelta(days=30)
 
 
@@ -49,21 +47,21 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.task(queueing_lock="sweep_silent", name="plants.sweep_silent")
     async def sweep_silent_plants(timestamp: int) -> None:
         async with database.transaction() as db:
-            await sweep_silent(db, _SYSTEM)
+            await sweep_silent(db)
 
     @app.periodic(cron="*/5 * * * *")
     @app.task(queueing_lock="forget_packages", name="plants.forget_old_packages")
     async def forget_packages(timestamp: int) -> None:
         async with database.transaction() as db:
-            await forget_old_packages(db, _SYSTEM)
-            await forget_previous_secrets(db, _SYSTEM)
+            await forget_old_packages(db)
+            await forget_previous_secrets(db)
 
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="trim_refused", name="plants.trim_refused_messages")
     async def trim_refused(timestamp: int) -> None:
         async with database.transaction() as db:
-            await trim_refused_messages(db, _SYSTEM)
-            await trim_sightings(db, _SYSTEM)
+            await trim_refused_messages(db)
+            await trim_sightings(db)
 
     # Each deletion queues this job as well. The periodic runs complete what a killed process left unfinished.
     @app.periodic(cron="*/10 * * * *")
@@ -81,13 +79,13 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.periodic(cron="47 3 * * *")
     @app.task(queueing_lock="forget_commands", name="vcp.forget_commands")
     async def forget_old_commands(timestamp: int) -> None:
-        await forget_commands(database, _SYSTEM, days_before(utc_now(), settings.command_days))
+        await forget_commands(database, days_before(utc_now(), settings.command_days))
 
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="settle_missed", name="vcp.settle_missed")
     async def settle_missed_ends(timestamp: int) -> None:
         async with database.transaction() as db:
-            await settle_missed(db, _SYSTEM, utc_now())
+            await settle_missed(db, utc_now())
 
     return app
 

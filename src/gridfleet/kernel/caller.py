@@ -1,7 +1,8 @@
 """Callers and their scopes: values that only authorisation creates.
 
 A store that reads or writes tenant data takes an `OrgScope`. No other value provides an organisation id for SQL, so a query
-without its organisation cannot be written by accident.
+without its organisation cannot be written by accident. Functions that act beyond one organisation are listed, with
+the reason, in `tests/architecture/test_tenancy.py`.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from gridfleet.kernel.errors import Forbidden
 
-__all__ = ["Actor", "ActorType", "Caller", "KeyCaller", "OrgRole", "OrgScope", "PlatformScope", "SystemScope", "UserCaller"]
+__all__ = ["Actor", "ActorType", "Caller", "KeyCaller", "OrgRole", "OrgScope", "PlatformScope", "UserCaller"]
 
 
 class ActorType(StrEnum):
@@ -123,10 +124,3 @@ class PlatformScope:
     """A SuperAdmin's right to read across organisations. Created only by the organisation guard of the HTTP layer."""
 
     actor: UserCaller
-
-
-@dataclass(frozen=True, slots=True)
-class SystemScope:
-    """The service's own right to act across organisations: broker requests, ingest, jobs. Never created by `api`."""
-
-    reason: str

@@ -274,10 +274,9 @@ async def test_an_expired_invitation(inviter: Inviting, accepted: bool) -> None:
 async def test_the_sweep_writes_down_what_has_expired(inviter: Inviting) -> None:
     await inviter.invite()
     await inviter.pass_time(registry.LIFETIME)
-    from gridfleet.kernel.caller import SystemScope
 
     async with inviter.people.service.state.database.transaction() as db:
-        await registry.sweep_expired(db, SystemScope("test"))
+        await registry.sweep_expired(db)
     assert await inviter.people.execute("SELECT status FROM invitation") == [("EXPIRED",)]
 
 

@@ -17,12 +17,10 @@ from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.commands.delivery import SignedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.kernel import metrics
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from ingest_bench import Bench, BenchPlant
 
-SYSTEM = SystemScope("a test")
 ENDS = {"APPLIED", "REJECTED", "FAILED", "EXPIRED"}
 
 
@@ -48,13 +46,13 @@ async def commandable(bench: Bench) -> BenchPlant:
 
 async def claim(bench: Bench, at: datetime | None = None, limit: int = 100) -> list[SignedCommand]:
     async with bench.database.transaction() as db:
-        return await claim_due(db, SYSTEM, bench.keyring, at or now(), limit)
+        return await claim_due(db, bench.keyring, at or now(), limit)
 
 
 async def settled(bench: Bench, claimed: Sequence[SignedCommand], *, delivered: bool = True, at: datetime | None = None) -> int:
     """How many became SENT."""
     async with bench.database.transaction() as db:
-        return len(await settle(db, SYSTEM, at or now(), [(one.command, delivered) for one in claimed]))
+        return len(await settle(db, at or now(), [(one.command, delivered) for one in claimed]))
 
 
 async def send(bench: Bench, *command_ids: UUID) -> None:
@@ -65,7 +63,7 @@ async def send(bench: Bench, *command_ids: UUID) -> None:
 
 async def sweep(bench: Bench) -> list[tuple[UUID, str]]:
     async with bench.database.transaction() as db:
-        return [(step.command_id, step.status) for step in await expire_due(db, SYSTEM, now())]
+        return [(step.command_id, step.status) for step in await expire_due(db, now())]
 
 
 def ack(plant: BenchPlant, command_id: UUID | str, status: str, **more: Any) -> Delivery:

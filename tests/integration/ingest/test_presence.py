@@ -12,7 +12,6 @@ import pytest
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.presence import sweep_silent
-from gridfleet.kernel.caller import SystemScope
 from ingest_bench import Bench, BenchPlant, moment
 
 ONLINE, OFFLINE = b'{"status":"ONLINE"}', b'{"status":"OFFLINE"}'
@@ -89,7 +88,7 @@ async def test_a_plant_found_silent_by_another_process_is_online_with_its_next_m
     await two.read_telemetry(two.snapshot())
     async with two.bench.database.transaction() as db:
         await db.execute("UPDATE plant SET last_seen_at = last_seen_at - interval '2 minutes'")
-        await sweep_silent(db, SystemScope("test"))
+        await sweep_silent(db)
     await two.notify()
     assert await two.statuses() == ("OFFLINE", "UNKNOWN")
     await two.read_telemetry(two.snapshot())
@@ -134,6 +133,6 @@ async def test_a_sub_device_that_fails_again_after_an_outage_is_offline_soon(
     async with bench.database.transaction() as db:
         await db.execute("UPDATE plant SET last_seen_at = now() WHERE id = %s", (plant.id,))
 
-        await sweep_silent(db, SystemScope("test"))
+        await sweep_silent(db)
 
     assert await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s") == [("OFFLINE",)]

@@ -8,7 +8,6 @@ import pytest
 from alerting import ago, snapshot
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.presence import sweep_silent
-from gridfleet.kernel.caller import SystemScope
 from ingest_bench import Bench, BenchPlant, moment
 from interleaving import until_blocked
 
@@ -93,7 +92,7 @@ async def test_silence_makes_plants_and_devices_offline(bench: Bench) -> None:
 
     async def sweep() -> None:
         async with bench.database.transaction() as db:
-            await sweep_silent(db, SystemScope("test"))
+            await sweep_silent(db)
 
     await pass_by(89, "plant", "true")
     await pass_by(89, "sub_device", "true")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.installation.records import trim_sightings
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
 from gridfleet.protocol.signature import sign
@@ -284,7 +283,7 @@ async def test_devices_that_nobody_names_any_more_make_room(bench: Bench) -> Non
         " WHERE plant_id = %s AND external_id = 'gone' RETURNING 1"
     )
     async with bench.database.transaction() as db:
-        await trim_sightings(db, SystemScope("a test tidies up"))
+        await trim_sightings(db)
     assert await plant.rows("SELECT external_id FROM unregistered_device WHERE plant_id = %s") == [("here",)]
 
 

@@ -10,12 +10,10 @@ import psycopg
 from accounts import add_organization
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.presence import sweep_silent
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from ingest_bench import Bench
 
 PLANTS = 1_000
-SYSTEM = SystemScope("test")
 
 
 async def online_plants(database: Database, devices: int) -> list[UUID]:
@@ -72,12 +70,12 @@ async def test_a_storm_of_silence_is_a_row_a_plant_and_three_statements(database
     await online_plants(database, devices=6)
 
     async with counted(database) as (db, count):
-        assert await sweep_silent(db, SYSTEM) == (PLANTS, 0)
+        assert await sweep_silent(db) == (PLANTS, 0)
 
     assert count.statements == 3
     assert count.updated == {"plant": PLANTS, "sub_device": 6 * PLANTS}
     async with counted(database) as (db, again):
-        assert await sweep_silent(db, SYSTEM) == (0, 0)
+        assert await sweep_silent(db) == (0, 0)
     assert again.updated == {"plant": 0, "sub_device": 0}
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import rewrap_process
 from api_service import ApiService, api_service
-from encrypted_rows import SYSTEM, TABLES, EncryptedRows
+from encrypted_rows import TABLES, EncryptedRows
 from gridfleet.domains.maintenance.rewrapping import ENCRYPTED, Rewrapped, key_versions, rewrap
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.caller import Actor, ActorType
@@ -142,7 +142,7 @@ async def test_what_others_write_meanwhile_is_never_overwritten(service: ApiServ
         await asyncio.gather(*(rotate(plants[start::4]) for start in range(4)))
     assert rounds > 1
     async with database.transaction() as db:
-        found = await load_signing_keys(db, SYSTEM, BOTH, plants)
+        found = await load_signing_keys(db, BOTH, plants)
     assert {plant: keys and keys.current for plant, keys in found.items()} == newest
 
 
@@ -160,7 +160,7 @@ async def test_a_row_that_somebody_holds_is_waited_for(rows: EncryptedRows) -> N
         await db.execute("UPDATE plant_secret SET hmac_secret = %s WHERE plant_id = %s", (fresh, held))
     assert await running == Rewrapped(2, 3, 0, 0)
     async with rows.database.transaction() as db:
-        keys = (await load_signing_keys(db, SYSTEM, NEW, [held]))[held]
+        keys = (await load_signing_keys(db, NEW, [held]))[held]
     assert keys is not None
     assert keys.current == b"fresh"
 

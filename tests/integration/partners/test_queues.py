@@ -10,14 +10,12 @@ from aiormq.exceptions import ChannelNotFoundEntity
 
 from fleet_under_test import wait_for
 from gridfleet.domains.partners.queues import amqp_place, queue_prefix, set_queues
-from gridfleet.kernel.caller import OrgRole, OrgScope, SystemScope, UserCaller
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.protocol.partner_keys import EventKind, event_queue
 from partner_organization import Organization
 from running_stack import RunningStack
-
-SYSTEM = SystemScope("a test looks")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +56,7 @@ async def test_they_come_and_go_with_trading(org: Organization, database: Databa
     scope = scope_in(org)
     async with database.transaction() as db:
         assert await amqp_place(db, scope) == (org.slug, None)
-        assert await queue_prefix(db, SYSTEM, scope.organization_id) == org.slug
+        assert await queue_prefix(db, scope.organization_id) == org.slug
     vhosts = [org.key()["apiKey"]["vhost"] for _ in range(2)]
     assert [org.queues(vhost) for vhost in vhosts] == [[], []]
 
@@ -71,7 +69,7 @@ async def test_they_come_and_go_with_trading(org: Organization, database: Databa
 
     async with database.transaction() as db:
         await set_queues(db, scope, "other", enabled=True)
-        assert await queue_prefix(db, SYSTEM, scope.organization_id) == "other"
+        assert await queue_prefix(db, scope.organization_id) == "other"
     for vhost in vhosts:
         wait_for(lambda vhost=vhost: set(org.queues(vhost)) == all_queues(org, "other"))
 

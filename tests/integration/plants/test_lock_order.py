@@ -14,13 +14,11 @@ from gridfleet.domains.plants.lifecycle import delete_plant
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_presence, sweep_silent
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.kernel.caller import OrgRole, OrgScope, SystemScope, UserCaller
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
 from ingest_bench import Bench, BenchPlant
 from interleaving import is_locked, until_blocked
-
-SYSTEM = SystemScope("a test")
 
 
 @dataclass
@@ -73,14 +71,14 @@ async def two(database: Database) -> TwoPlants:
 
 async def test_presence_locks_plants_by_their_ids(two: TwoPlants) -> None:
     seen = [two.seen(1), two.seen(0)]
-    async with two.held_up("plant", two.plants[0], lambda db: record_presence(db, SYSTEM, seen, [])):
+    async with two.held_up("plant", two.plants[0], lambda db: record_presence(db, seen, [])):
         assert not await is_locked(two.database, "plant", two.plants[1])
     assert await two.statuses() == ["ONLINE", "ONLINE"]
 
 
 async def test_presence_locks_sub_devices_by_their_ids(two: TwoPlants) -> None:
     seen = [two.device_seen(1), two.device_seen(0)]
-    async with two.held_up("sub_device", two.devices[0], lambda db: record_presence(db, SYSTEM, [], seen)):
+    async with two.held_up("sub_device", two.devices[0], lambda db: record_presence(db, [], seen)):
         assert not await is_locked(two.database, "sub_device", two.devices[1])
 
 
@@ -88,24 +86,24 @@ async def test_presence_locks_the_sub_devices_of_plants_that_went_offline_among_
     async with two.database.transaction() as db:
         await db.execute("UPDATE sub_device SET status = 'ONLINE'")
     gone, seen = [two.seen(0, PlantStatus.OFFLINE)], [two.device_seen(1)]
-    async with two.held_up("sub_device", two.devices[0], lambda db: record_presence(db, SYSTEM, gone, seen)):
+    async with two.held_up("sub_device", two.devices[0], lambda db: record_presence(db, gone, seen)):
         assert not await is_locked(two.database, "sub_device", two.devices[1])
 
 
 @pytest.mark.parametrize("table", ["plant", "sub_device"])
 async def test_the_sweep_passes_over_what_is_being_written(two: TwoPlants, table: str) -> None:
     async with two.database.transaction() as db:
-        await record_presence(db, SYSTEM, [two.seen(0), two.seen(1)], [two.device_seen(0), two.device_seen(1)])
+        await record_presence(db, [two.seen(0), two.seen(1)], [two.device_seen(0), two.device_seen(1)])
         await db.execute(f"UPDATE {table} SET last_seen_at = now() - interval '2 minutes'".encode())
     row_id = two.plants[0] if table == "plant" else two.devices[0]
     one, none = ((1, 0), (0, 0)) if table == "plant" else ((0, 1), (0, 0))
     async with two.database.transaction() as writing:
         await writing.execute(f"SELECT FROM {table} WHERE id = %s FOR NO KEY UPDATE".encode(), (row_id,))
         async with two.database.transaction() as db, asyncio.timeout(3):
-            assert await sweep_silent(db, SYSTEM) == one
+            assert await sweep_silent(db) == one
     async with two.database.transaction() as db:
-        assert await sweep_silent(db, SYSTEM) == one
-        assert await sweep_silent(db, SYSTEM) == none
+        assert await sweep_silent(db) == one
+        assert await sweep_silent(db) == none
 
 
 async def test_a_deletion_locks_open_commands_as_acknowledgements_do(database: Database) -> None:

@@ -6,12 +6,9 @@ from uuid import UUID
 from accounts import add_organization
 from gridfleet.domains.plants.installation import store
 from gridfleet.domains.plants.installation.records import record_sightings, trim_sightings
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from telemetry_records import add_plant
-
-SYSTEM = SystemScope("a test")
 
 
 async def refuse(database: Database, plant_id: UUID, *seconds_ago: int) -> None:
@@ -37,8 +34,8 @@ async def test_the_newest_of_each_plant_are_kept_for_a_week(database: Database) 
     await refuse(database, loud, *range(1, 51), week + 10, week + 20)
     await refuse(database, quiet, 5, week - 60, week + 60)
     async with database.transaction() as db:
-        assert await store.trim_refused(db, SYSTEM, timedelta(days=7), 10) == 43
-        assert await store.trim_refused(db, SYSTEM, timedelta(days=7), 10) == 0
+        assert await store.trim_refused(db, timedelta(days=7), 10) == 43
+        assert await store.trim_refused(db, timedelta(days=7), 10) == 0
     assert await kept(database, loud) == list(range(1, 11))
     assert await kept(database, quiet) == [5, week - 60]
     assert await kept(database, silent) == []
@@ -50,8 +47,8 @@ async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -
     now = utc_now()
     async with database.transaction() as db:
         seen = [(inventive, f"D{number:04}", now - timedelta(seconds=number // 2), 1) for number in range(1_300)]
-        await record_sightings(db, SYSTEM, [*seen, (usual, "D", now - timedelta(days=29), 1)])
-        assert await trim_sightings(db, SYSTEM) == 300
-        assert await trim_sightings(db, SYSTEM) == 0
+        await record_sightings(db, [*seen, (usual, "D", now - timedelta(days=29), 1)])
+        assert await trim_sightings(db) == 300
+        assert await trim_sightings(db) == 0
         cursor = await db.execute("SELECT plant_id, count(*), max(external_id) FROM unregistered_device GROUP BY 1")
         assert set(await cursor.fetchall()) == {(inventive, 1_000, "D0999"), (usual, 1, "D")}

@@ -11,7 +11,6 @@ from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from telemetry_records import RecordedPlant
 
@@ -24,7 +23,6 @@ TABLES = (
     "telemetry_day",
     "telemetry_dirty",
 )
-SYSTEM = SystemScope("test")
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 
 
@@ -136,9 +134,9 @@ async def test_frames_first_newest_values_later_is_no_gap(database: Database) ->
 
     async def write_with_a_gap() -> None:
         async with database.transaction() as db:
-            await store.write_frames(db, SYSTEM, batch)
+            await store.write_frames(db, batch)
             await erase_deleted(database)
-            await store.write_latest(db, SYSTEM, batch)
+            await store.write_latest(db, batch)
 
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
         await write_with_a_gap()

@@ -9,7 +9,6 @@ import pytest
 from esm_stand_in import CLIENT_ID, SECRET, StandIn
 from gridfleet.domains.trading.configuration import access_of
 from gridfleet.domains.trading.store import enabled_configs
-from gridfleet.kernel.caller import SystemScope
 from plants_over_http import Fleet, fleet_over_http
 
 CONFIG = "/trading/config"
@@ -210,12 +209,12 @@ async def test_an_organization_with_a_saved_configuration_stays(strict: Fleet) -
 async def test_what_the_periodic_sync_reads(fleet: Fleet, stand_in: StandIn) -> None:
     settings = {"esmApiUrl": stand_in.url, "esmClientId": CLIENT_ID, "esmClientSecret": SECRET}
     await fleet.call("POST", CONFIG, settings)
-    state, system = fleet.service.state, SystemScope("a test")
+    state = fleet.service.state
     async with state.database.transaction() as db:
-        assert await enabled_configs(db, system) == []
+        assert await enabled_configs(db) == []
     await fleet.call("POST", f"{CONFIG}/enable")
     async with state.database.transaction() as db:
-        [row] = await enabled_configs(db, system)
+        [row] = await enabled_configs(db)
     access = access_of(row, state.keyring)
     assert access is not None
     assert (access.url, access.client_id, access.client_secret) == (stand_in.url, CLIENT_ID, SECRET)

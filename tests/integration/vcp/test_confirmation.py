@@ -11,7 +11,7 @@ from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
 from gridfleet.protocol.envelope import AckStatus
 from partner_orders import soon
-from partner_site import SYSTEM, PartnerSite
+from partner_site import PartnerSite
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -289,14 +289,14 @@ async def end_without_its_site(site: PartnerSite, status: AckStatus | None, seco
     newest = await site.newest()
     async with site.database.transaction() as db:
         if status is None:
-            await expire_due(db, SYSTEM, now)
+            await expire_due(db, now)
         else:
-            await apply_acknowledgements(db, SYSTEM, [Acknowledgement(newest, site.plant.id, status, now)], set(), now)
+            await apply_acknowledgements(db, [Acknowledgement(newest, site.plant.id, status, now)], set(), now)
 
 
 async def settle(site: PartnerSite) -> int:
     async with site.database.transaction() as db:
-        return await settle_missed(db, SYSTEM, datetime.now(UTC))
+        return await settle_missed(db, datetime.now(UTC))
 
 
 @pytest.mark.parametrize("status", [None, AckStatus.FAILED])

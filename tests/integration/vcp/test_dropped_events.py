@@ -19,14 +19,14 @@ from gridfleet.kernel.broker.partner_topology import EVENTS, PartnerQueues, sett
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_keys import EventKind, event_queue
-from partner_site import SYSTEM, PartnerSite, partner_site
+from partner_site import PartnerSite, partner_site
 
 
 async def alert(site: PartnerSite, number: int) -> None:
     key = site.sender.key
     async with site.database.transaction() as db:
         event = NewEvent(new_id(), key.organization_id, None, key.id, EventKind.ALERT, b"%d" % number)
-        await queue_events(db, SYSTEM, [event])
+        await queue_events(db, [event])
 
 
 @pytest.mark.parametrize(("bound", "reason", "count"), [({"max-length": 3}, "maxlen", 7), ({"message-ttl": 1}, "expired", 10)])

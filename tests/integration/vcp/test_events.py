@@ -16,7 +16,7 @@ from gridfleet.domains.plants.presence import PlantSeen, record_presence
 from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
 from gridfleet.kernel.ids import new_id
 from partner_orders import sending_key
-from partner_site import SYSTEM, PartnerSite, add_key
+from partner_site import PartnerSite, add_key
 
 SIGNALS = [{"key": "p", "field": "power", "unit": "kW", "scale": 0.1}, {"key": "fault", "bit": 0, "word": "status"}]
 
@@ -118,7 +118,7 @@ async def test_the_database_tells_when_to_look_again(site: PartnerSite) -> None:
 async def test_every_change_of_connectivity_is_told(site: PartnerSite) -> None:
     for status, reason in ((PlantStatus.ONLINE, None), (PlantStatus.ONLINE, "again"), (PlantStatus.OFFLINE, "maintenance")):
         async with site.database.transaction() as db:
-            await record_presence(db, SYSTEM, [PlantSeen(site.plant.id, datetime.now(UTC), status, None, reason)], [])
+            await record_presence(db, [PlantSeen(site.plant.id, datetime.now(UTC), status, None, reason)], [])
     told = await events(site, "status")
     assert [(content["status"], content.get("reason")) for _, content in told] == [("ONLINE", None), ("OFFLINE", "maintenance")]
     assert datetime.fromisoformat(told[0][1]["time"]) <= datetime.now(UTC)
@@ -147,8 +147,8 @@ async def test_who_is_served_and_listened_to(site: PartnerSite) -> None:
     blind = await add_key(bench, organization, site.sender.key.slug, plant_ids=[new_id()])
     await site.execute("UPDATE partner_key SET vhost = '/' WHERE id = %(blind)s", {"blind": blind.key.id})
     async with site.database.transaction() as db:
-        served = await served_vhosts(db, SYSTEM)
-        listened = await subscribed_plants(db, SYSTEM, [site.plant.id, new_id()])
+        served = await served_vhosts(db)
+        listened = await subscribed_plants(db, [site.plant.id, new_id()])
     inbound = f"{site.sender.key.slug}.inbound"
     assert {(one.key.id, one.key.vhost, one.inbound_queue, one.events_exchange) for one in served} == {
         (site.sender.key.id, site.sender.key.vhost, inbound, "vcp"),

@@ -25,13 +25,12 @@ from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, dropped_queue, inbound_queue, settle_partner_vhost
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
 from gridfleet.protocol.partner_messages import PartnerAck
 from partner_orders import order
-from partner_site import SYSTEM, PartnerSite, partner_site
+from partner_site import PartnerSite, partner_site
 from raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 
 
@@ -229,8 +228,8 @@ async def test_messages_of_any_depth_are_refused_and_do_not_hold_up_an_emergency
 async def test_a_message_that_fails_for_an_unforeseen_reason_is_refused(
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, *rest: Any) -> PartnerAck:
-        ack = await take_order(db, system, sender, message, *rest)
+    async def failing(db: Connection, sender: SendingKey, message: Inbound, *rest: Any) -> PartnerAck:
+        ack = await take_order(db, sender, message, *rest)
         if b'"powerKw": 13' in message.body:
             raise RuntimeError("a defect")
         return ack
@@ -306,7 +305,7 @@ async def test_events_keep_their_order_and_their_ids(market: Market, database: D
 
     events = [event(number) for number in range(700)]
     async with database.transaction() as db:
-        await queue_events(db, SYSTEM, [event(-1, new_id()), *events])
+        await queue_events(db, [event(-1, new_id()), *events])
     async with market.gateway():
         told = await market.received(site, 700, EventKind.TELEMETRY)
         async with asyncio.timeout(10):
@@ -322,7 +321,7 @@ async def test_nothing_is_struck_off_that_the_broker_did_not_take(market: Market
         await management.delete_vhost(site.sender.key.vhost)
     event = NewEvent(new_id(), site.plant.organization_id, site.plant.id, None, EventKind.STATUS, b"{}")
     async with database.transaction() as db:
-        await queue_events(db, SYSTEM, [event])
+        await queue_events(db, [event])
     async with market.gateway():
         await asyncio.sleep(1)
         assert len(await site.rows("SELECT 1 FROM partner_event")) == 1

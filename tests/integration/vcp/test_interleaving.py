@@ -20,7 +20,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import AckStatus
 from interleaving import pause_reads, until_blocked
 from partner_orders import order, soon
-from partner_site import SYSTEM, PartnerSite
+from partner_site import PartnerSite
 
 
 def step(start: float, length: int = 900, power: float = 1) -> dict[str, Any]:
@@ -32,14 +32,14 @@ def written(site: PartnerSite, kind: str, **members: Any) -> Inbound:
 
 
 async def take(db: Connection, site: PartnerSite, message: Inbound) -> None:
-    assert await take_order(db, SYSTEM, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
+    assert await take_order(db, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
 
 
 async def steer_paused(site: PartnerSite, seconds: float) -> int:
     """Run the scheduler; it waits while it reads intervals."""
     async with site.database.transaction() as db:
         await db.execute("SET LOCAL test.pause = 'on'")
-        return await steer(db, SYSTEM, datetime.now(UTC) + timedelta(seconds=seconds))
+        return await steer(db, datetime.now(UTC) + timedelta(seconds=seconds))
 
 
 async def test_a_schedule_accepted_while_the_one_before_ends_holds(site: PartnerSite) -> None:
@@ -73,7 +73,7 @@ async def test_a_step_is_claimed_with_the_limits_that_are_accepted_at_this_momen
     async def claim() -> list[DueInterval]:
         async with site.database.transaction() as db:
             await db.execute("SET LOCAL test.pause = 'on'")
-            return await claim_due_intervals(db, SYSTEM, datetime.now(UTC), 10, Selection())
+            return await claim_due_intervals(db, datetime.now(UTC), 10, Selection())
 
     async with site.database.transaction() as db:
         await db.execute("SELECT pg_advisory_xact_lock(1)")
@@ -101,7 +101,7 @@ async def test_a_mode_accepted_while_the_one_before_is_refused_finds_it_gone(sit
     acks = [Acknowledgement(await site.newest(), site.plant.id, AckStatus.REJECTED, datetime.now(UTC))]
     charge = written(site, "command.mode", mode="CHARGE", expiresAt=soon(600))
     async with site.database.transaction() as db:
-        await follow_commands(db, SYSTEM, await apply_acknowledgements(db, SYSTEM, acks, (), datetime.now(UTC)))
+        await follow_commands(db, await apply_acknowledgements(db, acks, (), datetime.now(UTC)))
         taking = asyncio.create_task(site.take(charge))
         await until_blocked(site.database)
     assert await taking == "ACCEPTED"
@@ -130,10 +130,10 @@ async def test_an_answer_and_a_move_do_not_wait_for_each_other(site: PartnerSite
             await update_plant(db, seller, site.plant.id, PlantChanges(organization_id=buyer.id))
 
     async with site.database.transaction() as db:
-        steps = await apply_acknowledgements(db, SYSTEM, acks, (), datetime.now(UTC))
+        steps = await apply_acknowledgements(db, acks, (), datetime.now(UTC))
         moving = asyncio.create_task(move())
         await until_blocked(site.database)
-        await follow_commands(db, SYSTEM, steps)
+        await follow_commands(db, steps)
     await moving
     assert (await site.log())[0][:2] == ("REJECTED", "REJECTED")
     assert await site.site("override_mode, override_command_id") == (None, None), "nothing of the old organisation is left"

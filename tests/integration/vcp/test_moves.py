@@ -20,7 +20,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from interleaving import until_blocked
 from partner_orders import order, soon
-from partner_site import SYSTEM, PartnerSite
+from partner_site import PartnerSite
 
 YEARS = 3 * 365 * 86_400
 
@@ -38,7 +38,7 @@ async def moved(site: PartnerSite, to: UUID) -> None:
 
 async def expire(site: PartnerSite) -> None:
     async with site.database.transaction() as db:
-        await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, datetime.now(UTC)))
+        await follow_commands(db, await expire_due(db, datetime.now(UTC)))
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def test_an_order_taken_while_the_plant_moves_ends_with_the_move(site: Par
     await site.send("config.constraints", constraints={})
     message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1, expiresAt=soon(3600))
     async with site.database.transaction() as db:
-        assert await take_order(db, SYSTEM, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
+        assert await take_order(db, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
         moving = asyncio.create_task(moved(site, buyer))
         await until_blocked(site.database)
     await moving
@@ -125,10 +125,10 @@ async def test_a_plant_that_moves_and_the_steps_of_its_schedule_do_not_wait_for_
     step = {"start": soon(-60), "durationSeconds": 900, "powerKw": 2}
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
     async with site.database.transaction() as db:
-        assert await steer(db, SYSTEM, datetime.now(UTC)) == 1
+        assert await steer(db, datetime.now(UTC)) == 1
         moving = asyncio.create_task(moved(site, buyer))
         await until_blocked(site.database)
-        assert await steer(db, SYSTEM, datetime.now(UTC)) == 0
+        assert await steer(db, datetime.now(UTC)) == 0
     await moving
     assert await site.send_commands(seconds=1) == []
 

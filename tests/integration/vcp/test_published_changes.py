@@ -12,7 +12,7 @@ from gridfleet.domains.alerts.actions import acknowledge, resolve
 from gridfleet.domains.plants.lifecycle import revoke_plant
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence import PlantSeen, record_presence, sweep_silent
-from partner_site import SYSTEM, PartnerSite, partner_site
+from partner_site import PartnerSite, partner_site
 
 AWKWARD = 'a"b\\c/\x01\x1f\x7f\b\f\n\r\té\u2028😀'
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -40,7 +40,7 @@ async def bodies(site: PartnerSite, kind: str) -> list[bytes]:
 
 async def see(site: PartnerSite, status: PlantStatus, reason: str | None = None) -> None:
     async with site.database.transaction() as db:
-        await record_presence(db, SYSTEM, [PlantSeen(site.plant.id, datetime.now(UTC), status, None, reason)], [])
+        await record_presence(db, [PlantSeen(site.plant.id, datetime.now(UTC), status, None, reason)], [])
 
 
 async def take(site: PartnerSite, seconds_ago: float, soc: float) -> None:
@@ -56,7 +56,7 @@ async def test_each_change_of_a_status_is_one_event(published: PartnerSite) -> N
     await published.execute("UPDATE plant SET last_seen_at = now() - interval '1 hour'")
     for _ in range(2):
         async with published.database.transaction() as db:
-            await sweep_silent(db, SYSTEM)
+            await sweep_silent(db)
     await see(published, PlantStatus.ONLINE)
     async with published.database.transaction() as db:
         await revoke_plant(db, operator(published.plant.organization_id), published.plant.id)
@@ -151,7 +151,7 @@ async def test_changes_of_several_organisations_in_one_batch(published: PartnerS
         PlantSeen(plant.id, datetime.now(UTC), PlantStatus.ONLINE, None) for plant in (published.plant, second.plant, stranger)
     ]
     async with published.database.transaction() as db:
-        await record_presence(db, SYSTEM, seen, [])
+        await record_presence(db, seen, [])
     for site in (published, second):
         assert len(await bodies(site, "status")) == 1
     assert await published.rows("SELECT count(*) FROM partner_event") == [(2,)]

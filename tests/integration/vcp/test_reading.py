@@ -11,7 +11,7 @@ from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Paging
 from partner_orders import order
-from partner_site import SYSTEM, PartnerSite
+from partner_site import PartnerSite
 
 PERSON = UserCaller(new_id(), new_id(), "viewer@example.com", "Viewer", False, None)
 METER = [
@@ -144,10 +144,10 @@ async def test_what_ended_long_ago_is_forgotten_and_what_is_open_is_not(site: Pa
     await site.acknowledge_newest("APPLIED")
     await site.send("command.site-setpoint", powerKw="far too much")
     await site.send("command.site-setpoint", powerKw=2)
-    assert await forget_commands(site.database, SYSTEM, datetime.now(UTC) - timedelta(minutes=1)) == 0
+    assert await forget_commands(site.database, datetime.now(UTC) - timedelta(minutes=1)) == 0
     assert len(await site.log()) == 3
 
-    forgotten = await forget_commands(site.database, SYSTEM, datetime.now(UTC) + timedelta(minutes=1))
+    forgotten = await forget_commands(site.database, datetime.now(UTC) + timedelta(minutes=1))
 
     assert forgotten == 3  # two orders, one command
     assert [status for status, *_ in await site.log()] == [status for *_, status in await site.commands()] == ["PENDING"]

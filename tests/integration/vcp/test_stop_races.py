@@ -14,7 +14,7 @@ from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from interleaving import pause_reads, until_blocked
 from partner_orders import soon
-from partner_site import SYSTEM, PartnerSite
+from partner_site import PartnerSite
 
 
 async def setpoint(site: PartnerSite, *, seconds: float = 0) -> UUID:
@@ -37,7 +37,7 @@ async def emergencies(site: PartnerSite) -> list[UUID]:
 async def claiming(site: PartnerSite) -> AsyncIterator[list[SignedCommand]]:
     """Claim what is due as another gateway, whose transaction commits at the end of the block."""
     async with site.database.transaction() as db:
-        yield await claim_due(db, SYSTEM, site.plant.bench.keyring, datetime.now(UTC), 100)
+        yield await claim_due(db, site.plant.bench.keyring, datetime.now(UTC), 100)
 
 
 async def test_a_command_that_is_locked_during_a_stop_never_leaves(site: PartnerSite) -> None:
@@ -52,10 +52,10 @@ async def test_a_command_that_is_locked_during_a_stop_never_leaves(site: Partner
         assert command not in await site.send_commands(seconds)
 
     async with site.database.transaction() as db:
-        await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, datetime.now(UTC)))
+        await follow_commands(db, await expire_due(db, datetime.now(UTC)))
     assert (await site.log())[0][:2] == ("EXPIRED", "EXPIRED")
     async with site.database.transaction() as db:
-        await expire_due(db, SYSTEM, datetime.now(UTC))
+        await expire_due(db, datetime.now(UTC))
     assert await site.rows("SELECT 1 FROM plant_command_withdrawn") == []
 
 
@@ -122,7 +122,7 @@ async def test_a_claim_that_began_before_a_stop_takes_nothing_that_the_stop_with
     async def claim() -> list[SignedCommand]:
         async with site.database.transaction() as db:
             await db.execute("SET LOCAL test.pause = 'on'")
-            return await claim_due(db, SYSTEM, site.plant.bench.keyring, began, 100)
+            return await claim_due(db, site.plant.bench.keyring, began, 100)
 
     async with site.database.transaction() as other:
         await other.execute("SELECT pg_advisory_xact_lock(1)")
@@ -141,7 +141,7 @@ async def test_a_claim_that_commits_while_a_stop_withdraws_is_seen(site: Partner
     async def withdraw() -> bool:
         async with site.database.transaction() as db:
             await db.execute("SET LOCAL test.pause = 'on'")
-            return await withdraw_waiting(db, SYSTEM, site.plant.id, datetime.now(UTC), timedelta(minutes=1))
+            return await withdraw_waiting(db, site.plant.id, datetime.now(UTC), timedelta(minutes=1))
 
     async with site.database.transaction() as other:
         await other.execute("SELECT pg_advisory_xact_lock(1)")
@@ -159,7 +159,7 @@ async def test_clocks_that_differ_hide_no_command_in_flight_from_a_stop(site: Pa
     command = await setpoint(site, seconds=-10)
     async with site.database.transaction() as db:
         now = datetime.now(UTC) + timedelta(seconds=ahead)
-        in_flight = await claim_due(db, SYSTEM, site.plant.bench.keyring, now, 100)
+        in_flight = await claim_due(db, site.plant.bench.keyring, now, 100)
     assert [signed.command.id for signed in in_flight] == [command]
 
     moment = datetime.now(UTC)

@@ -14,7 +14,7 @@ from gridfleet.domains.vcp.intake import refuse_unstorable, take_order
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.ids import new_id
 from partner_orders import body_of, order, sending_key, signed, soon
-from partner_site import SYSTEM, PartnerSite
+from partner_site import PartnerSite
 
 
 def interval(seconds: float, length: int = 900, power: float = 1) -> dict[str, Any]:
@@ -184,7 +184,7 @@ async def test_what_an_offline_plant_was_sent_before_an_emergency_stop_is_not_se
     assert await site.send_commands(seconds=1) == [stop]
     assert setpoint not in await site.send_commands(seconds=180), "a newer copy would come after the emergency stop"
     async with site.database.transaction() as db:
-        await follow_commands(db, SYSTEM, await expire_due(db, SYSTEM, datetime.now(UTC)))
+        await follow_commands(db, await expire_due(db, datetime.now(UTC)))
     assert [entry[:2] for entry in await site.log()] == [("EXPIRED", "EXPIRED"), ("SENT", "ACCEPTED")]
 
 
@@ -353,7 +353,7 @@ async def test_every_refused_message_stands_once_in_the_log_of_the_site_that_it_
 async def test_an_unprocessable_message_stands_in_the_log_of_its_site(site: PartnerSite) -> None:
     message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1)
     async with site.database.transaction() as db:
-        await refuse_unstorable(db, SYSTEM, site.sender, message, datetime.now(UTC))
+        await refuse_unstorable(db, site.sender, message, datetime.now(UTC))
     assert await site.rows("SELECT plant_id, payload FROM vcp_command") == [(site.plant.id, {})]
 
 
@@ -376,7 +376,7 @@ async def test_rolled_back_nothing_was_taken(site: PartnerSite) -> None:
 
     async def killed() -> None:
         async with site.database.transaction() as db:
-            await take_order(db, SYSTEM, site.sender, message, datetime.now(UTC), 600)
+            await take_order(db, site.sender, message, datetime.now(UTC), 600)
             raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):

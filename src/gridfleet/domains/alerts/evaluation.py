@@ -6,7 +6,6 @@ and another process that takes over a plant continues from that state.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
 from uuid import UUID
 
 import structlog
@@ -20,7 +19,6 @@ from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.domains.alerts.rules import store as rules
 from gridfleet.domains.notifications.queue import Notice, notify_members
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import caused_by, current_cause
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
@@ -29,7 +27,6 @@ __all__ = ["note_newest", "raise_alerts"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("ingest raises alerts about what verified plants reported")
 
 RequestIdOf = Callable[[int, int], str | None]
 """Return the request id of the message that reported a source's values of a time."""
@@ -41,7 +38,7 @@ async def note_newest(db: Connection, findings: Findings) -> None:
     """
     runs = [run for run in findings.runs if run.matched and run.watch.rule.for_seconds]
     if runs:
-        found = await store.newest_times(db, _SYSTEM, {(run.watch.source_id, run.watch.name) for run in runs})
+        found = await store.newest_times(db, {(run.watch.source_id, run.watch.name) for run in runs})
         for run in runs:
             newest = found.get((run.watch.source_id, run.watch.name))
             run.newest = None if newest is None else microseconds(newest)
@@ -61,7 +58,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
         return []
     # From here on none of the plants can be deleted or moved. A plant that moved while its message waited is no longer
     # covered by the rule.
-    plants = await store.plant_names(db, _SYSTEM, plant_ids)
+    plants = await store.plant_names(db, plant_ids)
     runs = {key: run for key, run in runs.items() if _watches(run.watch, plants)}
     wishes = {rule_id: hit for rule_id, hit in wishes.items() if _watches(hit.watch, plants)}
     steps = {key: _advance(run, known.get(key), may_raise=True) for key, run in runs.items()}
@@ -84,7 +81,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
 async def _states(db: Connection, runs: dict[RunKey, Run]) -> dict[RunKey, store.RuleStateRow]:
     if not runs:
         return {}
-    rows = await store.standings(db, _SYSTEM, {key[0] for key in runs}, {key[1] for key in runs})
+    rows = await store.standings(db, {key[0] for key in runs}, {key[1] for key in runs})
     return {(row.rule_id, row.source_id, row.metric): row for row in rows}
 
 
@@ -107,7 +104,7 @@ async def _raise(
     if not wishes:
         return {}
     raised: dict[UUID, UUID] = {}
-    for rule_id in sorted(await rules.claim(db, _SYSTEM, wishes)):
+    for rule_id in sorted(await rules.claim(db, wishes)):
         watch, point = wishes[rule_id]
         with caused_by(request_id_of(watch.source_id, point.time)):
             raised[rule_id] = await _raise_one(db, plants[watch.plant_id], watch, point)
@@ -122,7 +119,6 @@ async def _raise_one(db: Connection, plant: store.PlantName, watch: Watch, point
     cause = current_cause()
     await store.insert(
         db,
-        _SYSTEM,
         alert_id=alert_id,
         plant=plant,
         rule_id=rule.id,
@@ -180,13 +176,13 @@ async def _save(
         if new != row:
             (inserted if row is None or new_alert is not None else updated).append(new)
     if resolved:
-        await publish_changes(db, await store.resolve_by_itself(db, _SYSTEM, resolved))
+        await publish_changes(db, await store.resolve_by_itself(db, resolved))
     if gone:
-        await store.delete_standings(db, _SYSTEM, gone)
+        await store.delete_standings(db, gone)
     if inserted:
-        await store.insert_standings(db, _SYSTEM, inserted)
+        await store.insert_standings(db, inserted)
     if updated:
-        await store.update_standings(db, _SYSTEM, updated)
+        await store.update_standings(db, updated)
 
 
 def _ended(step: Progress, row: store.RuleStateRow | None, new_alert: UUID | None) -> Iterable[UUID]:

@@ -18,7 +18,6 @@ from gridfleet.domains.alerts.rules.units import adopt_unit, in_unit, report_unf
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.places.lookup import layout_columns, source_owners
 from gridfleet.domains.telemetry.places.models import LayoutColumns, SourceOwner
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 
@@ -27,7 +26,6 @@ __all__ = ["RULES_CHANNEL", "Check", "RuleCache", "compile_checks"]
 RULES_CHANNEL: Final = "alert_rule_changed"
 """Channel of the database notification that rules changed; the payload is their organisation."""
 
-_SYSTEM: Final = SystemScope("ingest applies every organisation's rules to its plants")
 _COMPARE: Final[dict[Condition, Callable[[float, float], bool]]] = {Condition.LT: lt, Condition.GT: gt, Condition.EQ: eq}
 
 
@@ -92,7 +90,7 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
     async def _compile(self, missing: Collection[tuple[int, int]]) -> dict[tuple[int, int], _Compiled]:
         async with self._database.transaction() as db:
             sources = await source_owners(db, {source_id for source_id, _ in missing})
-            rules = await store.enabled_of(db, _SYSTEM, {source.organization_id for source in sources.values()})
+            rules = await store.enabled_of(db, {source.organization_id for source in sources.values()})
             layouts = await layout_columns(db, {layout_id for _, layout_id in missing} if rules else ())
         by_organization: dict[UUID, list[AlertRule]] = defaultdict(list)
         for rule in rules:

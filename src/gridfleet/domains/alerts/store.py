@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, AlertType, Severity
 from gridfleet.domains.partner_events.models import AlertChange
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -149,9 +149,7 @@ async def forget_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
     )
 
 
-async def standings(
-    db: Connection, system: SystemScope, rule_ids: Iterable[UUID], source_ids: Iterable[int]
-) -> list[RuleStateRow]:
+async def standings(db: Connection, rule_ids: Iterable[UUID], source_ids: Iterable[int]) -> list[RuleStateRow]:
     """Return the states of the metrics of these sources for these rules."""
     cursor = db.cursor(row_factory=class_row(RuleStateRow))
     await cursor.execute(
@@ -162,9 +160,7 @@ async def standings(
     return await cursor.fetchall()
 
 
-async def newest_times(
-    db: Connection, system: SystemScope, metrics: Iterable[tuple[int, str]]
-) -> dict[tuple[int, str], datetime]:
+async def newest_times(db: Connection, metrics: Iterable[tuple[int, str]]) -> dict[tuple[int, str], datetime]:
     """Return when each (source, name of the metric in alerts) had its newest value, for those that have one."""
     wanted = list(metrics)
     cursor = await db.execute(
@@ -178,7 +174,7 @@ async def newest_times(
     return {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
 
 
-async def insert_standings(db: Connection, system: SystemScope, rows: Sequence[RuleStateRow]) -> None:
+async def insert_standings(db: Connection, rows: Sequence[RuleStateRow]) -> None:
     """Write states that are new or have an alert now; states of a rule that no longer exists are ignored."""
     await db.execute(
         f"INSERT INTO alert_state AS s ({_STANDING}) SELECT new.* FROM {_NEW_STANDINGS}"
@@ -189,7 +185,7 @@ async def insert_standings(db: Connection, system: SystemScope, rows: Sequence[R
     )
 
 
-async def update_standings(db: Connection, system: SystemScope, rows: Sequence[RuleStateRow]) -> None:
+async def update_standings(db: Connection, rows: Sequence[RuleStateRow]) -> None:
     """Write states, unless their rows were deleted in the meantime, for example by a user who resolved the alert."""
     await db.execute(
         "UPDATE alert_state s SET since = new.since, seen_at = new.seen_at, alert_id = new.alert_id"
@@ -203,7 +199,7 @@ def _by_column(rows: Sequence[RuleStateRow]) -> tuple[list[Any], ...]:
     return tuple([row[place] for row in rows] for place in range(len(RuleStateRow._fields)))
 
 
-async def delete_standings(db: Connection, system: SystemScope, keys: Sequence[tuple[UUID, int, str]]) -> None:
+async def delete_standings(db: Connection, keys: Sequence[tuple[UUID, int, str]]) -> None:
     """Delete the states of (rule, source, metric) whose conditions no longer hold."""
     await db.execute(
         "DELETE FROM alert_state s USING unnest(%s::uuid[], %s::int[], %s::text[]) AS gone (rule_id, source_id, metric)"
@@ -212,7 +208,7 @@ async def delete_standings(db: Connection, system: SystemScope, keys: Sequence[t
     )
 
 
-async def plant_names(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> dict[UUID, PlantName]:
+async def plant_names(db: Connection, plant_ids: Iterable[UUID]) -> dict[UUID, PlantName]:
     """Return the plants' names. The plants cannot be deleted or moved until the transaction ends."""
     cursor = db.cursor(row_factory=class_row(PlantName))
     await cursor.execute(
@@ -223,7 +219,6 @@ async def plant_names(db: Connection, system: SystemScope, plant_ids: Iterable[U
 
 async def insert(
     db: Connection,
-    system: SystemScope,
     *,
     alert_id: UUID,
     plant: PlantName,
@@ -254,7 +249,7 @@ async def insert(
     )
 
 
-async def resolve_by_itself(db: Connection, system: SystemScope, alert_ids: Sequence[UUID]) -> list[UUID]:
+async def resolve_by_itself(db: Connection, alert_ids: Sequence[UUID]) -> list[UUID]:
     """Resolve alerts whose cause has ended. Returns those that were not resolved before."""
     cursor = await db.execute(
         "UPDATE alert SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
@@ -264,7 +259,7 @@ async def resolve_by_itself(db: Connection, system: SystemScope, alert_ids: Sequ
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def changes(db: Connection, system: SystemScope, alert_ids: Sequence[UUID]) -> list[AlertChange]:
+async def changes(db: Connection, alert_ids: Sequence[UUID]) -> list[AlertChange]:
     """Return those of the alerts that a partner receives, in this order. The cause of an alert is that of its first status."""
     cursor = db.cursor(row_factory=class_row(AlertChange))
     await cursor.execute(

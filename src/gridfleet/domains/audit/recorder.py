@@ -8,7 +8,7 @@ from uuid import UUID
 from gridfleet.domains.audit import store
 from gridfleet.domains.audit.models import AuditEvent, Event, Subject
 from gridfleet.kernel import metrics
-from gridfleet.kernel.caller import Actor, SystemScope
+from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
@@ -16,7 +16,6 @@ from gridfleet.kernel.ids import new_id
 __all__ = ["forget_old", "record"]
 
 _CSP_SPAN: Final = timedelta(days=14)
-_SYSTEM = SystemScope("the log bounds what strangers write into it")
 
 
 async def record(
@@ -38,7 +37,7 @@ async def record(
     """
     now = utc_now()
     if most_a_minute is not None:
-        lately = await store.count_lately(db, _SYSTEM, event, organization_id, now - timedelta(minutes=1), most_a_minute)
+        lately = await store.count_lately(db, event, organization_id, now - timedelta(minutes=1), most_a_minute)
         if lately >= most_a_minute:
             return
     await store.insert(

@@ -8,7 +8,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
-from gridfleet.kernel.caller import OrgScope, PlatformScope, SystemScope
+from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -44,9 +44,7 @@ async def insert(db: Connection, event: AuditEvent) -> None:
     )
 
 
-async def count_lately(
-    db: Connection, system: SystemScope, event: str, organization_id: UUID | None, since: datetime, most: int
-) -> int:
+async def count_lately(db: Connection, event: str, organization_id: UUID | None, since: datetime, most: int) -> int:
     """Return the number of an organisation's events of a kind since `since`, counted up to `most`.
 
     `organization_id` None counts the events without an organisation.

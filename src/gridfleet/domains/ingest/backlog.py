@@ -7,16 +7,12 @@ stored per shard, and limits the arrival time of all messages that are still in 
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
 
 from gridfleet.domains.ingest import store
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 
 __all__ = ["load_empty_at", "save_empty_at"]
-
-_SYSTEM: Final = SystemScope("ingest keeps its own counts")
 
 
 async def load_empty_at(db: Connection, shard: int) -> int:
@@ -24,11 +20,11 @@ async def load_empty_at(db: Connection, shard: int) -> int:
 
     A shard without a stored time was empty when the deployment began, which is now.
     """
-    drained = (await store.drained_at(db, _SYSTEM)).get(shard, utc_now())
+    drained = (await store.drained_at(db)).get(shard, utc_now())
     return int(drained.timestamp() * 1000)
 
 
 async def save_empty_at(db: Connection, moments: Mapping[int, int]) -> None:
     """Store times by shard (epoch milliseconds); they never move back."""
     drained = {shard: datetime.fromtimestamp(moment / 1000, UTC) for shard, moment in moments.items()}
-    await store.record_drained(db, _SYSTEM, drained)
+    await store.record_drained(db, drained)

@@ -33,7 +33,6 @@ from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.events.subscription_cache import SubscriptionCache
 from gridfleet.kernel import metrics
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, storable
@@ -52,7 +51,6 @@ T = TypeVar("T")
 Told = dict[tuple[UUID, int], dict[str, float]]
 """Values by metric, for each device and time."""
 
-_SYSTEM: Final = SystemScope("ingest stores what verified plants reported")
 MAX_AGE: Final = timedelta(days=400)
 MAX_AHEAD: Final = timedelta(minutes=5)
 PRESENCE_EVERY: Final = timedelta(seconds=10)
@@ -116,21 +114,21 @@ class Pipeline:
         await note_newest(db, batch.findings)
         await write_batch(db, batch.frames)
         if batch.plants_seen or batch.devices_seen:
-            for plant_id in await record_presence(db, _SYSTEM, batch.plants_seen.values(), batch.devices_seen.values()):
+            for plant_id in await record_presence(db, batch.plants_seen.values(), batch.devices_seen.values()):
                 self.plant_cache.invalidate_status(str(plant_id))
         if batch.refused:
-            await record_refused_messages(db, _SYSTEM, batch.refused)
+            await record_refused_messages(db, batch.refused)
         if batch.sightings:
             now = utc_now()
-            await record_sightings(db, _SYSTEM, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
+            await record_sightings(db, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
         if batch.acknowledgements or batch.connected:
-            batch.command_steps = await apply_acknowledgements(db, _SYSTEM, batch.acknowledgements, batch.connected, utc_now())
-            await follow_commands(db, _SYSTEM, batch.command_steps, batch.connected)
+            batch.command_steps = await apply_acknowledgements(db, batch.acknowledgements, batch.connected, utc_now())
+            await follow_commands(db, batch.command_steps, batch.connected)
         for plant_id, count in batch.bad_signatures.items():
-            await record_bad_signatures(db, _SYSTEM, plant_id, count)
+            await record_bad_signatures(db, plant_id, count)
         # Last, because other processes may wait for the locked rules until this transaction ends.
         batch.alerts = await raise_alerts(db, batch.findings, batch.request_id_of)
-        await queue_events(db, _SYSTEM, batch.events)
+        await queue_events(db, batch.events)
 
     def invalidate(self) -> None:
         """Clear the caches of plants, rules, subscriptions and partitions."""

@@ -16,14 +16,12 @@ from gridfleet.domains.plants.connected import ConnectedPlant, load_connected_pl
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, load_sources
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["KnownDevice", "KnownPlant", "PlantCache", "Sightings"]
 
-_SYSTEM: Final = SystemScope("ingest serves every plant the broker let in")
 _SMOOTHING: Final = 0.2
 _SILENT_INTERVALS: Final = 3
 _LEAST_SILENCE_SECONDS: Final = 90
@@ -121,7 +119,7 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
         if not canonical:
             return {}
         async with self._database.transaction() as db:
-            connected = await load_connected_plants(db, _SYSTEM, self._keyring, canonical)
+            connected = await load_connected_plants(db, self._keyring, canonical)
             sources = await load_sources(db, [plant.id for plant in connected])
             templates = await templates_by_id(
                 db,

@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 
-async def drained_at(db: Connection, system: SystemScope) -> dict[int, datetime]:
+async def drained_at(db: Connection) -> dict[int, datetime]:
     """Return the latest time at which each shard's queue is known to have been empty."""
     cursor = await db.execute("SELECT shard, drained_at FROM ingest_shard")
     return dict(await cursor.fetchall())
 
 
-async def record_drained(db: Connection, system: SystemScope, drained: Mapping[int, datetime]) -> None:
+async def record_drained(db: Connection, drained: Mapping[int, datetime]) -> None:
     """Store these times; they never move back."""
     await db.execute(
         "INSERT INTO ingest_shard AS s (shard, drained_at) SELECT * FROM unnest(%s::int[], %s::timestamptz[])"

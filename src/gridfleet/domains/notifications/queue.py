@@ -1,18 +1,15 @@
 """Queues notifications in the transaction of the change that they report."""
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.models import Channel
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
 __all__ = ["Notice", "notify_members"]
-
-_SYSTEM: Final = SystemScope("notifications look up whom an organisation's alerts concern")
 
 
 class Notice(NamedTuple):
@@ -32,7 +29,6 @@ async def notify_members(db: Connection, organization_id: UUID, channels: Iterab
         [
             await store.queue_for_members(
                 db,
-                _SYSTEM,
                 organization_id,
                 channel,
                 subject=notice.subject,

@@ -9,7 +9,6 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing, PushToken
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -70,7 +69,6 @@ async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:
 
 async def queue_for_members(
     db: Connection,
-    system: SystemScope,
     organization_id: UUID,
     channel: Channel,
     *,

@@ -10,7 +10,7 @@ from gridfleet.domains.identity.models import User
 from gridfleet.domains.organizations import store
 from gridfleet.domains.organizations.errors import LastAdmin, MemberNotFound
 from gridfleet.domains.organizations.models import Member, RoleName
-from gridfleet.kernel.caller import Actor, OrgScope, SystemScope
+from gridfleet.kernel.caller import Actor, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
@@ -27,13 +27,13 @@ async def list_members(db: Connection, org: OrgScope, paging: Paging) -> Page[Me
     return Page.of(shown, await store.count_members(db, org), paging)
 
 
-async def add(db: Connection, system: SystemScope, actor: Actor, organization_id: UUID, user_id: UUID, role: RoleName) -> None:
+async def add(db: Connection, actor: Actor, organization_id: UUID, user_id: UUID, role: RoleName) -> None:
     """Make a user a member. Does nothing if the user is one already.
 
     The organisation becomes the user's default if they have none.
     """
     member_id = new_id()
-    if await store.insert_member(db, system, member_id, organization_id, user_id, role):
+    if await store.insert_member(db, member_id, organization_id, user_id, role):
         await profile.start_in_first(db, user_id, organization_id)
         subject = Subject(SubjectType.MEMBER, member_id)
         details = {"userId": str(user_id), "role": role}

@@ -9,7 +9,7 @@ from psycopg.rows import args_row, class_row, kwargs_row
 
 from gridfleet.domains.organizations.errors import SlugInUse
 from gridfleet.domains.organizations.models import Organization, OrganizationRole, OwnOrganization, RoleName
-from gridfleet.kernel.caller import OrgRole, OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -194,9 +194,7 @@ async def has_member_with_email(db: Connection, org: OrgScope, email: str) -> bo
     return row is not None and bool(row[0])
 
 
-async def insert_member(
-    db: Connection, system: SystemScope, member_id: UUID, organization_id: UUID, user_id: UUID, role: RoleName
-) -> bool:
+async def insert_member(db: Connection, member_id: UUID, organization_id: UUID, user_id: UUID, role: RoleName) -> bool:
     """Make a user a member. Returns False if the user is one already."""
     cursor = await db.execute(
         "INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)"

@@ -1,13 +1,11 @@
 """Events about statuses and alerts, queued in the transaction of the change."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import UNSET
 
 from gridfleet.domains.partner_events.models import AlertChange, NewEvent, StatusChange
 from gridfleet.domains.partner_events.queue import event_id, queue_events
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.partner_keys import EventKind
@@ -15,17 +13,15 @@ from gridfleet.protocol.partner_messages import AlertEvent, StatusEvent, encode_
 
 __all__ = ["publish_alert_changes", "publish_status_changes"]
 
-_SYSTEM: Final = SystemScope("partners receive the statuses and alerts of plants")
-
 
 async def publish_status_changes(db: Connection, changes: Sequence[StatusChange]) -> None:
     """Queue an event about each change, in one statement. The caller leaves out changes that no partner receives."""
-    await queue_events(db, _SYSTEM, [_status_event(change) for change in changes])
+    await queue_events(db, [_status_event(change) for change in changes])
 
 
 async def publish_alert_changes(db: Connection, changes: Sequence[AlertChange]) -> None:
     """Queue an event about each change, in one statement. The caller leaves out changes that no partner receives."""
-    await queue_events(db, _SYSTEM, [_alert_event(change) for change in changes])
+    await queue_events(db, [_alert_event(change) for change in changes])
 
 
 def _status_event(change: StatusChange) -> NewEvent:

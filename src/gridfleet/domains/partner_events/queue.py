@@ -7,7 +7,6 @@ from uuid import UUID, uuid5
 
 from gridfleet.domains.partner_events import store
 from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 __all__ = ["EVENTS_CHANNEL", "drop_stale", "event_id", "next_events", "queue_events", "strike_off", "subscribed_plants"]
@@ -28,32 +27,32 @@ def event_id(*facts: object) -> UUID:
     return uuid5(_NAMESPACE, "\n".join(map(str, facts)))
 
 
-async def queue_events(db: Connection, system: SystemScope, events: Sequence[NewEvent]) -> None:
+async def queue_events(db: Connection, events: Sequence[NewEvent]) -> None:
     """Queue events in the transaction of `db`."""
     if events:
-        await store.insert(db, system, events)
+        await store.insert(db, events)
 
 
 async def next_events(
-    db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
+    db: Connection, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
 ) -> list[QueuedEvent]:
     """Return the oldest events of these organisations, at most `limit`.
 
     The ids in `claimed`, which are being published, are left out.
     """
-    return await store.waiting(db, system, organization_ids, claimed, limit)
+    return await store.waiting(db, organization_ids, claimed, limit)
 
 
-async def strike_off(db: Connection, system: SystemScope, ids: Collection[int]) -> None:
+async def strike_off(db: Connection, ids: Collection[int]) -> None:
     """Delete events that the broker has confirmed."""
-    await store.delete(db, system, ids)
+    await store.delete(db, ids)
 
 
-async def drop_stale(db: Connection, system: SystemScope, now: datetime) -> int:
+async def drop_stale(db: Connection, now: datetime) -> int:
     """Delete events that were not published within a day. Returns how many."""
-    return await store.delete_before(db, system, now - _KEPT)
+    return await store.delete_before(db, now - _KEPT)
 
 
-async def subscribed_plants(db: Connection, system: SystemScope, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
+async def subscribed_plants(db: Connection, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
     """Return the organisation of each of those plants whose events a partner receives, by plant id."""
-    return await store.subscribed(db, system, plant_ids)
+    return await store.subscribed(db, plant_ids)

@@ -8,14 +8,13 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
 _QUEUED = ", ".join(QueuedEvent._fields)
 
 
-async def insert(db: Connection, system: SystemScope, events: Sequence[NewEvent]) -> None:
+async def insert(db: Connection, events: Sequence[NewEvent]) -> None:
     """Queue events in their order."""
     # Binary parameters: as text, an array of bodies costs more than everything else here.
     await db.execute(
@@ -33,7 +32,7 @@ def _cause(event: NewEvent) -> Jsonb | None:
 
 
 async def waiting(
-    db: Connection, system: SystemScope, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
+    db: Connection, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
 ) -> list[QueuedEvent]:
     """Return the oldest events of these organisations, at most `limit`, without the ids in `claimed`."""
     cursor = db.cursor(row_factory=class_row(QueuedEvent), binary=True)
@@ -44,18 +43,18 @@ async def waiting(
     return await cursor.fetchall()
 
 
-async def delete(db: Connection, system: SystemScope, ids: Collection[int]) -> None:
+async def delete(db: Connection, ids: Collection[int]) -> None:
     """Delete events that the broker has confirmed."""
     await db.execute("DELETE FROM partner_event WHERE id = ANY(%s)", (list(ids),))
 
 
-async def delete_before(db: Connection, system: SystemScope, moment: datetime) -> int:
+async def delete_before(db: Connection, moment: datetime) -> int:
     """Delete events that were queued before `moment`. Returns how many."""
     cursor = await db.execute("DELETE FROM partner_event WHERE at < %s", (moment,))
     return cursor.rowcount
 
 
-async def subscribed(db: Connection, system: SystemScope, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
+async def subscribed(db: Connection, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
     """Return the organisations of plants whose events a partner receives, by plant id."""
     cursor = await db.execute(
         "SELECT id, organization_id FROM plant WHERE id = ANY(%s) AND has_subscription(organization_id, id)", (list(plant_ids),)

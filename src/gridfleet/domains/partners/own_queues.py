@@ -7,7 +7,7 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
-from gridfleet.kernel.caller import Actor, ActorType, SystemScope
+from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EventKind
 
@@ -24,13 +24,13 @@ class VhostOwner(NamedTuple):
     service_queues: frozenset[str]
 
 
-async def find_owner(db: Connection, system: SystemScope, vhost: str) -> VhostOwner | None:
+async def find_owner(db: Connection, vhost: str) -> VhostOwner | None:
     """Return the owner of a vhost; None for vhosts that belong to no key of this deployment."""
     try:
         key_id = UUID(vhost.removeprefix(_VHOST_PREFIX))
     except ValueError:
         return None
-    key = await store.find_amqp(db, system, key_id)
+    key = await store.find_amqp(db, key_id)
     if key is None or vhost_of(key.id) != vhost or key.vhost != vhost:
         return None
     queues = await vhosts.wanted_queues(db, key)

@@ -9,7 +9,7 @@ from uuid import UUID
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.models import AmqpPlace
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
 __all__ = ["amqp_place", "queue_prefix", "set_queues"]
@@ -29,9 +29,9 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
         await vhosts.queue_settling(db, key, unwanted=gone if enabled else [*gone, *own])
 
 
-async def queue_prefix(db: Connection, system: SystemScope, organization_id: UUID) -> str:
+async def queue_prefix(db: Connection, organization_id: UUID) -> str:
     """Return the prefix of the names of the organisation's own queues: its slug until trading sets another."""
-    return await store.find_prefix(db, system, organization_id)
+    return await store.find_prefix(db, organization_id)
 
 
 async def amqp_place(db: Connection, org: OrgScope) -> AmqpPlace:

@@ -7,7 +7,7 @@ from uuid import UUID
 from gridfleet.domains.partners import store
 from gridfleet.domains.partners.models import LiveKey
 from gridfleet.kernel.addresses import is_within
-from gridfleet.kernel.caller import KeyCaller, OrgRole, OrgScope, SystemScope
+from gridfleet.kernel.caller import KeyCaller, OrgRole, OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 
@@ -16,12 +16,10 @@ __all__ = ["NOTED_EVERY", "admits", "find_live", "note_use", "scope_of"]
 NOTED_EVERY: Final = timedelta(minutes=1)
 """The resolution of `lastUsedAt`."""
 
-_SYSTEM: Final = SystemScope("a key says itself which organisation it belongs to")
-
 
 async def find_live(db: Connection, digest: bytes) -> LiveKey | None:
     """Return the key with this digest; None if it was revoked or has expired."""
-    return await store.find_live(db, _SYSTEM, digest)
+    return await store.find_live(db, digest)
 
 
 def admits(key: LiveKey, ip: str) -> bool:
@@ -36,4 +34,4 @@ def scope_of(program: KeyCaller, role: OrgRole) -> OrgScope:
 
 async def note_use(db: Connection, key_id: UUID) -> None:
     """Update `lastUsedAt` of a live key."""
-    await store.note_use(db, _SYSTEM, key_id, NOTED_EVERY)
+    await store.note_use(db, key_id, NOTED_EVERY)

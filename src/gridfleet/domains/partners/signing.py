@@ -8,7 +8,6 @@ from uuid import UUID
 
 from gridfleet.domains.partners import store
 from gridfleet.domains.partners.models import AmqpKey, SendingKey
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.security.keyring import Keyring
@@ -21,9 +20,9 @@ SIGNING_KEYS: Final = EncryptedTable("partner_key", ("id",), ("signing_key",))
 """The encrypted columns of keys."""
 
 
-async def load_sending_key(db: Connection, system: SystemScope, keyring: Keyring, key_id: UUID) -> SendingKey | None:
+async def load_sending_key(db: Connection, keyring: Keyring, key_id: UUID) -> SendingKey | None:
     """Return the key with its signing key; None if it is unknown, revoked, expired, or may not use the broker."""
-    found = await store.find_sending(db, system, key_id)
+    found = await store.find_sending(db, key_id)
     if found is None:
         return None
     if found.signing_key is None or found.key_version is None:
@@ -34,6 +33,6 @@ async def load_sending_key(db: Connection, system: SystemScope, keyring: Keyring
     return SendingKey(found.key, opened)
 
 
-async def list_amqp_keys(db: Connection, system: SystemScope) -> list[AmqpKey]:
+async def list_amqp_keys(db: Connection) -> list[AmqpKey]:
     """Return every active key that may use the broker, of all organisations."""
-    return await store.list_amqp(db, system)
+    return await store.list_amqp(db)

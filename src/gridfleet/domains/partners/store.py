@@ -9,7 +9,7 @@ from psycopg.rows import class_row, kwargs_row
 from gridfleet.domains.partners.models import AmqpKey, AmqpPlace, LiveKey, NewKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST, Scope, expand_amqp
 from gridfleet.kernel.addresses import IPNetwork
-from gridfleet.kernel.caller import KeyCaller, OrgScope, SystemScope
+from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -226,7 +226,7 @@ async def acknowledge_bundle(db: Connection, org: OrgScope, key_id: UUID) -> boo
 # Keys over REST
 
 
-async def find_live(db: Connection, system: SystemScope, digest: bytes) -> LiveKey | None:
+async def find_live(db: Connection, digest: bytes) -> LiveKey | None:
     """Return the key with this digest if it is live, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_live_key))
     await cursor.execute(
@@ -237,7 +237,7 @@ async def find_live(db: Connection, system: SystemScope, digest: bytes) -> LiveK
     return await cursor.fetchone()
 
 
-async def note_use(db: Connection, system: SystemScope, key_id: UUID, every: timedelta) -> None:
+async def note_use(db: Connection, key_id: UUID, every: timedelta) -> None:
     """Set the last use of a live key to now, unless it is less than `every` ago."""
     await db.execute(
         "UPDATE partner_key SET last_used_at = now()"
@@ -249,7 +249,7 @@ async def note_use(db: Connection, system: SystemScope, key_id: UUID, every: tim
 # Keys at the broker
 
 
-async def find_sending(db: Connection, system: SystemScope, key_id: UUID) -> EncryptedKey | None:
+async def find_sending(db: Connection, key_id: UUID) -> EncryptedKey | None:
     """Return the live key if it may use the broker, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_encrypted_key))
     await cursor.execute(
@@ -259,14 +259,14 @@ async def find_sending(db: Connection, system: SystemScope, key_id: UUID) -> Enc
     return await cursor.fetchone()
 
 
-async def find_amqp(db: Connection, system: SystemScope, key_id: UUID) -> AmqpKey | None:
+async def find_amqp(db: Connection, key_id: UUID) -> AmqpKey | None:
     """Return the key if it may use the broker, or None. Keys that wait for their proof are included."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL", (key_id,))
     return await cursor.fetchone()
 
 
-async def list_amqp(db: Connection, system: SystemScope) -> list[AmqpKey]:
+async def list_amqp(db: Connection) -> list[AmqpKey]:
     """Return every live key that may use the broker, of all organisations, oldest first."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE amqp_slug IS NOT NULL AND {_LIVES} ORDER BY created_at, id")
@@ -283,7 +283,7 @@ async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
     return await cursor.fetchall()
 
 
-async def has_amqp_in(db: Connection, system: SystemScope, organization_id: UUID, vhost: str) -> bool:
+async def has_amqp_in(db: Connection, organization_id: UUID, vhost: str) -> bool:
     """Return whether a key of the organisation may use this vhost."""
     cursor = await db.execute(
         "SELECT EXISTS (SELECT FROM partner_key WHERE organization_id = %s AND vhost = %s AND amqp_slug IS NOT NULL)",
@@ -293,12 +293,12 @@ async def has_amqp_in(db: Connection, system: SystemScope, organization_id: UUID
     return row is not None and bool(row[0])
 
 
-async def lock_vhost(db: Connection, system: SystemScope, vhost: str) -> None:
+async def lock_vhost(db: Connection, vhost: str) -> None:
     """Lock the vhost until the transaction ends; wait for other transactions that hold it."""
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('vhost ' || %s, 0))", (vhost,))
 
 
-async def legacy_slugs(db: Connection, system: SystemScope) -> set[str]:
+async def legacy_slugs(db: Connection) -> set[str]:
     """Return the user names of the live keys that may use the shared vhost."""
     cursor = await db.execute(
         f"SELECT amqp_slug FROM partner_key WHERE vhost = %s AND amqp_slug IS NOT NULL AND {_LIVES}", (LEGACY_VHOST,)
@@ -306,7 +306,7 @@ async def legacy_slugs(db: Connection, system: SystemScope) -> set[str]:
     return {str(slug) for (slug,) in await cursor.fetchall()}
 
 
-async def end_expired(db: Connection, system: SystemScope, now: datetime) -> list[AmqpKey]:
+async def end_expired(db: Connection, now: datetime) -> list[AmqpKey]:
     """End the broker access of keys that have expired. Returns them as they were before."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
@@ -318,7 +318,7 @@ async def end_expired(db: Connection, system: SystemScope, now: datetime) -> lis
     return await cursor.fetchall()
 
 
-async def forget_unproven(db: Connection, system: SystemScope, made_before: datetime) -> list[AmqpKey]:
+async def forget_unproven(db: Connection, made_before: datetime) -> list[AmqpKey]:
     """Delete keys that were never proved. Returns those that may have a vhost."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
@@ -350,14 +350,14 @@ async def save_queues(db: Connection, org: OrgScope, prefix: str, enabled: bool)
     )
 
 
-async def find_queues(db: Connection, system: SystemScope, organization_id: UUID) -> Queues | None:
+async def find_queues(db: Connection, organization_id: UUID) -> Queues | None:
     """Return the settings of the organisation's queues, or None."""
     cursor = db.cursor(row_factory=class_row(Queues))
     await cursor.execute("SELECT prefix, enabled FROM partner_queues WHERE organization_id = %s", (organization_id,))
     return await cursor.fetchone()
 
 
-async def find_prefix(db: Connection, system: SystemScope, organization_id: UUID) -> str:
+async def find_prefix(db: Connection, organization_id: UUID) -> str:
     """Return the prefix of the names of the organisation's own queues; empty if there is no such organisation."""
     cursor = await db.execute(
         "SELECT coalesce(q.prefix, o.slug) FROM organization o LEFT JOIN partner_queues q ON q.organization_id = o.id"

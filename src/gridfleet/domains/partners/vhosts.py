@@ -14,7 +14,6 @@ from gridfleet.domains.partners import store
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
 from gridfleet.kernel.broker.partner_topology import PartnerQueues
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.outbox import enqueue
@@ -41,7 +40,6 @@ CLOSE_CONNECTIONS: Final = "partners.close_connections"
 _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 2))
 """Delays of repeated effects: a login that was answered just before a key's end may become a connection just after it."""
 
-_SYSTEM: Final = SystemScope("a new key gets its vhost")
 _UNPROVEN: Final = timedelta(minutes=2)
 """Maximum time for the proof of a new key. Older unproved keys were left by a process that was killed."""
 
@@ -90,54 +88,54 @@ async def queue_ending(db: Connection, key: AmqpKey) -> None:
     await queue_settling(db, key)
 
 
-async def wanted_vhost(db: Connection, system: SystemScope, payload: dict[str, Any]) -> WantedVhost:
+async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
     """Return the state that the vhost should have now, and lock the vhost until the transaction ends.
 
     Two updates at once would close each other's connections to the vhost while queues are replaced.
     """
     vhost, slug, unwanted = payload["vhost"], payload["slug"], frozenset(payload["unwanted"])
-    await store.lock_vhost(db, system, vhost)
+    await store.lock_vhost(db, vhost)
     organization_id = UUID(payload["organizationId"])
-    stands = await store.find_amqp(db, system, UUID(payload["keyId"])) is not None
-    queues = await _queues(db, system, organization_id, slug, vhost)
+    stands = await store.find_amqp(db, UUID(payload["keyId"])) is not None
+    queues = await _queues(db, organization_id, slug, vhost)
     if vhost == LEGACY_VHOST and unwanted:
         # Here, names with the organisation's prefix may belong to another organisation.
         unwanted = PartnerQueues(slug, slug).names
-    if vhost == LEGACY_VHOST and not stands and not await store.has_amqp_in(db, system, organization_id, vhost):
+    if vhost == LEGACY_VHOST and not stands and not await store.has_amqp_in(db, organization_id, vhost):
         queues, unwanted = None, PartnerQueues(slug, slug).names
     return WantedVhost(vhost, slug, stands, queues, unwanted - (queues.names if queues else frozenset()))
 
 
 async def wanted_queues(db: Connection, key: AmqpKey) -> PartnerQueues | None:
     """Return the queues that a key's vhost should have; None while its organisation does not trade."""
-    return await _queues(db, _SYSTEM, key.organization_id, key.slug, key.vhost)
+    return await _queues(db, key.organization_id, key.slug, key.vhost)
 
 
-async def _queues(db: Connection, system: SystemScope, organization_id: UUID, slug: str, vhost: str) -> PartnerQueues | None:
-    found = await store.find_queues(db, system, organization_id)
+async def _queues(db: Connection, organization_id: UUID, slug: str, vhost: str) -> PartnerQueues | None:
+    found = await store.find_queues(db, organization_id)
     if found is None or not found.enabled:
         return None
     # In the vhost that all legacy keys share, only the slug separates organisations.
     return PartnerQueues(slug, slug if vhost == LEGACY_VHOST else found.prefix)
 
 
-async def legacy_slugs(db: Connection, system: SystemScope) -> set[str]:
+async def legacy_slugs(db: Connection) -> set[str]:
     """Return the slugs of the organisations that have a live key in the vhost that legacy keys share."""
-    return await store.legacy_slugs(db, system)
+    return await store.legacy_slugs(db)
 
 
-async def expire_due(db: Connection, system: SystemScope) -> int:
+async def expire_due(db: Connection) -> int:
     """End the broker access of expired keys and delete keys that were never proved. Returns the number of keys."""
     now = utc_now()
-    ended = await store.end_expired(db, system, now)
-    ended += await store.forget_unproven(db, system, now - _UNPROVEN)
+    ended = await store.end_expired(db, now)
+    ended += await store.forget_unproven(db, now - _UNPROVEN)
     for key in ended:
         await queue_ending(db, key)
     return len(ended)
 
 
-async def settle_all_but(db: Connection, system: SystemScope, settled: set[str]) -> None:
+async def settle_all_but(db: Connection, settled: set[str]) -> None:
     """Queue an update of each vhost that keys need and that is not in `settled`."""
-    for key in await store.list_amqp(db, system):
+    for key in await store.list_amqp(db):
         if key.vhost not in settled or key.vhost == LEGACY_VHOST:
             await queue_settling(db, key)

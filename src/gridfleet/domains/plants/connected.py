@@ -9,7 +9,6 @@ from gridfleet.domains.plants import store
 from gridfleet.domains.plants.credentials.signing_keys import SigningKeys, load_signing_keys
 from gridfleet.domains.plants.models import Lifecycle
 from gridfleet.domains.plants.sub_devices import store as sub_devices
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.keyring import Keyring
 
@@ -41,13 +40,11 @@ class ConnectedPlant:
     unreadable: bool
 
 
-async def load_connected_plants(
-    db: Connection, system: SystemScope, keyring: Keyring, plant_ids: Sequence[UUID]
-) -> list[ConnectedPlant]:
+async def load_connected_plants(db: Connection, keyring: Keyring, plant_ids: Sequence[UUID]) -> list[ConnectedPlant]:
     """Return the plants of `plant_ids` that exist."""
-    keys = await load_signing_keys(db, system, keyring, plant_ids)
+    keys = await load_signing_keys(db, keyring, plant_ids)
     devices: dict[UUID, list[ConnectedDevice]] = {}
-    for plant_id, device_id, external_id, template_id in await sub_devices.of_plants(db, system, plant_ids):
+    for plant_id, device_id, external_id, template_id in await sub_devices.of_plants(db, plant_ids):
         devices.setdefault(plant_id, []).append(ConnectedDevice(device_id, external_id, template_id))
     return [
         ConnectedPlant(
@@ -59,5 +56,5 @@ async def load_connected_plants(
             tuple(devices.get(plant_id, ())),
             unreadable=plant_id in keys and keys[plant_id] is None,
         )
-        for plant_id, organization_id, lifecycle, template_id in await store.identities(db, system, plant_ids)
+        for plant_id, organization_id, lifecycle, template_id in await store.identities(db, plant_ids)
     ]

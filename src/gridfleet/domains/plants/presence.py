@@ -11,7 +11,6 @@ from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.mqtt_access import store as mqtt_access
 from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 __all__ = ["DeviceSeen", "PlantSeen", "record_bad_signatures", "record_presence", "sweep_silent"]
@@ -48,9 +47,7 @@ class DeviceSeen(NamedTuple):
     interval_seconds: float | None
 
 
-async def record_presence(
-    db: Connection, system: SystemScope, plants: Collection[PlantSeen], devices: Collection[DeviceSeen]
-) -> set[UUID]:
+async def record_presence(db: Connection, plants: Collection[PlantSeen], devices: Collection[DeviceSeen]) -> set[UUID]:
     """Write when plants and sub-devices were last seen, and their statuses; publish the changes of plants' statuses.
 
     Sub-devices of plants that go OFFLINE become UNKNOWN. A message that a plant sent before it went OFFLINE does not bring it
@@ -59,27 +56,27 @@ async def record_presence(
     Returns:
         The plants that stay unchanged, because their message is older than that or because they do not exist.
     """
-    written, changes = await store.record_presence(db, system, plants) if plants else ([], [])
+    written, changes = await store.record_presence(db, plants) if plants else ([], [])
     await publish_status_changes(db, changes)
     offline = [seen.plant_id for seen in plants if seen.status is PlantStatus.OFFLINE]
     if devices or offline:
-        await sub_devices.lock_many(db, system, [seen.sub_device_id for seen in devices], offline)
+        await sub_devices.lock_many(db, [seen.sub_device_id for seen in devices], offline)
     if devices:
-        await sub_devices.record_presence(db, system, devices)
+        await sub_devices.record_presence(db, devices)
     if offline:
-        await sub_devices.invalidate_status(db, system, offline)
+        await sub_devices.invalidate_status(db, offline)
     return {seen.plant_id for seen in plants}.difference(written)
 
 
-async def record_bad_signatures(db: Connection, system: SystemScope, plant_id: UUID, count: int) -> None:
+async def record_bad_signatures(db: Connection, plant_id: UUID, count: int) -> None:
     """Add `count` to the plant's `authFailureCount`."""
-    await mqtt_access.count_failure(db, system, plant_id, count)
+    await mqtt_access.count_failure(db, plant_id, count)
 
 
-async def sweep_silent(db: Connection, system: SystemScope) -> tuple[int, int]:
+async def sweep_silent(db: Connection) -> tuple[int, int]:
     """Mark plants and sub-devices as OFFLINE if they no longer send. Returns the number of plants and of sub-devices."""
-    plants, changes = await store.mark_silent(db, system)
+    plants, changes = await store.mark_silent(db)
     await publish_status_changes(db, changes)
     if plants:
-        await sub_devices.invalidate_status(db, system, plants)
-    return len(plants), await sub_devices.mark_silent(db, system)
+        await sub_devices.invalidate_status(db, plants)
+    return len(plants), await sub_devices.mark_silent(db)

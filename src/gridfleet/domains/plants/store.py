@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.domains.partner_events.models import StatusChange
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantToImport, PlantType
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 from gridfleet.kernel.security.certificates import IssuedCertificate
@@ -276,7 +276,6 @@ async def record_rotation(db: Connection, org: OrgScope, plant_id: UUID) -> None
 
 async def record_presence(
     db: Connection,
-    system: SystemScope,
     seen: Iterable[tuple[UUID, datetime, str, float | None, str | None, datetime | None, str | None]],
 ) -> tuple[list[UUID], list[StatusChange]]:
     """Update plants. `last_seen_at` never moves back.
@@ -308,7 +307,7 @@ async def record_presence(
     return [row[0] for row in updated], _changes(updated)
 
 
-async def mark_silent(db: Connection, system: SystemScope) -> tuple[list[UUID], list[StatusChange]]:
+async def mark_silent(db: Connection) -> tuple[list[UUID], list[StatusChange]]:
     """Mark ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s).
 
     Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep checks it again.
@@ -330,9 +329,7 @@ def _changes(updated: Iterable[tuple[Any, ...]]) -> list[StatusChange]:
     return [StatusChange(*row) for row in updated if row[1] is not None]
 
 
-async def identities(
-    db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
-) -> list[tuple[UUID, UUID, str, UUID | None]]:
+async def identities(db: Connection, plant_ids: Sequence[UUID]) -> list[tuple[UUID, UUID, str, UUID | None]]:
     """Return (plant, organisation, lifecycle status, template) of those plants that exist."""
     cursor = await db.execute(
         "SELECT id, organization_id, lifecycle_status, template_id FROM plant WHERE id = ANY(%s)", (list(plant_ids),)

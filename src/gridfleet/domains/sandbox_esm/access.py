@@ -13,14 +13,13 @@ from gridfleet.domains.organizations import registry as organizations
 from gridfleet.domains.sandbox_esm import store
 from gridfleet.domains.sandbox_esm.errors import ClientRefused
 from gridfleet.domains.sandbox_esm.models import Credentials
-from gridfleet.kernel.caller import Actor, SystemScope
+from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 
 __all__ = ["TOKEN_LIFETIME", "client_of", "disable", "enable", "is_enabled", "issue_token"]
 
 TOKEN_LIFETIME: Final = timedelta(hours=1)
-_SYSTEM: Final = SystemScope("the sandbox serves every organisation, and SuperAdmins decide about it")
 _NOBODYS_HASH: Final = sha256(b"").digest()
 
 
@@ -31,7 +30,7 @@ async def enable(db: Connection, actor: Actor, organization_id: UUID) -> Credent
     """
     await organizations.get(db, organization_id)
     secret = secrets.token_urlsafe(32)
-    client_id = await store.enable_client(db, _SYSTEM, organization_id, f"sandbox-{secrets.token_hex(8)}", _hash(secret))
+    client_id = await store.enable_client(db, organization_id, f"sandbox-{secrets.token_hex(8)}", _hash(secret))
     await store.delete_tokens(db, client_id)
     await _record(db, Event.SANDBOX_ESM_ENABLED, actor, organization_id, client_id)
     return Credentials(client_id, secret)
@@ -40,7 +39,7 @@ async def enable(db: Connection, actor: Actor, organization_id: UUID) -> Credent
 async def disable(db: Connection, actor: Actor, organization_id: UUID) -> None:
     """End an organisation's access. Its plants are kept. Raises OrganizationNotFound."""
     await organizations.get(db, organization_id)
-    client_id = await store.disable_client(db, _SYSTEM, organization_id)
+    client_id = await store.disable_client(db, organization_id)
     if client_id is not None:
         await store.delete_tokens(db, client_id)
         await _record(db, Event.SANDBOX_ESM_DISABLED, actor, organization_id, client_id)
@@ -48,13 +47,13 @@ async def disable(db: Connection, actor: Actor, organization_id: UUID) -> None:
 
 async def is_enabled(db: Connection, organization_id: UUID) -> bool:
     """Return whether the organisation has an enabled sandbox client."""
-    client = await store.client_of_organization(db, _SYSTEM, organization_id)
+    client = await store.client_of_organization(db, organization_id)
     return client is not None and client.enabled
 
 
 async def issue_token(db: Connection, client_id: str, client_secret: str) -> str:
     """Return a new token for the client. Raises ClientRefused."""
-    client = await store.find_client(db, _SYSTEM, client_id)
+    client = await store.find_client(db, client_id)
     is_right = hmac.compare_digest(_hash(client_secret), client.secret_hash if client else _NOBODYS_HASH)
     if client is None or not is_right or not client.enabled:
         raise ClientRefused

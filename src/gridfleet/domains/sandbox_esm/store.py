@@ -11,7 +11,6 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.sandbox_esm.models import EsiState, NewSandboxPlant, PlanAnswer, SandboxPlant
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.time_blocks import TimeBlock
 
@@ -38,7 +37,7 @@ def _blocks(blocks: Sequence[TimeBlock]) -> Jsonb:
     return Jsonb(msgspec.to_builtins(list(blocks)))
 
 
-async def enable_client(db: Connection, system: SystemScope, organization_id: UUID, client_id: str, secret_hash: bytes) -> str:
+async def enable_client(db: Connection, organization_id: UUID, client_id: str, secret_hash: bytes) -> str:
     """Set the secret of the organisation's client and enable it. Returns the client's id, `client_id` for a new client."""
     cursor = await db.execute(
         "INSERT INTO sandbox_esm_client (client_id, organization_id, secret_hash, enabled) VALUES (%s, %s, %s, true)"
@@ -51,7 +50,7 @@ async def enable_client(db: Connection, system: SystemScope, organization_id: UU
     return str(row[0])
 
 
-async def disable_client(db: Connection, system: SystemScope, organization_id: UUID) -> str | None:
+async def disable_client(db: Connection, organization_id: UUID) -> str | None:
     """Disable the organisation's client. Returns its id, or None if there is no enabled one."""
     cursor = await db.execute(
         "UPDATE sandbox_esm_client SET enabled = false, updated_at = now() WHERE organization_id = %s AND enabled"
@@ -62,7 +61,7 @@ async def disable_client(db: Connection, system: SystemScope, organization_id: U
     return None if row is None else str(row[0])
 
 
-async def client_of_organization(db: Connection, system: SystemScope, organization_id: UUID) -> Client | None:
+async def client_of_organization(db: Connection, organization_id: UUID) -> Client | None:
     """Return the organisation's client, or None."""
     cursor = db.cursor(row_factory=class_row(Client))
     await cursor.execute(
@@ -71,7 +70,7 @@ async def client_of_organization(db: Connection, system: SystemScope, organizati
     return await cursor.fetchone()
 
 
-async def find_client(db: Connection, system: SystemScope, client_id: str) -> Client | None:
+async def find_client(db: Connection, client_id: str) -> Client | None:
     """Return the client with this id, locked against a new secret until the transaction ends, or None."""
     cursor = db.cursor(row_factory=class_row(Client))
     await cursor.execute(

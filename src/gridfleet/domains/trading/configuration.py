@@ -14,7 +14,7 @@ from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient
 from gridfleet.domains.trading.models import TradingConfig, TradingStatus
 from gridfleet.domains.trading.partner_queues import RESERVED_PREFIX, PartnerQueue, partner_queues
 from gridfleet.domains.trading.store import ConfigRow
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.errors import ValidationFailed
@@ -36,7 +36,6 @@ __all__ = [
     "queues",
 ]
 
-_SYSTEM: Final = SystemScope("the settings of a deleted organisation are deleted with it")
 _VHOST_PATTERN: Final = "partner-{keyId}"
 _PLACE: Final[dict[str, Any]] = {"table": "trading_config", "column": "esm_client_secret"}
 
@@ -142,7 +141,7 @@ def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
 
 async def forget_unsaved(db: Connection, organization_id: UUID) -> None:
     """Delete a configuration that was only read, never saved, before its organisation is deleted."""
-    await store.delete_unsaved(db, _SYSTEM, organization_id)
+    await store.delete_unsaved(db, organization_id)
 
 
 async def _row(db: Connection, org: OrgScope) -> ConfigRow:

@@ -16,14 +16,12 @@ from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmPlant, EsmPlantName
 from gridfleet.domains.trading.models import SyncResult
 from gridfleet.domains.trading.store import ConfigRow
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.isolation import Consumer, is_poison, isolate, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
 __all__ = ["sync_enabled", "sync_plants"]
 
-_SYSTEM: Final = SystemScope("every organisation's ESM is asked about its plants")
 _AT_ONCE: Final = 8
 """Number of organisations synced at once, so that an ESM that hangs does not delay many others."""
 _MOST_NAMED: Final = 5
@@ -52,14 +50,14 @@ async def sync_plants(
         complaints += unwritten
         result = SyncResult(len(facts) - len(unwritten), len(complaints))
     async with database.transaction() as db:
-        await store.record_sync(db, _SYSTEM, organization_id, _summary(complaints))
+        await store.record_sync(db, organization_id, _summary(complaints))
     return result
 
 
 async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> None:
     """Sync every organisation whose trading is enabled, the longest waiting one first."""
     async with database.transaction() as db:
-        rows = await store.enabled_configs(db, _SYSTEM)
+        rows = await store.enabled_configs(db)
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def sync(row: ConfigRow) -> None:

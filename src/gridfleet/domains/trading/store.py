@@ -10,7 +10,7 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.trading.models import ConfigChange, TradingStatus
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -103,12 +103,12 @@ async def set_status(db: Connection, org: OrgScope, status: TradingStatus) -> No
     )
 
 
-async def delete_unsaved(db: Connection, system: SystemScope, organization_id: UUID) -> None:
+async def delete_unsaved(db: Connection, organization_id: UUID) -> None:
     """Delete the organisation's configuration if it was only read, never saved."""
     await db.execute("DELETE FROM trading_config WHERE organization_id = %s AND NOT saved", (organization_id,))
 
 
-async def enabled_configs(db: Connection, system: SystemScope) -> list[ConfigRow]:
+async def enabled_configs(db: Connection) -> list[ConfigRow]:
     """Return the enabled configurations of all organisations, the longest waiting one first."""
     cursor = db.cursor(row_factory=kwargs_row(_config))
     await cursor.execute(
@@ -118,7 +118,7 @@ async def enabled_configs(db: Connection, system: SystemScope) -> list[ConfigRow
     return await cursor.fetchall()
 
 
-async def record_sync(db: Connection, system: SystemScope, organization_id: UUID, error: str | None) -> None:
+async def record_sync(db: Connection, organization_id: UUID, error: str | None) -> None:
     """Record a sync of the organisation's plants at the current time, with its error or None."""
     await db.execute(
         "UPDATE trading_config SET last_sync_at = now(), last_sync_error = %s WHERE organization_id = %s",

@@ -12,7 +12,6 @@ from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transi
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.confirmation.ends import apply_ends
 from gridfleet.domains.vcp.models import NewEntry
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EventKind
 from gridfleet.protocol.partner_messages import AckEvent, PartnerAck, RejectionReason, encode_event
@@ -58,9 +57,7 @@ def acknowledgement(
     )
 
 
-async def follow_commands(
-    db: Connection, system: SystemScope, steps: Sequence[Transition], connected: Collection[UUID] = ()
-) -> None:
+async def follow_commands(db: Connection, steps: Sequence[Transition], connected: Collection[UUID] = ()) -> None:
     """Apply steps of plant commands to the command log and the sites, and acknowledge commands that ended.
 
     Runs in the transaction that writes the steps.
@@ -71,11 +68,10 @@ async def follow_commands(
     """
     last = {step.command_id: step for step in steps if not step.late}
     if not last:
-        await apply_ends(db, system, {}, (), connected)
+        await apply_ends(db, {}, (), connected)
         return
     moved = await store.follow(
         db,
-        system,
         [
             (
                 step.command_id,
@@ -88,10 +84,9 @@ async def follow_commands(
         ],
     )
     ended = [entry for entry in moved if entry.status not in OPEN]
-    await apply_ends(db, system, last, {entry.id for entry in moved}, connected)
+    await apply_ends(db, last, {entry.id for entry in moved}, connected)
     await queue_events(
         db,
-        system,
         [
             acknowledgement(entry.organization_id, entry.api_key_id, entry.plant_id, entry)._replace(
                 request_id=last[entry.id].request_id

@@ -1,20 +1,17 @@
 """Deletion of plants that partners control."""
 
 from functools import partial
-from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, end_open_commands, expire_due
 from gridfleet.domains.plants.commands.statistics import count_committed
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, after_commit
 
 __all__ = ["delete_plant"]
-
-_SYSTEM: Final = SystemScope("the commands of a deleted plant end")
 
 
 async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
@@ -28,7 +25,7 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await lifecycle.require_plant(db, org, plant_id)
     now = utc_now()
     commands = await end_open_commands(db, org, plant_id, now, PLANT_DELETED)
-    while steps := await expire_due(db, _SYSTEM, now, commands):
-        await follow_commands(db, _SYSTEM, steps)
+    while steps := await expire_due(db, now, commands):
+        await follow_commands(db, steps)
         after_commit(db, partial(count_committed, steps))
     await lifecycle.delete_plant(db, org, plant_id)

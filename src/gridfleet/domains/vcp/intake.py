@@ -30,7 +30,6 @@ from gridfleet.domains.vcp.rules import check_site, instruct
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.changes import change_site
 from gridfleet.domains.vcp.verification import command_type, prove, read
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection, storable
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
@@ -52,9 +51,7 @@ _UNPROVED: Final = frozenset(
 )
 
 
-async def take_order(
-    db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, now: datetime, window_seconds: int
-) -> PartnerAck:
+async def take_order(db: Connection, sender: SendingKey, message: Inbound, now: datetime, window_seconds: int) -> PartnerAck:
     """Process one message in the transaction of `db`.
 
     Returns:
@@ -67,48 +64,46 @@ async def take_order(
     try:
         key = prove(message, sender, entry.content.get("messageId"), now, window_seconds)
     except Rejection as rejection:
-        return await _refuse(db, system, entry, rejection, now, claims_id=False)
+        return await _refuse(db, entry, rejection, now, claims_id=False)
     if entry.message_id is not None:
-        known = await store.find_claim(db, system, sender.key.organization_id, entry.message_id)
+        known = await store.find_claim(db, sender.key.organization_id, entry.message_id)
         if known is not None and known.digest == entry.digest:
-            return await _answer_again(db, system, sender, known)
+            return await _answer_again(db, sender, known)
         if known is not None:
             reused = Rejection(RejectionReason.DUPLICATE, "messageId: belongs to another message")
-            return await _refuse(db, system, entry, reused, now, claims_id=False)
+            return await _refuse(db, entry, reused, now, claims_id=False)
     site: Site | None = None
     try:
         verified = read(message, key)
-        site = await _site_of(db, system, sender, verified)
+        site = await _site_of(db, sender, verified)
         check_site(verified, site, now)
-        instruction = await _weigh(db, system, verified, site, now)
-        return await _accept(db, system, entry, verified, site, instruction, now)
+        instruction = await _weigh(db, verified, site, now)
+        return await _accept(db, entry, verified, site, instruction, now)
     except Rejection as rejection:
         if site is not None and site.silent_from < now:
-            await sites.save_site(db, system, replace(site, silent_from=now))
-        return await _refuse(db, system, entry, rejection, now, claims_id=True, plant_id=site.plant_id if site else None)
+            await sites.save_site(db, replace(site, silent_from=now))
+        return await _refuse(db, entry, rejection, now, claims_id=True, plant_id=site.plant_id if site else None)
 
 
-async def refuse_unstorable(
-    db: Connection, system: SystemScope, sender: SendingKey, message: Inbound, now: datetime
-) -> PartnerAck:
+async def refuse_unstorable(db: Connection, sender: SendingKey, message: Inbound, now: datetime) -> PartnerAck:
     """Refuse a message that cannot be processed or stored. Its payload is left out of the log entry."""
     entry = Entry(message, sender)
     entry.keeps_payload = False
     rejection = Rejection(RejectionReason.MALFORMED, "the message cannot be processed")
-    return await _refuse(db, system, entry, rejection, now, claims_id=False)
+    return await _refuse(db, entry, rejection, now, claims_id=False)
 
 
-async def _site_of(db: Connection, system: SystemScope, sender: SendingKey, verified: Verified) -> Site:
+async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Site:
     """Return the site that the command names, locked. Raises `Rejection`."""
     try:
         plant_id = UUID(verified.order.site_id)
     except ValueError:
         raise Rejection(RejectionReason.SITE_UNKNOWN, "siteId: is not the id of a plant") from None
     organization_id = sender.key.organization_id
-    site = await sites.lock_site(db, system, organization_id, plant_id)
+    site = await sites.lock_site(db, organization_id, plant_id)
     if site is None:
-        await sites.open_site(db, system, organization_id, plant_id)
-        site = await sites.lock_site(db, system, organization_id, plant_id)
+        await sites.open_site(db, organization_id, plant_id)
+        site = await sites.lock_site(db, organization_id, plant_id)
     if site is None:
         raise Rejection(RejectionReason.SITE_UNKNOWN, "siteId: the organisation has no such plant")
     if sender.key.plant_ids is not None and plant_id not in sender.key.plant_ids:
@@ -116,10 +111,10 @@ async def _site_of(db: Connection, system: SystemScope, sender: SendingKey, veri
     return site
 
 
-async def _weigh(db: Connection, system: SystemScope, verified: Verified, site: Site, now: datetime) -> Instruction:
+async def _weigh(db: Connection, verified: Verified, site: Site, now: datetime) -> Instruction:
     device = template = None
     if isinstance(verified.order, DeviceOrder) and verified.device is not None:
-        device = await store.find_device(db, system, site.plant_id, verified.device)
+        device = await store.find_device(db, site.plant_id, verified.device)
         if device is not None and device.template_id is not None:
             template = (await templates_by_id(db, [device.template_id])).get(device.template_id)
     return instruct(verified, site, now, device, template)
@@ -127,7 +122,6 @@ async def _weigh(db: Connection, system: SystemScope, verified: Verified, site: 
 
 async def _accept(
     db: Connection,
-    system: SystemScope,
     entry: Entry,
     verified: Verified,
     site: Site,
@@ -148,19 +142,18 @@ async def _accept(
         expires_at=instruction.expires_at,
     )
     issue = relay_stop if command.type is CommandType.EMERGENCY else relay
-    if not await issue(db, system, command):
+    if not await issue(db, command):
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
-    await change_site(db, system, order, site, command_id, str(key.id), now)
+    await change_site(db, order, site, command_id, str(key.id), now)
     ack = PartnerAck.ACCEPTED
     new = new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
-    await store.insert_entry(db, system, replace(new, issued_at=order.issued_at, expires_at=instruction.expires_at))
-    await _tell(db, system, new)
+    await store.insert_entry(db, replace(new, issued_at=order.issued_at, expires_at=instruction.expires_at))
+    await _tell(db, new)
     return ack
 
 
 async def _refuse(
     db: Connection,
-    system: SystemScope,
     entry: Entry,
     rejection: Rejection,
     now: datetime,
@@ -170,19 +163,19 @@ async def _refuse(
 ) -> PartnerAck:
     claims_id = claims_id and entry.message_id is not None and rejection.reason not in _UNPROVED
     if not claims_id and entry.message.redelivered:
-        known = await store.find_refused(db, system, entry.sender.key.id, entry.raw_digest)
+        known = await store.find_refused(db, entry.sender.key.id, entry.raw_digest)
         if known is not None:
             return PartnerAck(known.ack_status)
     kind = command_type(parse_inbound(entry.sender.key.slug, entry.message.routing_key), dict(entry.content))
-    plant_id = plant_id or await _named_plant(db, system, entry)
+    plant_id = plant_id or await _named_plant(db, entry)
     new = new_entry(entry, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
     new = replace(new, rejection_reason=rejection.reason, detail=storable(rejection.detail)[:500])
-    await store.insert_entry(db, system, new)
-    await _tell(db, system, new)
+    await store.insert_entry(db, new)
+    await _tell(db, new)
     return PartnerAck.REJECTED
 
 
-async def _named_plant(db: Connection, system: SystemScope, entry: Entry) -> UUID | None:
+async def _named_plant(db: Connection, entry: Entry) -> UUID | None:
     """Return the plant that the message names, if it belongs to the organisation and the key may see it."""
     try:
         plant_id = UUID(entry.site_id)
@@ -191,16 +184,16 @@ async def _named_plant(db: Connection, system: SystemScope, entry: Entry) -> UUI
     key = entry.sender.key
     if key.plant_ids is not None and plant_id not in key.plant_ids:
         return None
-    return plant_id if await store.hold_plant(db, system, key.organization_id, plant_id) else None
+    return plant_id if await store.hold_plant(db, key.organization_id, plant_id) else None
 
 
-async def _answer_again(db: Connection, system: SystemScope, sender: SendingKey, known: store.EarlierEntry) -> PartnerAck:
+async def _answer_again(db: Connection, sender: SendingKey, known: store.EarlierEntry) -> PartnerAck:
     """Queue the newest acknowledgement of the first message again, with the same event id, and return its status."""
     event = acknowledgement(sender.key.organization_id, sender.key.id, None, known)
-    await queue_events(db, system, [event])
+    await queue_events(db, [event])
     return PartnerAck(known.ack_status)
 
 
-async def _tell(db: Connection, system: SystemScope, entry: NewEntry) -> None:
+async def _tell(db: Connection, entry: NewEntry) -> None:
     event = acknowledgement(entry.organization_id, entry.api_key_id, entry.plant_id, entry)
-    await queue_events(db, system, [event])
+    await queue_events(db, [event])

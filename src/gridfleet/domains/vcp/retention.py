@@ -5,7 +5,6 @@ from typing import Final
 
 from gridfleet.domains.plants.commands.expiry import forget_ended
 from gridfleet.domains.vcp import store
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import first_id_at
 
@@ -14,7 +13,7 @@ __all__ = ["forget_commands"]
 _BATCH: Final = 5_000
 
 
-async def forget_commands(database: Database, system: SystemScope, before: datetime) -> int:
+async def forget_commands(database: Database, before: datetime) -> int:
     """Delete ended partner commands, then ended plant commands, from before `before`.
 
     Runs in short transactions, so that other work is not blocked. Returns how many were deleted.
@@ -23,7 +22,7 @@ async def forget_commands(database: Database, system: SystemScope, before: datet
     for forget in (store.delete_entries, forget_ended):
         while True:
             async with database.transaction() as db:
-                count = await forget(db, system, first_id_at(before), _BATCH)
+                count = await forget(db, first_id_at(before), _BATCH)
             total += count
             if count < _BATCH:
                 break

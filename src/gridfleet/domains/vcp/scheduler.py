@@ -18,7 +18,6 @@ from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.rules import power_fits
 from gridfleet.domains.vcp.sites import store
 from gridfleet.domains.vcp.sites.store import Selection
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
 
@@ -28,26 +27,26 @@ _BATCH: Final = 200
 _ALL: Final = Selection()
 
 
-async def steer(db: Connection, system: SystemScope, now: datetime, selection: Selection = _ALL) -> int:
+async def steer(db: Connection, now: datetime, selection: Selection = _ALL) -> int:
     """Process what is due, at up to a few hundred of the selected sites.
 
     Returns:
         The number of schedules ended, commands issued and schedule steps claimed; 0 means that nothing else is due.
     """
-    await _end_overrides(db, system, now, selection)
-    ended = await store.end_schedules(db, system, now, _BATCH, selection)
-    await _fall_back(db, system, now, selection)
-    issued = await issue_due(db, system, now, _BATCH, selection)
-    return ended + issued + await _step_schedules(db, system, now, selection)
+    await _end_overrides(db, now, selection)
+    ended = await store.end_schedules(db, now, _BATCH, selection)
+    await _fall_back(db, now, selection)
+    issued = await issue_due(db, now, _BATCH, selection)
+    return ended + issued + await _step_schedules(db, now, selection)
 
 
-async def list_sites(db: Connection, system: SystemScope, without: Sequence[UUID]) -> list[UUID]:
+async def list_sites(db: Connection, without: Sequence[UUID]) -> list[UUID]:
     """Return the plants of all sites other than those in `without`."""
-    return await store.list_ids(db, system, without)
+    return await store.list_ids(db, without)
 
 
-async def _end_overrides(db: Connection, system: SystemScope, now: datetime, selection: Selection) -> None:
-    for site in await store.claim_ended_overrides(db, system, now, _BATCH, selection):
+async def _end_overrides(db: Connection, now: datetime, selection: Selection) -> None:
+    for site in await store.claim_ended_overrides(db, now, _BATCH, selection):
         assert site.override is not None
         end = site.override.expires_at or now
         # The plant dropped its setpoint when it received the override. A step may follow the mode, which must not undo it.
@@ -60,24 +59,24 @@ async def _end_overrides(db: Connection, system: SystemScope, now: datetime, sel
             setpoint_command_id=None,
             silent_from=max(site.silent_from, end),
         )
-        await _issue_mode_soon(db, system, site.plant_id, now - A_MOMENT, now)
-        await store.save_site(db, system, new)
+        await _issue_mode_soon(db, site.plant_id, now - A_MOMENT, now)
+        await store.save_site(db, new)
 
 
-async def _fall_back(db: Connection, system: SystemScope, now: datetime, selection: Selection) -> None:
-    for site in await store.claim_silent(db, system, now, _BATCH, selection):
-        await _issue_mode_soon(db, system, site.plant_id, now, now)
-        await store.save_site(db, system, replace(site, fallback_since=now))
+async def _fall_back(db: Connection, now: datetime, selection: Selection) -> None:
+    for site in await store.claim_silent(db, now, _BATCH, selection):
+        await _issue_mode_soon(db, site.plant_id, now, now)
+        await store.save_site(db, replace(site, fallback_since=now))
 
 
-async def _issue_mode_soon(db: Connection, system: SystemScope, plant_id: UUID, issued_at: datetime, now: datetime) -> None:
+async def _issue_mode_soon(db: Connection, plant_id: UUID, issued_at: datetime, now: datetime) -> None:
     row = Unconfirmed(plant_id=plant_id, kind=Kind.MODE, command_id=None, issued_at=issued_at, due_at=now)
-    await confirmation.expect(db, system, row)
+    await confirmation.expect(db, row)
 
 
-async def _step_schedules(db: Connection, system: SystemScope, now: datetime, selection: Selection) -> int:
+async def _step_schedules(db: Connection, now: datetime, selection: Selection) -> int:
     """Claim the due steps and issue them. Steps that were missed or exceed the site's limits are skipped."""
-    steps = await store.claim_due_intervals(db, system, now, _BATCH, selection)
+    steps = await store.claim_due_intervals(db, now, _BATCH, selection)
     for step in steps:
         if step.end_at <= now or not power_fits(step.constraints, step.power_kw):
             continue
@@ -87,11 +86,10 @@ async def _step_schedules(db: Connection, system: SystemScope, now: datetime, se
             "schedule": {"scheduleId": step.schedule_id, "revision": step.schedule_revision},
         }
         end = min(step.end_at, now + LONGEST_WAIT)
-        command_id = await issue_own(db, system, step.plant_id, CommandType.SITE_SETPOINT, content, now, end)
+        command_id = await issue_own(db, step.plant_id, CommandType.SITE_SETPOINT, content, now, end)
         due_at = now + RETRY if command_id is None else None
         await confirmation.expect(
             db,
-            system,
             Unconfirmed(plant_id=step.plant_id, kind=Kind.STEP, command_id=command_id, issued_at=now, due_at=due_at),
         )
     return len(steps)

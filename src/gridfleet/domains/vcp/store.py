@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.vcp.models import Device, LogEntry, NewEntry, PendingCommand
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.envelope import CommandType
@@ -50,7 +50,7 @@ class Followed(NamedTuple):
     acknowledged_at: datetime
 
 
-async def hold_plant(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID) -> bool:
+async def hold_plant(db: Connection, organization_id: UUID, plant_id: UUID) -> bool:
     """Return whether the plant belongs to the organisation.
 
     Locks the plant against deletion and moves until the transaction ends.
@@ -61,7 +61,7 @@ async def hold_plant(db: Connection, system: SystemScope, organization_id: UUID,
     return cursor.rowcount > 0
 
 
-async def find_device(db: Connection, system: SystemScope, plant_id: UUID, external_id: str) -> Device | None:
+async def find_device(db: Connection, plant_id: UUID, external_id: str) -> Device | None:
     """Return the plant's sub-device with this external id, or None."""
     cursor = db.cursor(row_factory=class_row(Device))
     await cursor.execute(
@@ -73,7 +73,7 @@ async def find_device(db: Connection, system: SystemScope, plant_id: UUID, exter
 _EARLIER = ", ".join(EarlierEntry._fields)
 
 
-async def find_claim(db: Connection, system: SystemScope, organization_id: UUID, message_id: str) -> EarlierEntry | None:
+async def find_claim(db: Connection, organization_id: UUID, message_id: str) -> EarlierEntry | None:
     """Return the entry that has claimed this messageId, or None."""
     cursor = db.cursor(row_factory=class_row(EarlierEntry))
     await cursor.execute(
@@ -83,7 +83,7 @@ async def find_claim(db: Connection, system: SystemScope, organization_id: UUID,
     return await cursor.fetchone()
 
 
-async def find_refused(db: Connection, system: SystemScope, api_key_id: UUID, digest: bytes) -> EarlierEntry | None:
+async def find_refused(db: Connection, api_key_id: UUID, digest: bytes) -> EarlierEntry | None:
     """Return the newest entry of a message with this digest that did not claim its messageId, or None."""
     cursor = db.cursor(row_factory=class_row(EarlierEntry))
     await cursor.execute(
@@ -94,7 +94,7 @@ async def find_refused(db: Connection, system: SystemScope, api_key_id: UUID, di
     return await cursor.fetchone()
 
 
-async def insert_entry(db: Connection, system: SystemScope, entry: NewEntry) -> None:
+async def insert_entry(db: Connection, entry: NewEntry) -> None:
     """Insert an entry into the command log.
 
     Raises:
@@ -107,9 +107,7 @@ async def insert_entry(db: Connection, system: SystemScope, entry: NewEntry) -> 
     await db.execute(f"INSERT INTO vcp_command ({names}) VALUES ({places})".encode(), fields)
 
 
-async def follow(
-    db: Connection, system: SystemScope, steps: Sequence[tuple[UUID, str, str | None, str | None, datetime]]
-) -> list[Followed]:
+async def follow(db: Connection, steps: Sequence[tuple[UUID, str, str | None, str | None, datetime]]) -> list[Followed]:
     """Move open entries to the states of their plant commands.
 
     Args:
@@ -183,7 +181,7 @@ def _logged(org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> 
     return {"plant": plant_id, "org": org.organization_id, "type": command_type}
 
 
-async def delete_entries(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
+async def delete_entries(db: Connection, before: UUID, limit: int) -> int:
     """Delete at most `limit` ended log entries with ids below `before`. Returns how many were deleted."""
     cursor = await db.execute(
         "DELETE FROM vcp_command WHERE id IN (SELECT id FROM vcp_command WHERE id < %s"

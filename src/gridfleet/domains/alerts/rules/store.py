@@ -9,7 +9,7 @@ from psycopg import AsyncServerCursor, sql
 from psycopg.rows import TupleRow, class_row, kwargs_row
 
 from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -118,7 +118,7 @@ async def delete(db: Connection, org: OrgScope, rule_id: UUID) -> bool:
     return cursor.rowcount == 1
 
 
-async def enabled_of(db: Connection, system: SystemScope, organization_ids: Iterable[UUID]) -> list[AlertRule]:
+async def enabled_of(db: Connection, organization_ids: Iterable[UUID]) -> list[AlertRule]:
     """Return the enabled rules of these organisations."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
@@ -127,7 +127,7 @@ async def enabled_of(db: Connection, system: SystemScope, organization_ids: Iter
     return await cursor.fetchall()
 
 
-async def claim(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -> set[UUID]:
+async def claim(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
     """Return the rules whose cooldown is over, and start their cooldown.
 
     Each rule is claimed by one transaction only: a concurrent claim waits and then finds the cooldown running.
@@ -142,7 +142,7 @@ async def claim(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def units_of(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID | None, metric: str) -> set[str]:
+async def units_of(db: Connection, organization_id: UUID, plant_id: UUID | None, metric: str) -> set[str]:
     """Return the units, without empty ones, of the newest values of every metric that a rule on this metric watches."""
     cursor = await db.execute(
         "SELECT DISTINCT unit FROM (SELECT DISTINCT ON (s.id, m.key) l.units[m.position] AS unit"
@@ -157,12 +157,12 @@ async def units_of(db: Connection, system: SystemScope, organization_id: UUID, p
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def set_unit(db: Connection, system: SystemScope, rule_id: UUID, metric: str, unit: str) -> None:
+async def set_unit(db: Connection, rule_id: UUID, metric: str, unit: str) -> None:
     """Set the unit of a rule that has none and still watches this metric."""
     await db.execute("UPDATE alert_rule SET unit = %s WHERE id = %s AND metric = %s AND unit IS NULL", (unit, rule_id, metric))
 
 
-async def claim_unit_notices(db: Connection, system: SystemScope, rule_ids: Iterable[UUID]) -> set[UUID]:
+async def claim_unit_notices(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
     """Return the rules for which no notice about their unit was sent, and record one as sent."""
     cursor = await db.execute(
         "UPDATE alert_rule SET unit_notice_at = now() WHERE id IN (SELECT id FROM alert_rule"

@@ -1,7 +1,6 @@
 """The unit of a rule's thresholds, and what happens if its measurement changes its unit."""
 
 from collections.abc import Iterable
-from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -12,12 +11,9 @@ from gridfleet.domains.alerts.models import CHANNELS, AlertRule
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.notifications.queue import Notice, notify_members
 from gridfleet.domains.telemetry.units import converted
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 __all__ = ["adopt_unit", "in_unit", "measured_unit", "report_unfit"]
-
-_SYSTEM: Final = SystemScope("ingest applies every organisation's rules to its plants")
 
 
 def in_unit(rule: AlertRule, unit: str) -> AlertRule | None:
@@ -36,23 +32,23 @@ def in_unit(rule: AlertRule, unit: str) -> AlertRule | None:
 
 async def measured_unit(db: Connection, organization_id: UUID, plant_id: UUID | None, metric: str) -> str | None:
     """Return the unit of the newest values that a rule watches; None if there is no unit or more than one."""
-    units = await store.units_of(db, _SYSTEM, organization_id, plant_id, metric)
+    units = await store.units_of(db, organization_id, plant_id, metric)
     return units.pop() if len(units) == 1 else None
 
 
 async def adopt_unit(db: Connection, rule: AlertRule, unit: str) -> None:
     """Set `unit` as the unit of a rule that has none, unless other measurements have other units."""
-    units = await store.units_of(db, _SYSTEM, rule.organization_id, rule.plant_id, rule.metric)
+    units = await store.units_of(db, rule.organization_id, rule.plant_id, rule.metric)
     if units <= {unit}:
-        await store.set_unit(db, _SYSTEM, rule.id, rule.metric, unit)
+        await store.set_unit(db, rule.id, rule.metric, unit)
 
 
 async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
     """Notify the members once about each rule that cannot watch a measurement because of its unit."""
     watches = {watch.rule.id: watch for watch in unfit}
-    for rule_id in sorted(await store.claim_unit_notices(db, _SYSTEM, watches)):
+    for rule_id in sorted(await store.claim_unit_notices(db, watches)):
         rule, plant_id, _, metric, unit = watches[rule_id]
-        plant = (await alerts.plant_names(db, _SYSTEM, [plant_id])).get(plant_id)
+        plant = (await alerts.plant_names(db, [plant_id])).get(plant_id)
         name = plant.name if plant else "a plant"
         notice = Notice(
             subject=f"Alert rule not applied: {rule.name}",

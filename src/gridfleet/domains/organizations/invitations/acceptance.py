@@ -14,7 +14,7 @@ from gridfleet.domains.organizations import members
 from gridfleet.domains.organizations.errors import InvitationAccepted, InvitationExpired, InvitationNotFound
 from gridfleet.domains.organizations.invitations import store
 from gridfleet.domains.organizations.invitations.models import Acceptance, InvitationStatus
-from gridfleet.kernel.caller import Actor, ActorType, SystemScope
+from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.security.passwords import Passwords
@@ -23,7 +23,6 @@ from gridfleet.kernel.security.tokens import AccessTokens
 __all__ = ["accept", "check", "register_invited"]
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{64}")
-_SYSTEM: Final = SystemScope("an invitation's token is the right to join the organisation that it names")
 
 
 async def check(db: Connection, token: str) -> None:
@@ -34,7 +33,7 @@ async def check(db: Connection, token: str) -> None:
         InvitationAccepted: it has been used.
         InvitationExpired: it has expired.
     """
-    _open(await store.find_held(db, _SYSTEM, digest(token)))
+    _open(await store.find_held(db, digest(token)))
 
 
 async def accept(db: Connection, token: str, ip: str) -> Acceptance:
@@ -42,7 +41,7 @@ async def accept(db: Connection, token: str, ip: str) -> Acceptance:
 
     Raises InvitationNotFound, InvitationAccepted, InvitationExpired.
     """
-    held = await store.lock_held(db, _SYSTEM, digest(token)) if _TOKEN.fullmatch(token) else None
+    held = await store.lock_held(db, digest(token)) if _TOKEN.fullmatch(token) else None
     if held is not None and held.status is InvitationStatus.ACCEPTED:
         raise InvitationAccepted
     held = _open(held)
@@ -66,12 +65,12 @@ async def register_invited(
     """
     token_hash = digest(token)
     async with database.transaction() as db:
-        held = _open(await store.find_held(db, _SYSTEM, token_hash))
+        held = _open(await store.find_held(db, token_hash))
         if await account_with_email(db, held.email) is not None:
             raise EmailTaken
     password_hash = await passwords.hash(password)
     async with database.transaction() as db:
-        held = _open(await store.lock_held(db, _SYSTEM, token_hash))
+        held = _open(await store.lock_held(db, token_hash))
         account = await register(db, None, held.email, name, password_hash, ip=client.ip)
         await _finish(db, held, account, client.ip)
         # Read again: joining may have set the default organisation.
@@ -94,11 +93,11 @@ def _open(held: store.HeldInvitation | None) -> store.HeldInvitation:
 
 
 async def _finish(db: Connection, held: store.HeldInvitation, account: Account | None, ip: str) -> None:
-    await store.accept(db, _SYSTEM, held.id, utc_now(), used=account is not None)
+    await store.accept(db, held.id, utc_now(), used=account is not None)
     actor = Actor(ActorType.USER, str(account.id), ip) if account else Actor(ActorType.ANONYMOUS, ip=ip)
     if held.status is InvitationStatus.PENDING:
         details = {"email": held.email, "role": held.role}
         subject = Subject(SubjectType.INVITATION, held.id)
         await record(db, Event.INVITATION_ACCEPTED, actor, subject, organization_id=held.organization_id, details=details)
     if account is not None:
-        await members.add(db, _SYSTEM, actor, held.organization_id, account.id, held.role)
+        await members.add(db, actor, held.organization_id, account.id, held.role)

@@ -21,7 +21,7 @@ from gridfleet.domains.organizations.errors import (
 from gridfleet.domains.organizations.invitations import letters, store
 from gridfleet.domains.organizations.invitations.models import Invitation
 from gridfleet.domains.organizations.models import RoleName
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import TooManyRequests
@@ -34,8 +34,6 @@ __all__ = ["LIFETIME", "MOST_A_DAY", "invite", "list_invitations", "revoke", "sw
 LIFETIME: Final = timedelta(days=7)
 MOST_A_DAY: Final = 10
 """Maximum invitations to one address within 24 hours, of all organisations together: each of them is a mail."""
-
-_SYSTEM: Final = SystemScope("the mails that an address gets are bounded over all organisations")
 
 
 async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, role: RoleName) -> Invitation:
@@ -53,7 +51,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     invitation = await store.insert(db, org, new_id(), email, role, token.digest, now, now + LIFETIME)
     if invitation is None:
         raise InvitationPending
-    earlier = await store.nth_newest_to(db, _SYSTEM, email, MOST_A_DAY + 1)
+    earlier = await store.nth_newest_to(db, email, MOST_A_DAY + 1)
     if earlier is not None and (wait := earlier + timedelta(days=1) - now) > timedelta(0):
         raise TooManyRequests(math.ceil(wait.total_seconds()))
     organization = await registry.get(db, org.organization_id)
@@ -85,9 +83,9 @@ async def revoke(db: Connection, org: OrgScope, invitation_id: UUID) -> None:
         raise InvitationNotRevocable
 
 
-async def sweep_expired(db: Connection, system: SystemScope) -> None:
+async def sweep_expired(db: Connection) -> None:
     """Mark pending invitations that have expired."""
-    await store.mark_expired(db, system, utc_now())
+    await store.mark_expired(db, utc_now())
 
 
 async def _record(db: Connection, event: Event, org: OrgScope, invitation: Invitation) -> None:

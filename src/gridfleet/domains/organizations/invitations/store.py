@@ -8,7 +8,7 @@ from psycopg.rows import args_row, kwargs_row
 
 from gridfleet.domains.organizations.invitations.models import Invitation, InvitationStatus
 from gridfleet.domains.organizations.models import RoleName
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -72,7 +72,7 @@ async def insert(
     return await cursor.fetchone()
 
 
-async def nth_newest_to(db: Connection, system: SystemScope, email: str, n: int) -> datetime | None:
+async def nth_newest_to(db: Connection, email: str, n: int) -> datetime | None:
     """Return the time of the `n`-th newest invitation to an address, in any organisation; None if there are fewer.
 
     Locks the address: other transactions wait here until this one ends.
@@ -124,7 +124,7 @@ async def revoke(db: Connection, org: OrgScope, invitation_id: UUID, now: dateti
     return await cursor.fetchone()
 
 
-async def mark_expired(db: Connection, system: SystemScope, now: datetime) -> None:
+async def mark_expired(db: Connection, now: datetime) -> None:
     """Mark pending invitations of every organisation that have expired."""
     await db.execute(
         "UPDATE invitation SET status = 'EXPIRED', updated_at = %(now)s WHERE status = 'PENDING' AND expires_at <= %(now)s",
@@ -141,7 +141,7 @@ async def mark_expired_in(db: Connection, org: OrgScope, now: datetime) -> None:
     )
 
 
-async def find_held(db: Connection, system: SystemScope, token_hash: bytes) -> HeldInvitation | None:
+async def find_held(db: Connection, token_hash: bytes) -> HeldInvitation | None:
     """Return the invitation of a token, or None."""
     cursor = db.cursor(row_factory=args_row(_held))
     await cursor.execute(
@@ -152,7 +152,7 @@ async def find_held(db: Connection, system: SystemScope, token_hash: bytes) -> H
     return await cursor.fetchone()
 
 
-async def lock_held(db: Connection, system: SystemScope, token_hash: bytes) -> HeldInvitation | None:
+async def lock_held(db: Connection, token_hash: bytes) -> HeldInvitation | None:
     """Return the invitation of a token, locked until the transaction ends, or None."""
     cursor = db.cursor(row_factory=args_row(_held))
     await cursor.execute(
@@ -163,7 +163,7 @@ async def lock_held(db: Connection, system: SystemScope, token_hash: bytes) -> H
     return await cursor.fetchone()
 
 
-async def accept(db: Connection, system: SystemScope, invitation_id: UUID, now: datetime, *, used: bool) -> None:
+async def accept(db: Connection, invitation_id: UUID, now: datetime, *, used: bool) -> None:
     """Mark an invitation as accepted, and as used if it creates a membership."""
     await db.execute(
         "UPDATE invitation SET status = 'ACCEPTED', accepted_at = coalesce(accepted_at, %(now)s),"

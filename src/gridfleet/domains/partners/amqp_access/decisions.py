@@ -19,7 +19,7 @@ from gridfleet.domains.partners.rest_access import NOTED_EVERY
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST, WRITE_SCOPES, Scope
 from gridfleet.kernel.addresses import is_within
 from gridfleet.kernel.broker.partner_topology import inbound_queue
-from gridfleet.kernel.caller import Actor, ActorType, SystemScope
+from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
@@ -39,7 +39,6 @@ __all__ = [
     "may_use_topic",
 ]
 
-_SYSTEM: Final = SystemScope("the broker asks about a partner's login")
 _TAG: Final = "key-"
 _PROOF: Final = "proof"
 _MOST_REFUSALS_A_MINUTE: Final = 60
@@ -80,7 +79,7 @@ class Admitted(NamedTuple):
 async def log_in(db: Connection, user_name: str, password: str | None) -> Admitted | str:
     """Return the admitted login of the key, or the reason for the refusal. Each refusal is recorded as an audit event."""
     digest = None if password is None else key_text.broker_digest_of(password)
-    key = None if digest is None else await store.find_asked(db, _SYSTEM, digest)
+    key = None if digest is None else await store.find_asked(db, digest)
     reason = "bad key" if key is None else _refusal(key, user_name)
     if key is not None and reason is None:
         # The login that proves a key is checked less strictly. Its own tag keeps the broker from reusing the cached answer for
@@ -95,7 +94,7 @@ async def enter_vhost(db: Connection, key_id: UUID, user_name: str, vhost: str, 
 
     Refusals and the key's first connection are recorded as audit events.
     """
-    key = await store.find_asked_by_id(db, _SYSTEM, key_id)
+    key = await store.find_asked_by_id(db, key_id)
     if key is None:
         return "bad key"
     reason = _refusal(key, user_name)
@@ -108,8 +107,8 @@ async def enter_vhost(db: Connection, key_id: UUID, user_name: str, vhost: str, 
     if reason is not None:
         await _record_refusal(db, key, reason, ip)
     elif key.is_proven:
-        await keys.note_use(db, _SYSTEM, key.id, NOTED_EVERY)
-        if not key.is_known_at_broker and await store.note_connection(db, _SYSTEM, key.id):
+        await keys.note_use(db, key.id, NOTED_EVERY)
+        if not key.is_known_at_broker and await store.note_connection(db, key.id):
             await _record(db, Event.PARTNER_CONNECTED, key, {"vhost": vhost}, ip)
     return reason
 
@@ -123,10 +122,10 @@ class Rights(NamedTuple):
 
 async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
     """Return the rights of a key that may use the broker; None if there is no such key."""
-    key = await keys.find_amqp(db, _SYSTEM, key_id)
+    key = await keys.find_amqp(db, key_id)
     if key is None:
         return None
-    return Rights(key, await queue_prefix(db, _SYSTEM, key.organization_id))
+    return Rights(key, await queue_prefix(db, key.organization_id))
 
 
 def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str, permission: str) -> bool:

@@ -7,7 +7,6 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from gridfleet.kernel.addresses import IPNetwork
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 
@@ -34,21 +33,21 @@ _ASKED = (
 )
 
 
-async def find_asked(db: Connection, system: SystemScope, digest: bytes) -> BrokerKey | None:
+async def find_asked(db: Connection, digest: bytes) -> BrokerKey | None:
     """Return the key with this digest in any state, or None."""
     cursor = db.cursor(row_factory=class_row(BrokerKey))
     await cursor.execute(f"{_ASKED} WHERE k.key_hash = %s", (digest,))
     return await cursor.fetchone()
 
 
-async def find_asked_by_id(db: Connection, system: SystemScope, key_id: UUID) -> BrokerKey | None:
+async def find_asked_by_id(db: Connection, key_id: UUID) -> BrokerKey | None:
     """Return the key with this id in any state, or None."""
     cursor = db.cursor(row_factory=class_row(BrokerKey))
     await cursor.execute(f"{_ASKED} WHERE k.id = %s", (key_id,))
     return await cursor.fetchone()
 
 
-async def note_connection(db: Connection, system: SystemScope, key_id: UUID) -> bool:
+async def note_connection(db: Connection, key_id: UUID) -> bool:
     """Record the key's first connection to the broker. Returns False if one was recorded before."""
     cursor = await db.execute("UPDATE partner_key SET connected_at = now() WHERE id = %s AND connected_at IS NULL", (key_id,))
     return cursor.rowcount == 1

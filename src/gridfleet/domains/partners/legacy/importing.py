@@ -22,14 +22,13 @@ from gridfleet.domains.partners.key_text import SHOWN_CHARACTERS, broker_digest_
 from gridfleet.domains.partners.legacy import store
 from gridfleet.domains.partners.models import LegacyKey
 from gridfleet.domains.partners.scopes import Scope
-from gridfleet.kernel.caller import Actor, ActorType, SystemScope
+from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["ImportRefused", "Imported", "import_keys", "read_keys"]
 
-_SYSTEM: Final = SystemScope("the operator imports keys of older integrations")
 _REQUIRED: Final = frozenset({"id", "organisation", "scopes"})
 _OPTIONAL: Final = frozenset({"key", "hash", "expiry", "name", "signing_key"})
 _MAX_NAME: Final = 100
@@ -84,11 +83,11 @@ async def import_keys(db: Connection, keyring: Keyring, creator_id: UUID, keys: 
     Raises:
         ImportRefused: with all errors, or because another import is running. Roll the transaction back.
     """
-    if not await store.try_lock(db, _SYSTEM):
+    if not await store.try_lock(db):
         raise ImportRefused(["another import of keys is running; repeat this one when it has ended"])
     complaints, known = [], 0
     for key in keys:
-        if await store.is_known(db, _SYSTEM, key.id, key.digest):
+        if await store.is_known(db, key.id, key.digest):
             known += 1
         elif complaint := await _import(db, keyring, creator_id, key):
             complaints.append(f"line {key.line}: {complaint}")
@@ -103,7 +102,7 @@ async def _import(db: Connection, keyring: Keyring, creator_id: UUID, key: Legac
         encrypted = keyring.encrypt(key.signing_key, table="partner_key", column="signing_key", row_id=key.id)
         version = keyring.current_version
     try:
-        organization_id = await store.insert(db, _SYSTEM, key, encrypted, version, creator_id)
+        organization_id = await store.insert(db, key, encrypted, version, creator_id)
     except UniqueViolation as error:
         return _OUTCOMES[error.diag.constraint_name or ""]
     except LookupError:
@@ -112,7 +111,7 @@ async def _import(db: Connection, keyring: Keyring, creator_id: UUID, key: Legac
     subject = Subject(SubjectType.API_KEY, key.id)
     actor = Actor(ActorType.SYSTEM)
     await record(db, Event.API_KEY_CREATED, actor, subject, organization_id=organization_id, details=details)
-    at_broker = await partner_keys.find_amqp(db, _SYSTEM, key.id)
+    at_broker = await partner_keys.find_amqp(db, key.id)
     if at_broker is not None:
         await vhosts.queue_settling(db, at_broker)
     return None

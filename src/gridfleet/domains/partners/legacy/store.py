@@ -4,18 +4,17 @@ from uuid import UUID
 
 from gridfleet.domains.partners.models import LegacyKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 
-async def try_lock(db: Connection, system: SystemScope) -> bool:
+async def try_lock(db: Connection) -> bool:
     """Return whether this transaction is the only one that imports keys."""
     cursor = await db.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('import of legacy keys', 0))")
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 
 
-async def is_known(db: Connection, system: SystemScope, key_id: UUID, digest: bytes) -> bool:
+async def is_known(db: Connection, key_id: UUID, digest: bytes) -> bool:
     """Return whether this key was imported before."""
     cursor = await db.execute(
         "SELECT EXISTS (SELECT FROM partner_key WHERE id = %s AND key_hash = %s AND vhost = %s)", (key_id, digest, LEGACY_VHOST)
@@ -24,9 +23,7 @@ async def is_known(db: Connection, system: SystemScope, key_id: UUID, digest: by
     return row is not None and bool(row[0])
 
 
-async def insert(
-    db: Connection, system: SystemScope, key: LegacyKey, signing_key: bytes | None, key_version: int | None, creator_id: UUID
-) -> UUID:
+async def insert(db: Connection, key: LegacyKey, signing_key: bytes | None, key_version: int | None, creator_id: UUID) -> UUID:
     """Store an imported key, active at once, and return its organisation's id. `signing_key` is encrypted.
 
     Raises:

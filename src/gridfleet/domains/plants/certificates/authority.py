@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from gridfleet.domains.plants.certificates import store
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.security.certificates import Authority
@@ -54,16 +53,14 @@ async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
     return authority
 
 
-async def replace_authority(
-    db: Connection, system: SystemScope, keyring: Keyring, authority: Authority, *, force: bool = False
-) -> None:
+async def replace_authority(db: Connection, keyring: Keyring, authority: Authority, *, force: bool = False) -> None:
     """Replace the current authority; certificates are issued by the new one from now on.
 
     Raises:
         AuthorityInUse: Plants trust the current authority and `force` is not set.
     """
     await store.hold(db)
-    plants = await store.count_trusting(db, system)
+    plants = await store.count_trusting(db)
     if plants and not force:
         raise AuthorityInUse(plants)
     await store.replace(

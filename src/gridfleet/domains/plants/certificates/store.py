@@ -8,7 +8,7 @@ from psycopg.rows import kwargs_row
 
 from gridfleet.domains.plants.certificates.models import AtRiskPlant, CertificateCounts
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
 _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))"
@@ -45,7 +45,7 @@ async def replace(db: Connection, certificate: str, private_key: bytes, key_vers
     )
 
 
-async def count_trusting(db: Connection, system: SystemScope) -> int:
+async def count_trusting(db: Connection) -> int:
     """Return the number of plants that hold a package, which names the authority to trust."""
     cursor = await db.execute("SELECT count(*) FROM plant WHERE lifecycle_status IN ('ACTIVE', 'SUSPENDED')")
     row = await cursor.fetchone()

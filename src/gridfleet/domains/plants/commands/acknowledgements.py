@@ -17,7 +17,6 @@ from gridfleet.domains.plants.commands.models import (
     CommandStatus,
     Transition,
 )
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 __all__ = ["apply_acknowledgement", "apply_acknowledgements"]
@@ -69,7 +68,6 @@ def _late(life: CommandLife, said: CommandStatus) -> CommandLife:
 
 async def apply_acknowledgements(
     db: Connection,
-    system: SystemScope,
     acknowledgements: Sequence[Acknowledgement],
     connected: Collection[UUID],
     now: datetime,
@@ -82,7 +80,7 @@ async def apply_acknowledgements(
         The steps that are new. A second call with the same acknowledgements changes nothing.
     """
     # One statement takes all locks: batches that lock the same commands in several statements could deadlock.
-    held = await store.lock_many(db, system, {ack.command_id for ack in acknowledgements}, connected)
+    held = await store.lock_many(db, {ack.command_id for ack in acknowledgements}, connected)
     lives = {life.id: life for life in held}
     changed: dict[UUID, CommandLife] = {}
     steps: list[Transition] = []
@@ -94,7 +92,7 @@ async def apply_acknowledgements(
             if lives[life.id] != life:
                 changed[life.id] = lives[life.id]
     if changed:
-        await store.save_lives(db, system, list(changed.values()))
+        await store.save_lives(db, list(changed.values()))
     if connected and held:
-        await store.wake(db, system, connected, now, now + _PATIENCE)
-    return await store.record(db, system, steps) if steps else []
+        await store.wake(db, connected, now, now + _PATIENCE)
+    return await store.record(db, steps) if steps else []

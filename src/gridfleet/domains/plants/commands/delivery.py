@@ -15,7 +15,6 @@ import msgspec
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.models import DueCommand, Transition
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
@@ -62,12 +61,12 @@ class SignedCommand(NamedTuple):
         return time.monotonic() > self.deadline
 
 
-async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: datetime, limit: int) -> list[SignedCommand]:
+async def claim_due(db: Connection, keyring: Keyring, now: datetime, limit: int) -> list[SignedCommand]:
     """Claim up to `limit` commands that are due, signed with the newest keys of their plants. Commit before sending."""
     deadline = time.monotonic() + START_SECONDS
-    due = await store.claim(db, system, now, timedelta(seconds=CLAIM_SECONDS), limit)
+    due = await store.claim(db, now, timedelta(seconds=CLAIM_SECONDS), limit)
     # A plant whose secret cannot be decrypted must not delay the others.
-    keys = await load_signing_keys(db, system, keyring, {command.plant_id for command in due}) if due else {}
+    keys = await load_signing_keys(db, keyring, {command.plant_id for command in due}) if due else {}
     return [
         signed
         for command in due
@@ -76,9 +75,7 @@ async def claim_due(db: Connection, system: SystemScope, keyring: Keyring, now: 
     ]
 
 
-async def settle(
-    db: Connection, system: SystemScope, now: datetime, published: Sequence[tuple[DueCommand, bool]]
-) -> list[Transition]:
+async def settle(db: Connection, now: datetime, published: Sequence[tuple[DueCommand, bool]]) -> list[Transition]:
     """Record the results of publishing claimed commands.
 
     Args:
@@ -90,8 +87,8 @@ async def settle(
     taken = [command for command, delivered in published if delivered]
     waiting = [command for command, delivered in published if not delivered]
     if waiting:
-        await store.postpone(db, system, [(command, now + retry_wait(command.attempts)) for command in waiting])
-    return await store.mark_sent(db, system, now, [(command, now + _REPEAT) for command in taken]) if taken else []
+        await store.postpone(db, [(command, now + retry_wait(command.attempts)) for command in waiting])
+    return await store.mark_sent(db, now, [(command, now + _REPEAT) for command in taken]) if taken else []
 
 
 def retry_wait(attempts: int) -> timedelta:

@@ -17,7 +17,7 @@ from gridfleet.domains.plants.commands.models import (
     PlantCommand,
     Transition,
 )
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
 __all__ = [
@@ -68,9 +68,7 @@ def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
     )
 
 
-async def expire_due(
-    db: Connection, system: SystemScope, now: datetime, only: Sequence[UUID] | None = None
-) -> list[Transition]:
+async def expire_due(db: Connection, now: datetime, only: Sequence[UUID] | None = None) -> list[Transition]:
     """End up to 1,000 commands that were withdrawn or whose expiry has passed.
 
     Args:
@@ -80,14 +78,14 @@ async def expire_due(
         Their steps.
     """
     if only is None:
-        await ending.settle_withdrawn(db, system)
-    return await ending.expire(db, system, now, EXPIRY_REASONS, only, _BATCH)
+        await ending.settle_withdrawn(db)
+    return await ending.expire(db, now, EXPIRY_REASONS, only, _BATCH)
 
 
-async def list_due(db: Connection, system: SystemScope, now: datetime) -> list[UUID]:
+async def list_due(db: Connection, now: datetime) -> list[UUID]:
     """Return the commands that `expire_due` ends."""
-    await ending.settle_withdrawn(db, system)
-    return await ending.list_passed(db, system, now, _BATCH)
+    await ending.settle_withdrawn(db)
+    return await ending.list_passed(db, now, _BATCH)
 
 
 async def end_open_commands(
@@ -104,6 +102,6 @@ async def end_open_commands(
     return await ending.withdraw_open(db, org, plant_id, sub_device_id, now, reason)
 
 
-async def forget_ended(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
+async def forget_ended(db: Connection, before: UUID, limit: int) -> int:
     """Delete up to `limit` commands that have ended and whose ids are below `before`. Returns their number."""
-    return await store.delete_finished(db, system, before, limit)
+    return await store.delete_finished(db, before, limit)

@@ -8,7 +8,6 @@ from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, CLOCK_SECO
 from gridfleet.domains.plants.commands.dispatch import MAX_WAITING
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.models import CommandType, NewCommand, Requester
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 
@@ -18,7 +17,7 @@ _HOLD: Final = timedelta(seconds=CLAIM_SECONDS + CLOCK_SECONDS)
 _REPEAT: Final = timedelta(seconds=START_SECONDS + CLOCK_SECONDS)
 
 
-async def relay(db: Connection, system: SystemScope, command: NewCommand) -> bool:
+async def relay(db: Connection, command: NewCommand) -> bool:
     """Issue a command, to be sent after the commit.
 
     Returns:
@@ -26,21 +25,21 @@ async def relay(db: Connection, system: SystemScope, command: NewCommand) -> boo
         as high.
     """
     most = MAX_WAITING * (2 if command.type is CommandType.EMERGENCY else 1)
-    return await store.insert_relayed(db, system, command, most)
+    return await store.insert_relayed(db, command, most)
 
 
-async def relay_stop(db: Connection, system: SystemScope, command: NewCommand) -> bool:
+async def relay_stop(db: Connection, command: NewCommand) -> bool:
     """Issue a new emergency stop, and withdraw the commands that the plant has not acknowledged.
 
     Returns:
         False if too many commands wait for the plant, as `relay` does.
     """
-    overlaps = await withdraw_waiting(db, system, command.plant_id, command.issued_at, _HOLD)
-    issued = await relay(db, system, command)
+    overlaps = await withdraw_waiting(db, command.plant_id, command.issued_at, _HOLD)
+    issued = await relay(db, command)
     if issued and overlaps:
         # Another gateway may be about to publish one of the withdrawn commands after this emergency. It does so within
         # START_SECONDS or not at all. So a second emergency is sent after that time, even by a gateway whose clock is
         # ahead. It has its own id, because plants execute an id only once.
         again = command._replace(id=new_id(), requester=Requester("SYSTEM", None), due_at=command.issued_at + _REPEAT)
-        await relay(db, system, again)
+        await relay(db, again)
     return issued

@@ -19,7 +19,7 @@ from gridfleet.domains.plants.commands.models import (
     Requester,
     Transition,
 )
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
@@ -106,7 +106,7 @@ async def insert(db: Connection, org: OrgScope, command: NewCommand) -> bool:
     return cursor.rowcount > 0
 
 
-async def insert_relayed(db: Connection, system: SystemScope, command: NewCommand, most_waiting: int) -> bool:
+async def insert_relayed(db: Connection, command: NewCommand, most_waiting: int) -> bool:
     """Insert a PENDING command.
 
     Returns:
@@ -152,7 +152,7 @@ async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: in
     return int(row[0]) if row else 0
 
 
-async def claim(db: Connection, system: SystemScope, now: datetime, hold: timedelta, limit: int) -> list[DueCommand]:
+async def claim(db: Connection, now: datetime, hold: timedelta, limit: int) -> list[DueCommand]:
     """Claim up to `limit` due commands of ACTIVE plants, and return them in the order in which they were issued.
 
     Claimed commands are due again after `hold`. A command that was never sent waits for the earlier ones of its plant, unless
@@ -176,9 +176,7 @@ async def claim(db: Connection, system: SystemScope, now: datetime, hold: timede
     return await cursor.fetchall()
 
 
-async def mark_sent(
-    db: Connection, system: SystemScope, now: datetime, commands: Sequence[tuple[DueCommand, datetime]]
-) -> list[Transition]:
+async def mark_sent(db: Connection, now: datetime, commands: Sequence[tuple[DueCommand, datetime]]) -> list[Transition]:
     """Mark commands as sent. PENDING ones become SENT; the state of those that were acknowledged in the meantime stays.
 
     Args:
@@ -208,7 +206,7 @@ async def mark_sent(
     return await cursor.fetchall()
 
 
-async def postpone(db: Connection, system: SystemScope, commands: Sequence[tuple[DueCommand, datetime]]) -> None:
+async def postpone(db: Connection, commands: Sequence[tuple[DueCommand, datetime]]) -> None:
     """Set when commands are due again, unless they were woken after their claim.
 
     Args:
@@ -227,9 +225,7 @@ async def postpone(db: Connection, system: SystemScope, commands: Sequence[tuple
     )
 
 
-async def wake(
-    db: Connection, system: SystemScope, plant_ids: Collection[UUID], unsent_due: datetime, sent_due: datetime
-) -> None:
+async def wake(db: Connection, plant_ids: Collection[UUID], unsent_due: datetime, sent_due: datetime) -> None:
     """Set when the unacknowledged commands of these plants are due, and notify the senders.
 
     Args:
@@ -246,9 +242,7 @@ async def wake(
     )
 
 
-async def lock_many(
-    db: Connection, system: SystemScope, command_ids: Collection[UUID], connected: Collection[UUID]
-) -> list[CommandLife]:
+async def lock_many(db: Connection, command_ids: Collection[UUID], connected: Collection[UUID]) -> list[CommandLife]:
     """Return the commands that exist, and the unacknowledged ones of the plants in `connected`, locked until the transaction
     ends.
     """
@@ -261,7 +255,7 @@ async def lock_many(
     return await cursor.fetchall()
 
 
-async def save_lives(db: Connection, system: SystemScope, lives: Sequence[CommandLife]) -> None:
+async def save_lives(db: Connection, lives: Sequence[CommandLife]) -> None:
     """Write locked commands. No more copies are sent, because their plants have answered."""
     await db.execute(
         "UPDATE plant_command c SET status = n.status, sent_at = n.sent_at, received_at = n.received_at,"
@@ -279,7 +273,7 @@ async def save_lives(db: Connection, system: SystemScope, lives: Sequence[Comman
     )
 
 
-async def record(db: Connection, system: SystemScope, steps: Sequence[Transition]) -> list[Transition]:
+async def record(db: Connection, steps: Sequence[Transition]) -> list[Transition]:
     """Insert steps, and return those that were not recorded before."""
     cursor = await db.execute(
         "INSERT INTO plant_command_transition (command_id, status, at, late, reported_at, reason, cause)"
@@ -303,7 +297,7 @@ async def record(db: Connection, system: SystemScope, steps: Sequence[Transition
     return [step for key, step in first.items() if key in new]
 
 
-async def delete_finished(db: Connection, system: SystemScope, before: UUID, limit: int) -> int:
+async def delete_finished(db: Connection, before: UUID, limit: int) -> int:
     """Delete up to `limit` commands that have ended and whose ids are below `before`. Returns their number."""
     cursor = await db.execute(
         "DELETE FROM plant_command WHERE id IN"

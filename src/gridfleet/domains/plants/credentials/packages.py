@@ -5,7 +5,6 @@ after a rotation.
 from typing import Final
 
 from gridfleet.domains.plants.credentials import store
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.encrypted import EncryptedTable
 
@@ -15,11 +14,11 @@ PLANT_SECRETS: Final = EncryptedTable("plant_secret", ("plant_id",), ("hmac_secr
 """The encrypted columns of the secrets."""
 
 
-async def forget_old_packages(db: Connection, system: SystemScope) -> int:
+async def forget_old_packages(db: Connection) -> int:
     """Delete packages that may no longer be downloaded. Returns their number."""
-    return await store.forget_old_packages(db, system)
+    return await store.forget_old_packages(db)
 
 
-async def forget_previous_secrets(db: Connection, system: SystemScope) -> int:
+async def forget_previous_secrets(db: Connection) -> int:
     """Delete replaced secrets that are no longer valid. Returns their number."""
-    return await store.forget_previous_secrets(db, system)
+    return await store.forget_previous_secrets(db)

@@ -8,7 +8,6 @@ from uuid import UUID
 import structlog
 
 from gridfleet.domains.plants.credentials import store
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
@@ -25,9 +24,7 @@ class SigningKeys(NamedTuple):
     previous_valid_until: datetime | None
 
 
-async def load_signing_keys(
-    db: Connection, system: SystemScope, keyring: Keyring, plant_ids: Iterable[UUID]
-) -> dict[UUID, SigningKeys | None]:
+async def load_signing_keys(db: Connection, keyring: Keyring, plant_ids: Iterable[UUID]) -> dict[UUID, SigningKeys | None]:
     """Return keys by plant; plants without secrets are left out.
 
     The value is None if the plant's secrets cannot be decrypted. This is logged, and the keys of other plants are still loaded.
@@ -46,4 +43,4 @@ async def load_signing_keys(
             return None
         return SigningKeys(current, previous, row.previous_valid_until)
 
-    return {row.plant_id: keys_of(row) for row in await store.find_many(db, system, plant_ids)}
+    return {row.plant_id: keys_of(row) for row in await store.find_many(db, plant_ids)}

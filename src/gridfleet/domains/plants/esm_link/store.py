@@ -6,13 +6,10 @@ from uuid import UUID
 from psycopg import sql
 
 from gridfleet.domains.plants.esm_link.models import EsmFacts
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 
-async def linked(
-    db: Connection, system: SystemScope, organization_id: UUID, plant_ids: Collection[UUID] | None
-) -> dict[str, UUID]:
+async def linked(db: Connection, organization_id: UUID, plant_ids: Collection[UUID] | None) -> dict[str, UUID]:
     """Return the organisation's linked plants by external id; only those in `plant_ids`, if given."""
     cursor = await db.execute(
         "SELECT external_plant_id, id FROM plant WHERE organization_id = %(org)s AND external_plant_id IS NOT NULL"
@@ -31,8 +28,6 @@ _WRITE = sql.SQL(
 ).format(columns=_COLUMNS, values=_VALUES)
 
 
-async def write(
-    db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID, external_id: str, facts: EsmFacts
-) -> None:
+async def write(db: Connection, organization_id: UUID, plant_id: UUID, external_id: str, facts: EsmFacts) -> None:
     """Write the values that changed, if the plant still has this link."""
     await db.execute(_WRITE, {**facts._asdict(), "id": plant_id, "org": organization_id, "external": external_id})

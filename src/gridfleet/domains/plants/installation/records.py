@@ -8,7 +8,7 @@ from uuid import UUID
 from gridfleet.domains.plants.installation import store
 from gridfleet.domains.plants.installation.models import RefusedMessage, Sighting
 from gridfleet.domains.plants.registry import get_plant
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page, Paging
 
@@ -26,7 +26,7 @@ MAX_PER_PLANT: Final = 1_000
 MAX_SIGHTING_AGE: Final = timedelta(days=30)
 
 
-async def record_refused_messages(db: Connection, system: SystemScope, messages: Sequence[tuple[UUID, RefusedMessage]]) -> None:
+async def record_refused_messages(db: Connection, messages: Sequence[tuple[UUID, RefusedMessage]]) -> None:
     """Store refused messages: of one plant, at most 1,000 a minute. `trim_refused_messages` deletes the surplus later.
 
     Args:
@@ -34,17 +34,17 @@ async def record_refused_messages(db: Connection, system: SystemScope, messages:
     """
     if messages:
         since = max(message.received_at for _, message in messages) - timedelta(minutes=1)
-        await store.insert_refused(db, system, messages, since, MAX_PER_PLANT)
+        await store.insert_refused(db, messages, since, MAX_PER_PLANT)
 
 
-async def record_sightings(db: Connection, system: SystemScope, sightings: Sequence[tuple[UUID, str, datetime, int]]) -> None:
+async def record_sightings(db: Connection, sightings: Sequence[tuple[UUID, str, datetime, int]]) -> None:
     """Store unregistered devices: of one plant, at most 2,000; more than that are invented ids. `trim_sightings` deletes the
     surplus later.
 
     Args:
         sightings: (plant, external id, time seen, how often).
     """
-    await store.record_sightings(db, system, sightings, 2 * MAX_PER_PLANT)
+    await store.record_sightings(db, sightings, 2 * MAX_PER_PLANT)
 
 
 async def list_refused_messages(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> Page[RefusedMessage]:
@@ -67,13 +67,13 @@ async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUI
     return await store.list_sightings(db, org, plant_id)
 
 
-async def trim_refused_messages(db: Connection, system: SystemScope) -> int:
+async def trim_refused_messages(db: Connection) -> int:
     """Delete refused messages older than a week, and those beyond the newest 1,000 of a plant. Returns their number."""
-    return await store.trim_refused(db, system, MAX_AGE, MAX_PER_PLANT)
+    return await store.trim_refused(db, MAX_AGE, MAX_PER_PLANT)
 
 
-async def trim_sightings(db: Connection, system: SystemScope) -> int:
+async def trim_sightings(db: Connection) -> int:
     """Delete unregistered devices that were not seen for 30 days, and those beyond the 1,000 of a plant that were seen last.
     Returns their number.
     """
-    return await store.trim_sightings(db, system, MAX_SIGHTING_AGE, MAX_PER_PLANT)
+    return await store.trim_sightings(db, MAX_SIGHTING_AGE, MAX_PER_PLANT)

@@ -8,7 +8,7 @@ from uuid import UUID
 from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.plants.installation.models import RefusedMessage, Sighting
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.envelope import RefusalReason
@@ -22,9 +22,7 @@ def _refused(**row: Any) -> RefusedMessage:
     return RefusedMessage(**row)
 
 
-async def insert_refused(
-    db: Connection, system: SystemScope, messages: Iterable[tuple[UUID, RefusedMessage]], since: datetime, most: int
-) -> None:
+async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedMessage]], since: datetime, most: int) -> None:
     """Insert refused messages of plants that exist, so many that no plant has more than `most` since `since`.
 
     Args:
@@ -68,7 +66,7 @@ async def count_refused(db: Connection, org: OrgScope, plant_id: UUID) -> int:
     return int(row[0]) if row else 0
 
 
-async def trim_refused(db: Connection, system: SystemScope, max_age: timedelta, max_per_plant: int) -> int:
+async def trim_refused(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
     """Delete refused messages that are too old, or too many of their plant. Returns their number."""
     # Plant by plant: numbering all messages takes longer the more there are, and longest during a flood, when trimming
     # matters most.
@@ -85,9 +83,7 @@ async def trim_refused(db: Connection, system: SystemScope, max_age: timedelta, 
     return int(row[0]) if row else 0
 
 
-async def record_sightings(
-    db: Connection, system: SystemScope, sightings: Iterable[tuple[UUID, str, datetime, int]], most: int
-) -> None:
+async def record_sightings(db: Connection, sightings: Iterable[tuple[UUID, str, datetime, int]], most: int) -> None:
     """Insert or update unregistered devices.
 
     Plants that no longer exist are left out, as are new devices of a plant that has `most` already.
@@ -113,7 +109,7 @@ async def record_sightings(
     )
 
 
-async def trim_sightings(db: Connection, system: SystemScope, max_age: timedelta, max_per_plant: int) -> int:
+async def trim_sightings(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
     """Delete unregistered devices that were not seen for `max_age`, and those beyond the `max_per_plant` of a plant that were
     seen last. Returns their number.
     """

@@ -14,7 +14,6 @@ from uuid import UUID
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle
 from gridfleet.domains.plants.mqtt_access import store
 from gridfleet.domains.plants.provisioning import hash_password
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.tokens import InvalidToken, PlantTokens
@@ -32,7 +31,6 @@ __all__ = [
 ]
 
 PLANT_VHOST: Final = "plants"
-_SYSTEM: Final = SystemScope("the broker asks about a plant's login")
 _UP: Final = frozenset({Channel.TELEMETRY, Channel.STATUS, Channel.ACK})
 _SUBJECT: Final = re.compile(r"SERIALNUMBER=([0-9a-f]{1,40}),CN=([0-9a-f-]{36})")
 
@@ -73,14 +71,14 @@ async def login(db: Connection, tokens: PlantTokens, name: PlantName, password: 
     Returns:
         None if it may, otherwise the reason of the refusal.
     """
-    credentials = await store.find(db, _SYSTEM, name.plant_id)
+    credentials = await store.find(db, name.plant_id)
     if credentials is None:
         return LoginRefusal("unknown plant")
     refusal = _refusal(credentials, tokens, name, password, utc_now())
     if refusal is not None:
-        await store.count_failure(db, _SYSTEM, name.plant_id)
+        await store.count_failure(db, name.plant_id)
     elif credentials.auth_failure_count:
-        await store.forget_failures(db, _SYSTEM, name.plant_id)
+        await store.forget_failures(db, name.plant_id)
     return refusal
 
 
@@ -92,7 +90,7 @@ async def may_enter_vhost(db: Connection, name: PlantName, vhost: str, client_id
     """
     if vhost != PLANT_VHOST or client_id is None:
         return False
-    credentials = await store.find(db, _SYSTEM, name.plant_id)
+    credentials = await store.find(db, name.plant_id)
     if credentials is None or credentials.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED):
         return False
     if (credentials.auth_method == AuthMethod.MTLS) != (name.certificate_serial is not None):

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 
@@ -23,7 +22,7 @@ class Credentials(NamedTuple):
     auth_failure_count: int
 
 
-async def find(db: Connection, system: SystemScope, plant_id: UUID) -> Credentials | None:
+async def find(db: Connection, plant_id: UUID) -> Credentials | None:
     """Return the plant's credentials, whatever its organisation: the request comes from the plant itself."""
     cursor = db.cursor(row_factory=class_row(Credentials))
     await cursor.execute(
@@ -35,7 +34,7 @@ async def find(db: Connection, system: SystemScope, plant_id: UUID) -> Credentia
     return await cursor.fetchone()
 
 
-async def count_failure(db: Connection, system: SystemScope, plant_id: UUID, failures: int = 1) -> None:
+async def count_failure(db: Connection, plant_id: UUID, failures: int = 1) -> None:
     """Add refused logins and bad signatures to the plant's count since its last successful login."""
     await db.execute(
         "UPDATE plant SET auth_failure_count = auth_failure_count + %s, last_auth_failure_at = now() WHERE id = %s",
@@ -43,6 +42,6 @@ async def count_failure(db: Connection, system: SystemScope, plant_id: UUID, fai
     )
 
 
-async def forget_failures(db: Connection, system: SystemScope, plant_id: UUID) -> None:
+async def forget_failures(db: Connection, plant_id: UUID) -> None:
     """Reset the count after a successful login."""
     await db.execute("UPDATE plant SET auth_failure_count = 0 WHERE id = %s", (plant_id,))

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
 
@@ -158,7 +158,7 @@ async def count(
     return int(row[0]) if row else 0
 
 
-async def lock_many(db: Connection, system: SystemScope, sub_device_ids: Iterable[UUID], plant_ids: Iterable[UUID]) -> None:
+async def lock_many(db: Connection, sub_device_ids: Iterable[UUID], plant_ids: Iterable[UUID]) -> None:
     """Lock sub-devices, and all sub-devices of plants, until the transaction ends.
 
     Rows are locked in the order of their ids, so that two such transactions cannot deadlock.
@@ -169,9 +169,7 @@ async def lock_many(db: Connection, system: SystemScope, sub_device_ids: Iterabl
     )
 
 
-async def record_presence(
-    db: Connection, system: SystemScope, seen: Iterable[tuple[UUID, datetime, SubDeviceStatus, float | None]]
-) -> None:
+async def record_presence(db: Connection, seen: Iterable[tuple[UUID, datetime, SubDeviceStatus, float | None]]) -> None:
     """Update sub-devices whose plant is not OFFLINE; time never moves back.
 
     Args:
@@ -187,7 +185,7 @@ async def record_presence(
     )
 
 
-async def invalidate_status(db: Connection, system: SystemScope, plant_ids: Iterable[UUID]) -> None:
+async def invalidate_status(db: Connection, plant_ids: Iterable[UUID]) -> None:
     """Set the sub-devices of plants that went OFFLINE to UNKNOWN."""
     await db.execute(
         "WITH held AS (SELECT id FROM sub_device WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN'"
@@ -205,7 +203,7 @@ async def forget_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> Non
     )
 
 
-async def mark_silent(db: Connection, system: SystemScope) -> int:
+async def mark_silent(db: Connection) -> int:
     """Mark sub-devices as OFFLINE if they no longer send while their plant is ONLINE. Returns their number.
 
     Waits for no lock.
@@ -220,9 +218,7 @@ async def mark_silent(db: Connection, system: SystemScope) -> int:
     return cursor.rowcount
 
 
-async def of_plants(
-    db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
-) -> list[tuple[UUID, UUID, str, UUID | None]]:
+async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[tuple[UUID, UUID, str, UUID | None]]:
     """Return (plant, sub-device, external id, template) of every sub-device of the plants."""
     cursor = await db.execute(
         "SELECT plant_id, id, external_id, template_id FROM sub_device WHERE plant_id = ANY(%s)", (list(plant_ids),)

@@ -9,12 +9,10 @@ from datetime import UTC, datetime, time, timedelta
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Level
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 
 __all__ = ["erase_deleted"]
 
-_SYSTEM = SystemScope("the telemetry of deleted plants has no organisation")
 _SOURCES_AT_ONCE = 1_000
 
 
@@ -27,7 +25,7 @@ async def erase_deleted(database: Database) -> int:
     erased = 0
     while True:
         async with database.transaction() as db:
-            sources = await store.abandoned_sources(db, _SYSTEM, _SOURCES_AT_ONCE)
+            sources = await store.abandoned_sources(db, _SOURCES_AT_ONCE)
         for source_id in sources:
             await _empty(database, source_id)
             await _remove(database, source_id)
@@ -38,14 +36,14 @@ async def erase_deleted(database: Database) -> int:
 
 async def _empty(database: Database, source_id: int) -> None:
     async with database.transaction() as db:
-        days = sorted(await store.partition_days(db, _SYSTEM))
+        days = sorted(await store.partition_days(db))
     for day in days:
         start = datetime.combine(day, time(), UTC)
         async with database.transaction() as db:
-            await store.delete_frames(db, _SYSTEM, source_id, start, start + timedelta(days=1))
+            await store.delete_frames(db, source_id, start, start + timedelta(days=1))
     for level in Level:
         async with database.transaction() as db:
-            await rollups.erase(db, _SYSTEM, source_id, level)
+            await rollups.erase(db, source_id, level)
 
 
 async def _remove(database: Database, source_id: int) -> None:
@@ -56,11 +54,11 @@ async def _remove(database: Database, source_id: int) -> None:
     visible here, or it fails.
     """
     async with database.transaction() as db:
-        await rollups.hold_still(db, _SYSTEM)
-        await store.hold_source(db, _SYSTEM, source_id)
-        await store.delete_latest(db, _SYSTEM, source_id)
-        await store.delete_frames(db, _SYSTEM, source_id)
+        await rollups.hold_still(db)
+        await store.hold_source(db, source_id)
+        await store.delete_latest(db, source_id)
+        await store.delete_frames(db, source_id)
         for level in Level:
-            await rollups.erase(db, _SYSTEM, source_id, level)
-        await rollups.forget_dirty(db, _SYSTEM, source_id)
-        await store.delete_source(db, _SYSTEM, source_id)
+            await rollups.erase(db, source_id, level)
+        await rollups.forget_dirty(db, source_id)
+        await store.delete_source(db, source_id)

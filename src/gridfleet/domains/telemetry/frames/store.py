@@ -8,7 +8,6 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, Source, SourceLayout, pack_latest_row, pack_row
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -16,7 +15,7 @@ _COPY_TRAILER = b"\xff\xff"
 _ROWS_PER_CHUNK = 2_000
 
 
-async def ensure_sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> None:
+async def ensure_sources(db: Connection, plant_ids: Sequence[UUID]) -> None:
     """Create missing sources of plants and their sub-devices.
 
     The plants are locked before their organisations are read, so that a source of a plant that moves gets the new organisation.
@@ -34,7 +33,7 @@ async def ensure_sources(db: Connection, system: SystemScope, plant_ids: Sequenc
     )
 
 
-async def sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
+async def sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
     """Return the sources of the plants and of their existing sub-devices."""
     cursor = await db.execute(
         "SELECT plant_id, id, external_id FROM telemetry_source"
@@ -47,7 +46,7 @@ async def sources(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]
     return found
 
 
-async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> list[SourceLayout]:
+async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
     """Return every layout that a source has used, oldest first."""
     cursor = db.cursor(row_factory=class_row(SourceLayout))
     await cursor.execute(
@@ -59,7 +58,7 @@ async def used_layouts(db: Connection, system: SystemScope, source_id: int) -> l
     return await cursor.fetchall()
 
 
-async def ensure_layout(db: Connection, system: SystemScope, layout: FrameLayout) -> int:
+async def ensure_layout(db: Connection, layout: FrameLayout) -> int:
     """Return the id of the layout with this content; create it if it does not exist."""
     metrics = layout.metrics
     cursor = await db.execute(
@@ -78,11 +77,11 @@ async def ensure_layout(db: Connection, system: SystemScope, layout: FrameLayout
     )
     row = await cursor.fetchone()
     if row is None:  # another process committed it after this statement's snapshot was taken
-        return await ensure_layout(db, system, layout)
+        return await ensure_layout(db, layout)
     return int(row[0])
 
 
-async def partition_days(db: Connection, system: SystemScope) -> set[date]:
+async def partition_days(db: Connection) -> set[date]:
     """Return the days that have a partition."""
     cursor = await db.execute(
         "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
@@ -91,7 +90,7 @@ async def partition_days(db: Connection, system: SystemScope) -> set[date]:
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def create_partition(db: Connection, system: SystemScope, day: date) -> None:
+async def create_partition(db: Connection, day: date) -> None:
     """Create the partition of one UTC day.
 
     It is created as a separate table and then attached. This takes a lighter lock than creating it in place: writers of other
@@ -113,7 +112,7 @@ async def create_partition(db: Connection, system: SystemScope, day: date) -> No
     )
 
 
-async def write_frames(db: Connection, system: SystemScope, batch: FrameBatch) -> None:
+async def write_frames(db: Connection, batch: FrameBatch) -> None:
     """Merge the batch's frames into the table; values that the new frame does not have stay.
 
     Hours whose roll-ups become outdated are recorded in the same transaction.
@@ -145,7 +144,7 @@ def _place(item: tuple[tuple[int, int, int], object]) -> tuple[int, int, int]:
     return item[0]
 
 
-async def write_latest(db: Connection, system: SystemScope, batch: FrameBatch) -> None:
+async def write_latest(db: Connection, batch: FrameBatch) -> None:
     """Update the newest values, never to older ones.
 
     A newer row that has every value of the old one replaces it; only other rows are merged value by value.
@@ -176,7 +175,7 @@ async def write_latest(db: Connection, system: SystemScope, batch: FrameBatch) -
         )
 
 
-async def abandoned_sources(db: Connection, system: SystemScope, limit: int) -> list[int]:
+async def abandoned_sources(db: Connection, limit: int) -> list[int]:
     """Return up to `limit` sources whose plant was deleted."""
     cursor = await db.execute(
         "SELECT s.id FROM telemetry_source s WHERE NOT EXISTS (SELECT FROM plant p WHERE p.id = s.plant_id) LIMIT %s", (limit,)
@@ -186,7 +185,6 @@ async def abandoned_sources(db: Connection, system: SystemScope, limit: int) -> 
 
 async def delete_frames(
     db: Connection,
-    system: SystemScope,
     source_id: int,
     start: datetime | None = None,
     end: datetime | None = None,
@@ -203,16 +201,16 @@ async def delete_frames(
         )
 
 
-async def hold_source(db: Connection, system: SystemScope, source_id: int) -> None:
+async def hold_source(db: Connection, source_id: int) -> None:
     """Lock the source until the transaction ends. Waits for transactions that use it."""
     await db.execute("SELECT FROM telemetry_source WHERE id = %s FOR UPDATE", (source_id,))
 
 
-async def delete_latest(db: Connection, system: SystemScope, source_id: int) -> None:
+async def delete_latest(db: Connection, source_id: int) -> None:
     """Delete a source's newest values."""
     await db.execute("DELETE FROM telemetry_latest WHERE source_id = %s", (source_id,))
 
 
-async def delete_source(db: Connection, system: SystemScope, source_id: int) -> None:
+async def delete_source(db: Connection, source_id: int) -> None:
     """Delete a source that has no telemetry left."""
     await db.execute("DELETE FROM telemetry_source WHERE id = %s", (source_id,))

@@ -6,13 +6,10 @@ from uuid import UUID
 
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, Source, SourceLayout, to_datetime
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 
 __all__ = ["LayoutIdCache", "Partitions", "days_of", "load_sources", "used_layouts", "write_batch"]
-
-_SYSTEM = SystemScope("ingest writes what verified plants reported")
 
 
 class LayoutIdCache:
@@ -25,7 +22,7 @@ class LayoutIdCache:
         """Return the layout's id; create the layout if it does not exist."""
         layout_id = self._ids.get(layout)
         if layout_id is None:
-            layout_id = self._ids[layout] = await store.ensure_layout(db, _SYSTEM, layout)
+            layout_id = self._ids[layout] = await store.ensure_layout(db, layout)
         return layout_id
 
 
@@ -42,10 +39,10 @@ class Partitions:
         """Create the missing partitions of these UTC days."""
         if self._days is None:
             async with self._database.transaction() as db:
-                self._days = await store.partition_days(db, _SYSTEM)
+                self._days = await store.partition_days(db)
         for day in sorted(set(days) - self._days):
             async with self._database.transaction() as db:
-                await store.create_partition(db, _SYSTEM, day)
+                await store.create_partition(db, day)
             self._days.add(day)
 
     async def ensure_ahead(self, count: int) -> None:
@@ -60,20 +57,20 @@ class Partitions:
 
 async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
     """Return the sources of these plants and their sub-devices; create missing ones."""
-    await store.ensure_sources(db, _SYSTEM, plant_ids)
-    return await store.sources(db, _SYSTEM, plant_ids)
+    await store.ensure_sources(db, plant_ids)
+    return await store.sources(db, plant_ids)
 
 
 async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
     """Return every layout that the source has used, oldest first."""
-    return await store.used_layouts(db, _SYSTEM, source_id)
+    return await store.used_layouts(db, source_id)
 
 
 async def write_batch(db: Connection, batch: FrameBatch) -> None:
     """Write frames and newest values of the batch. The partitions of `days_of(batch)` must exist."""
     if batch.frames:
-        await store.write_frames(db, _SYSTEM, batch)
-        await store.write_latest(db, _SYSTEM, batch)
+        await store.write_frames(db, batch)
+        await store.write_latest(db, batch)
 
 
 def days_of(batch: FrameBatch) -> set[date]:

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.places.models import LayoutColumns, SourceOwner
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 
-async def source_owners(db: Connection, system: SystemScope, source_ids: Sequence[int]) -> list[SourceOwner]:
+async def source_owners(db: Connection, source_ids: Sequence[int]) -> list[SourceOwner]:
     """Return the owners of these sources."""
     cursor = db.cursor(row_factory=class_row(SourceOwner))
     await cursor.execute(
@@ -18,7 +17,7 @@ async def source_owners(db: Connection, system: SystemScope, source_ids: Sequenc
     return await cursor.fetchall()
 
 
-async def layout_columns(db: Connection, system: SystemScope, layout_ids: Sequence[int]) -> list[LayoutColumns]:
+async def layout_columns(db: Connection, layout_ids: Sequence[int]) -> list[LayoutColumns]:
     """Return the metrics of these layouts."""
     cursor = db.cursor(row_factory=class_row(LayoutColumns))
     await cursor.execute(

@@ -9,14 +9,12 @@ from typing import Final
 
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAside, Stale
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
 
 __all__ = ["close_hour", "ensure_partitions_ahead", "roll_up", "set_aside_hours"]
 
-_SYSTEM: Final = SystemScope("roll-ups are made for every organisation")
 GRACE: Final = timedelta(minutes=5)
 """How long an hour stays open after its end; frames that come later are logged in the dirty log."""
 _HOURS_A_TRANSACTION: Final = 200
@@ -46,9 +44,9 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
         stale: list[Stale] = []
         try:
             async with database.transaction() as db:
-                if not await store.lock(db, _SYSTEM):
+                if not await store.lock(db):
                     return done
-                stale = await store.take_dirty(db, _SYSTEM, after, limit)
+                stale = await store.take_dirty(db, after, limit)
                 await _recompute(db, stale)
         except Exception as error:
             if not stale or not is_poison(error, is_retried=True):
@@ -75,33 +73,33 @@ async def _set_aside(database: Database, stale: Stale, error: Exception) -> None
     note_set_aside(Consumer.ROLL_UPS, error, source_id=stale.source_id, hour=stale.hour.isoformat())
     async with database.transaction() as db:
         # Under the lock, because an hour that another process has recomputed in the meantime is no longer in the log.
-        if await store.lock(db, _SYSTEM):
-            await store.set_aside(db, _SYSTEM, stale, reason_of(error))
+        if await store.lock(db):
+            await store.set_aside(db, stale, reason_of(error))
 
 
 async def set_aside_hours(db: Connection, limit: int) -> list[SetAside]:
     """Return up to `limit` hours whose roll-up failed, the earliest failure first."""
-    return await store.set_aside_hours(db, _SYSTEM, limit)
+    return await store.set_aside_hours(db, limit)
 
 
 async def close_hour(database: Database, grace: timedelta = GRACE) -> bool:
     """Close the next hour if it is over. Returns whether it was closed."""
     async with database.transaction() as db:
-        if not await store.lock(db, _SYSTEM) or not await store.is_hour_over(db, _SYSTEM, grace):
+        if not await store.lock(db) or not await store.is_hour_over(db, grace):
             return False
-        await store.wait_for_writers(db, _SYSTEM)
-        await store.advance_watermark(db, _SYSTEM)
+        await store.wait_for_writers(db)
+        await store.advance_watermark(db)
         return True
 
 
 async def _recompute(db: Connection, stale: list[Stale]) -> None:
-    places = await store.layouts_to_recompute(db, _SYSTEM, stale)
+    places = await store.layouts_to_recompute(db, stale)
     await _ensure_partitions(db, {hour.date() for _, _, hour, _ in places})
     for metrics, group in groupby(places, key=itemgetter(3)):
         members = [(source, layout, hour) for source, layout, hour, _ in group]
-        await store.recompute_hours(db, _SYSTEM, members, metrics)
+        await store.recompute_hours(db, members, metrics)
         days = sorted({(source, layout, hour - (hour - _EPOCH) % _DAY) for source, layout, hour in members})
-        await store.recompute_days(db, _SYSTEM, days, metrics)
+        await store.recompute_days(db, days, metrics)
 
 
 async def ensure_partitions_ahead(database: Database, days: int) -> None:
@@ -113,9 +111,9 @@ async def ensure_partitions_ahead(database: Database, days: int) -> None:
 
 async def _ensure_partitions(db: Connection, days: Iterable[date]) -> None:
     wanted = set(days)
-    missing = sorted(wanted - await store.partition_starts(db, _SYSTEM, Level.MINUTE))
+    missing = sorted(wanted - await store.partition_starts(db, Level.MINUTE))
     for day in missing:
-        await store.create_partition(db, _SYSTEM, Level.MINUTE, day, day + _DAY)
+        await store.create_partition(db, Level.MINUTE, day, day + _DAY)
     months = {day.replace(day=1) for day in wanted}
-    for month in sorted(months - await store.partition_starts(db, _SYSTEM, Level.QUARTER)):
-        await store.create_partition(db, _SYSTEM, Level.QUARTER, month, (month + timedelta(days=32)).replace(day=1))
+    for month in sorted(months - await store.partition_starts(db, Level.QUARTER)):
+        await store.create_partition(db, Level.QUARTER, month, (month + timedelta(days=32)).replace(day=1))

@@ -13,7 +13,6 @@ import structlog
 
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Days, Kept
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import days_before
 from gridfleet.kernel.db import Connection, Database
 
@@ -21,7 +20,6 @@ __all__ = ["Days", "apply_retention", "set_retention"]
 
 log = structlog.get_logger(__name__)
 
-_SYSTEM: Final = SystemScope("retention serves every organisation, each by its own limits")
 _RAW: Final = Kept("telemetry_frame", "time", "raw_from", monthly=False)
 _MINUTES: Final = Kept("telemetry_minute", "bucket", "minutes_from", monthly=False)
 _QUARTERS: Final = Kept("telemetry_quarter", "bucket", "quarters_from", monthly=True)
@@ -33,9 +31,9 @@ async def apply_retention(database: Database, deployment: Days, now: datetime) -
     """Delete data that is too old at `now`. Returns False if roll-ups are being computed; nothing was done then."""
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     async with database.transaction() as db:
-        if not await store.lock(db, _SYSTEM):
+        if not await store.lock(db):
             return False
-        for organization_id, days in await store.limits(db, _SYSTEM, deployment):
+        for organization_id, days in await store.limits(db, deployment):
             await _move_starts(db, organization_id, days, today)
     for kept, days_kept in ((_RAW, deployment.raw), (_MINUTES, deployment.minute), (_QUARTERS, deployment.quarter)):
         await _remove(database, kept, days_before(today, days_kept))
@@ -50,31 +48,31 @@ async def set_retention(
     Raises:
         LookupError: No organisation has the slug.
     """
-    if not await store.set_limits(db, _SYSTEM, slug, raw_days, minute_days, quarter_days):
+    if not await store.set_limits(db, slug, raw_days, minute_days, quarter_days):
         raise LookupError(f"no organisation has the slug {slug}")
 
 
 async def _move_starts(db: Connection, organization_id: UUID, days: Days, today: datetime) -> None:
-    rolled_up = await store.rolled_up_before(db, _SYSTEM, organization_id)
+    rolled_up = await store.rolled_up_before(db, organization_id)
     raw_start = min(days_before(today, days.raw), rolled_up.replace(hour=0))
-    await store.move_start(db, _SYSTEM, _RAW, organization_id, raw_start)
-    await store.move_start(db, _SYSTEM, _MINUTES, organization_id, days_before(today, days.minute))
-    await store.move_start(db, _SYSTEM, _QUARTERS, organization_id, days_before(today, days.quarter))
+    await store.move_start(db, _RAW, organization_id, raw_start)
+    await store.move_start(db, _MINUTES, organization_id, days_before(today, days.minute))
+    await store.move_start(db, _QUARTERS, organization_id, days_before(today, days.quarter))
 
 
 async def _remove(database: Database, kept: Kept, without_sources: datetime) -> None:
     async with database.transaction() as db:
-        partitions = await store.partitions(db, _SYSTEM, kept)
-        start = await store.earliest_start(db, _SYSTEM, kept) or without_sources
+        partitions = await store.partitions(db, kept)
+        start = await store.earliest_start(db, kept) or without_sources
     if not partitions:  # an extension partitions the table: everything is deleted by source
         start = _BEFORE_EVERYTHING
     names = [name for name, first in partitions if _end(kept, first) <= start]
     for name in names:
         async with database.transaction() as db:
-            await store.drop_partition(db, _SYSTEM, name)
+            await store.drop_partition(db, name)
         log.info("partition dropped", table=name)
     async with database.transaction() as db:
-        later = await store.sources_that_start_later(db, _SYSTEM, kept, start)
+        later = await store.sources_that_start_later(db, kept, start)
     by_start: dict[datetime, list[int]] = {}
     for source_id, own_start in later:
         by_start.setdefault(own_start, []).append(source_id)
@@ -92,13 +90,11 @@ async def _delete(database: Database, kept: Kept, sources: Sequence[int], start:
         some = sources[first : first + _SOURCES_A_TRANSACTION]
         while True:
             async with database.transaction() as db:
-                oldest = await store.oldest_before(db, _SYSTEM, kept, some, start)
+                oldest = await store.oldest_before(db, kept, some, start)
                 if oldest is None:
                     break
                 day = oldest.astimezone(UTC).date()
-                await store.delete_before(
-                    db, _SYSTEM, kept, some, min(start, _end(kept, day.replace(day=1) if kept.monthly else day))
-                )
+                await store.delete_before(db, kept, some, min(start, _end(kept, day.replace(day=1) if kept.monthly else day)))
 
 
 def _end(kept: Kept, first: date) -> datetime:

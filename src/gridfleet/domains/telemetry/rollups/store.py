@@ -10,7 +10,6 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, SetAside, Stale
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
@@ -27,14 +26,14 @@ def scaled_sum(value: str) -> str:
     return f"sum(CASE WHEN abs({value}) < 1e-313::float8 THEN 0 ELSE {value} * 2.3283064365386963e-10::float8 END)"
 
 
-async def lock(db: Connection, system: SystemScope) -> bool:
+async def lock(db: Connection) -> bool:
     """Take the lock for recomputing or dropping roll-ups until the transaction ends. Returns False if another holds it."""
     cursor = await db.execute(f"SELECT pg_try_advisory_xact_lock({_JOB_LOCK})")
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 
 
-async def is_hour_over(db: Connection, system: SystemScope, grace: timedelta) -> bool:
+async def is_hour_over(db: Connection, grace: timedelta) -> bool:
     """Return whether the first open hour ended at least `grace` ago."""
     cursor = await db.execute(
         "SELECT FROM telemetry_seal WHERE sealed_before + interval '1 hour' <= now() - %s::interval", (grace,)
@@ -42,12 +41,12 @@ async def is_hour_over(db: Connection, system: SystemScope, grace: timedelta) ->
     return await cursor.fetchone() is not None
 
 
-async def wait_for_writers(db: Connection, system: SystemScope) -> None:
+async def wait_for_writers(db: Connection) -> None:
     """Wait until every transaction that relies on the watermark has ended; later ones wait for this one."""
     await db.execute(f"SELECT pg_advisory_xact_lock({_WATERMARK_LOCK})")
 
 
-async def advance_watermark(db: Connection, system: SystemScope) -> None:
+async def advance_watermark(db: Connection) -> None:
     """Close one more hour. Its sources become dirty.
 
     A source with a frame in the hour has a newest value at least as late, so none is missed.
@@ -60,7 +59,7 @@ async def advance_watermark(db: Connection, system: SystemScope) -> None:
     )
 
 
-async def take_dirty(db: Connection, system: SystemScope, after: Stale | None, limit: int) -> list[Stale]:
+async def take_dirty(db: Connection, after: Stale | None, limit: int) -> list[Stale]:
     """Remove up to `limit` dirty (source, hour) after `after` from the log and return them, in that order.
 
     Hours that are set aside are left out until they are due again.
@@ -78,7 +77,7 @@ async def take_dirty(db: Connection, system: SystemScope, after: Stale | None, l
     return [Stale(*row) for row in await cursor.fetchall()]
 
 
-async def set_aside(db: Connection, system: SystemScope, stale: Stale, error: str) -> None:
+async def set_aside(db: Connection, stale: Stale, error: str) -> None:
     """Leave a dirty hour out of roll-ups: half an hour the first time, then twice as long each time, at most a day."""
     await db.execute(
         "INSERT INTO telemetry_set_aside AS a (source_id, hour, error, retry_at)"
@@ -90,7 +89,7 @@ async def set_aside(db: Connection, system: SystemScope, stale: Stale, error: st
     )
 
 
-async def set_aside_hours(db: Connection, system: SystemScope, limit: int) -> list[SetAside]:
+async def set_aside_hours(db: Connection, limit: int) -> list[SetAside]:
     """Return the hours that are set aside, the earliest failure first."""
     cursor = db.cursor(row_factory=class_row(SetAside))
     await cursor.execute(
@@ -101,9 +100,7 @@ async def set_aside_hours(db: Connection, system: SystemScope, limit: int) -> li
     return await cursor.fetchall()
 
 
-async def layouts_to_recompute(
-    db: Connection, system: SystemScope, stale: Sequence[Stale]
-) -> list[tuple[int, int, datetime, int]]:
+async def layouts_to_recompute(db: Connection, stale: Sequence[Stale]) -> list[tuple[int, int, datetime, int]]:
     """Return (source, layout, hour, number of metrics) of everything that may have changed and still has its frames.
 
     The sources stay until the transaction ends, so that no roll-up is written while its source is being deleted.
@@ -118,9 +115,7 @@ async def layouts_to_recompute(
     return await cursor.fetchall()
 
 
-async def recompute_hours(
-    db: Connection, system: SystemScope, places: Sequence[tuple[int, int, datetime]], metrics: int
-) -> None:
+async def recompute_hours(db: Connection, places: Sequence[tuple[int, int, datetime]], metrics: int) -> None:
     """Write minutes, quarters and hours of (source, layout, hour) from frames. Each of the layouts has `metrics` metrics."""
     hours = [hour for _, _, hour in places]
     await db.execute(
@@ -135,9 +130,7 @@ async def recompute_hours(
     )
 
 
-async def recompute_days(
-    db: Connection, system: SystemScope, places: Sequence[tuple[int, int, datetime]], metrics: int
-) -> None:
+async def recompute_days(db: Connection, places: Sequence[tuple[int, int, datetime]], metrics: int) -> None:
     """Write days of (source, layout, day) from their hours."""
     await db.execute(
         _recompute_days(metrics),
@@ -231,7 +224,7 @@ def _recompute_days(count: int) -> str:
     )
 
 
-async def partition_starts(db: Connection, system: SystemScope, level: Level) -> set[date]:
+async def partition_starts(db: Connection, level: Level) -> set[date]:
     """Return the first days of the level's partitions."""
     cursor = await db.execute(
         "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
@@ -241,7 +234,7 @@ async def partition_starts(db: Connection, system: SystemScope, level: Level) ->
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def create_partition(db: Connection, system: SystemScope, level: Level, start: date, end: date) -> None:
+async def create_partition(db: Connection, level: Level, start: date, end: date) -> None:
     """Create the level's partition of the days from `start` to before `end`."""
     name = sql.Identifier(f"{level.table}_{start:%Y%m%d}")
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{level.table} partitions",))
@@ -296,7 +289,7 @@ async def buckets(
     return await cursor.fetchall()
 
 
-async def limits(db: Connection, system: SystemScope, deployment: Days) -> list[tuple[UUID, Days]]:
+async def limits(db: Connection, deployment: Days) -> list[tuple[UUID, Days]]:
     """Return every organisation that has telemetry, with its retention."""
     cursor = await db.execute(
         "SELECT s.organization_id, coalesce(r.raw_days, %s), coalesce(r.minute_days, %s), coalesce(r.quarter_days, %s)"
@@ -307,7 +300,7 @@ async def limits(db: Connection, system: SystemScope, deployment: Days) -> list[
     return [(row[0], Days(*row[1:])) for row in await cursor.fetchall()]
 
 
-async def rolled_up_before(db: Connection, system: SystemScope, organization_id: UUID) -> datetime:
+async def rolled_up_before(db: Connection, organization_id: UUID) -> datetime:
     """Return the time before which all frames of an organisation are in the roll-ups, except hours that are set aside."""
     cursor = await db.execute(
         "SELECT least(sealed_before, (SELECT min(d.hour) FROM telemetry_dirty d JOIN telemetry_source s ON s.id = d.source_id"
@@ -321,7 +314,7 @@ async def rolled_up_before(db: Connection, system: SystemScope, organization_id:
     return before
 
 
-async def move_start(db: Connection, system: SystemScope, kept: Kept, organization_id: UUID, start: datetime) -> None:
+async def move_start(db: Connection, kept: Kept, organization_id: UUID, start: datetime) -> None:
     """Record that the organisation's sources have no data before `start`; the start never moves back.
 
     A source keeps everything from the day of its first hour that is set aside.
@@ -334,24 +327,20 @@ async def move_start(db: Connection, system: SystemScope, kept: Kept, organizati
     )
 
 
-async def earliest_start(db: Connection, system: SystemScope, kept: Kept) -> datetime | None:
+async def earliest_start(db: Connection, kept: Kept) -> datetime | None:
     """Return the earliest start of the data of any source; None without sources."""
     cursor = await db.execute(f"SELECT min({kept.column}) FROM telemetry_source")
     row = await cursor.fetchone()
     return row[0] if row else None
 
 
-async def sources_that_start_later(
-    db: Connection, system: SystemScope, kept: Kept, start: datetime
-) -> list[tuple[int, datetime]]:
+async def sources_that_start_later(db: Connection, kept: Kept, start: datetime) -> list[tuple[int, datetime]]:
     """Return the sources whose data starts after `start`, with their starts."""
     cursor = await db.execute(f"SELECT id, {kept.column} FROM telemetry_source WHERE {kept.column} > %s", (start,))
     return await cursor.fetchall()
 
 
-async def oldest_before(
-    db: Connection, system: SystemScope, kept: Kept, sources: Sequence[int], start: datetime
-) -> datetime | None:
+async def oldest_before(db: Connection, kept: Kept, sources: Sequence[int], start: datetime) -> datetime | None:
     """Return the time of the oldest data of these sources before `start`; None if there is none."""
     # Source by source; otherwise the planner reads the whole table for the minimum.
     cursor = await db.execute(
@@ -364,14 +353,14 @@ async def oldest_before(
     return row[0] if row else None
 
 
-async def delete_before(db: Connection, system: SystemScope, kept: Kept, sources: Sequence[int], start: datetime) -> None:
+async def delete_before(db: Connection, kept: Kept, sources: Sequence[int], start: datetime) -> None:
     """Delete the data of these sources before `start`."""
     await db.execute(
         f"DELETE FROM {kept.table} WHERE source_id = ANY(%s) AND {kept.time} < %s", (list(sources), start), prepare=False
     )
 
 
-async def partitions(db: Connection, system: SystemScope, kept: Kept) -> list[tuple[str, date]]:
+async def partitions(db: Connection, kept: Kept) -> list[tuple[str, date]]:
     """Return names and first days of the partitions, oldest first."""
     cursor = await db.execute(
         "SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
@@ -381,14 +370,12 @@ async def partitions(db: Connection, system: SystemScope, kept: Kept) -> list[tu
     return await cursor.fetchall()
 
 
-async def drop_partition(db: Connection, system: SystemScope, name: str) -> None:
+async def drop_partition(db: Connection, name: str) -> None:
     """Drop a partition."""
     await db.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
 
 
-async def set_limits(
-    db: Connection, system: SystemScope, slug: str, raw: int | None, minute: int | None, quarter: int | None
-) -> bool:
+async def set_limits(db: Connection, slug: str, raw: int | None, minute: int | None, quarter: int | None) -> bool:
     """Set an organisation's retention in days; None uses the deployment's. Returns whether the organisation exists."""
     cursor = await db.execute(
         "INSERT INTO telemetry_retention (organization_id, raw_days, minute_days, quarter_days)"
@@ -399,17 +386,17 @@ async def set_limits(
     return cursor.rowcount == 1
 
 
-async def hold_still(db: Connection, system: SystemScope) -> None:
+async def hold_still(db: Connection) -> None:
     """Wait for a running roll-up, and prevent others until the transaction ends."""
     await db.execute(f"SELECT pg_advisory_xact_lock({_JOB_LOCK})")
 
 
-async def erase(db: Connection, system: SystemScope, source_id: int, level: Level) -> None:
+async def erase(db: Connection, source_id: int, level: Level) -> None:
     """Delete every bucket of a source at a level."""
     await db.execute(f"DELETE FROM {level.table} WHERE source_id = %s", (source_id,), prepare=False)
 
 
-async def forget_dirty(db: Connection, system: SystemScope, source_id: int) -> None:
+async def forget_dirty(db: Connection, source_id: int) -> None:
     """Remove a source from the dirty log and from the hours that are set aside."""
     await db.execute("DELETE FROM telemetry_dirty WHERE source_id = %s", (source_id,))
     await db.execute("DELETE FROM telemetry_set_aside WHERE source_id = %s", (source_id,))

@@ -13,7 +13,6 @@ from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.models import Site
 from gridfleet.domains.vcp.rules import written_intervals
 from gridfleet.domains.vcp.sites import store as sites
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
@@ -28,43 +27,43 @@ RETRY: Final = timedelta(seconds=10)
 """Delay before the next attempt when a command is not queued because too many others wait for the plant."""
 
 
-async def issue_due(db: Connection, system: SystemScope, now: datetime, limit: int, selection: sites.Selection) -> int:
+async def issue_due(db: Connection, now: datetime, limit: int, selection: sites.Selection) -> int:
     """Issue what is due at up to `limit` of the selected sites.
 
     Returns:
         The number of commands issued. Schedule steps are not counted: their intervals are reopened.
     """
-    locked = await store.lock_due(db, system, now, limit, selection)
+    locked = await store.lock_due(db, now, limit, selection)
     if not locked:
         return 0
-    held = {site.plant_id: site for site in await sites.read_locked(db, system, locked)}
+    held = {site.plant_id: site for site in await sites.read_locked(db, locked)}
     issued = 0
-    for row in await store.of_plants(db, system, locked):
+    for row in await store.of_plants(db, locked):
         site = held[row.plant_id]
         if row.due_at is None or row.due_at > now:
             continue
         if row.kind is Kind.MODE:
-            issued += await issue_mode(db, system, site, row, now)
+            issued += await issue_mode(db, site, row, now)
         elif row.kind is Kind.SCHEDULE and site.mode(now) is not Mode.EMERGENCY_STOP:
-            issued += await _issue_schedule(db, system, site, row, now)
+            issued += await _issue_schedule(db, site, row, now)
         elif row.kind is Kind.LIMITS and site.mode(now) is not Mode.EMERGENCY_STOP:
-            issued += await _issue_limits(db, system, site, row, now)
+            issued += await _issue_limits(db, site, row, now)
         elif row.kind is Kind.STEP:
-            await sites.reopen_interval(db, system, site.plant_id, now)
-            await store.delete(db, system, site.plant_id, Kind.STEP)
+            await sites.reopen_interval(db, site.plant_id, now)
+            await store.delete(db, site.plant_id, Kind.STEP)
     return issued
 
 
-async def settle_missed(db: Connection, system: SystemScope, now: datetime) -> int:
+async def settle_missed(db: Connection, now: datetime) -> int:
     """Settle what a command left open that ended without its site. Returns the number of modes, schedules and steps.
 
     The end of a command is applied to its site in the same transaction, except by a gateway of an older release, and where it
     failed and was set aside.
     """
-    return await store.settle_missed(db, system, now)
+    return await store.settle_missed(db, now)
 
 
-async def issue_mode(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:
+async def issue_mode(db: Connection, site: Site, row: Unconfirmed, now: datetime) -> bool:
     """Issue the site's current mode, with the issue time of the row. Returns False if it has to wait."""
     mode = site.mode(now)
     override = site.override if site.override is not None and site.override.mode is mode else None
@@ -75,49 +74,47 @@ async def issue_mode(db: Connection, system: SystemScope, site: Site, row: Uncon
     if override is not None and override.expires_at is not None:
         end = min(end, override.expires_at)
     kind = CommandType.EMERGENCY if mode is Mode.EMERGENCY_STOP else CommandType.MODE_CHANGE
-    if not await _issue_again(db, system, row, kind, content, now, end):
+    if not await _issue_again(db, row, kind, content, now, end):
         return False
-    await sites.reopen_interval(db, system, site.plant_id, now)  # the plant drops its setpoint when it receives a mode
+    await sites.reopen_interval(db, site.plant_id, now)  # the plant drops its setpoint when it receives a mode
     return True
 
 
-async def _issue_schedule(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:
+async def _issue_schedule(db: Connection, site: Site, row: Unconfirmed, now: datetime) -> bool:
     """Issue the current schedule, without intervals if it was cancelled. Returns False if it has to wait."""
-    intervals = [] if site.schedule_ends_at is None else await sites.intervals_of(db, system, site.plant_id)
+    intervals = [] if site.schedule_ends_at is None else await sites.intervals_of(db, site.plant_id)
     content = {
         "scheduleId": site.schedule_id,
         "revision": site.schedule_revision,
         "intervals": written_intervals(intervals),
     }
-    return await _issue_again(db, system, row, CommandType.SCHEDULE, {"schedule": content}, now, now + LONGEST_WAIT)
+    return await _issue_again(db, row, CommandType.SCHEDULE, {"schedule": content}, now, now + LONGEST_WAIT)
 
 
-async def _issue_limits(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, now: datetime) -> bool:
+async def _issue_limits(db: Connection, site: Site, row: Unconfirmed, now: datetime) -> bool:
     """Issue the current limits and fallback. Returns False if it has to wait."""
     content = {"params": {"constraints": msgspec.to_builtins(site.constraints), "fallback": msgspec.to_builtins(site.fallback)}}
-    return await _issue_again(db, system, row, CommandType.CONFIG, content, now, now + LONGEST_WAIT)
+    return await _issue_again(db, row, CommandType.CONFIG, content, now, now + LONGEST_WAIT)
 
 
 async def _issue_again(
     db: Connection,
-    system: SystemScope,
     row: Unconfirmed,
     kind: CommandType,
     content: dict[str, Any],
     now: datetime,
     expires_at: datetime,
 ) -> bool:
-    command_id = await issue_own(db, system, row.plant_id, kind, content, row.issued_at, expires_at)
+    command_id = await issue_own(db, row.plant_id, kind, content, row.issued_at, expires_at)
     if command_id is None:
-        await store.set_due(db, system, row.plant_id, row.kind, now + RETRY)
+        await store.set_due(db, row.plant_id, row.kind, now + RETRY)
         return False
-    await store.record_issue(db, system, row, command_id)
+    await store.record_issue(db, row, command_id)
     return True
 
 
 async def issue_own(
     db: Connection,
-    system: SystemScope,
     plant_id: UUID,
     kind: CommandType,
     content: dict[str, Any],
@@ -136,4 +133,4 @@ async def issue_own(
         issued_at=issued_at,
         expires_at=expires_at,
     )
-    return command.id if await relay(db, system, command) else None
+    return command.id if await relay(db, command) else None

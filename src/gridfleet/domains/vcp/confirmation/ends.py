@@ -17,7 +17,6 @@ from gridfleet.domains.vcp.confirmation import store
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.domains.vcp.sites import store as sites
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
@@ -32,7 +31,6 @@ _MODES: Final = (CommandType.MODE_CHANGE, CommandType.EMERGENCY)
 
 async def apply_ends(
     db: Connection,
-    system: SystemScope,
     steps: Mapping[UUID, Transition],
     orders: Collection[UUID],
     connected: Collection[UUID],
@@ -45,22 +43,22 @@ async def apply_ends(
         connected: plants that have just connected. What they refused or failed is issued again.
     """
     ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
-    plants = await store.concerned(db, system, {end.plant_id for end in ends.values()}, ends, connected)
+    plants = await store.concerned(db, {end.plant_id for end in ends.values()}, ends, connected)
     if not plants:
         return
     rows: dict[UUID, list[Unconfirmed]] = {}
-    held = await sites.lock_many(db, system, plants)
-    for row in await store.of_plants(db, system, plants):
+    held = await sites.lock_many(db, plants)
+    for row in await store.of_plants(db, plants):
         rows.setdefault(row.plant_id, []).append(row)
     for site in held:
         changed = _without_lost_setpoint(site, ends)
         for row in rows.get(site.plant_id, ()):
             if row.command_id in ends:
-                changed = await _apply(db, system, changed, row, ends[row.command_id], row.command_id in orders)
+                changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in orders)
         if changed != site:
-            await sites.save_site(db, system, changed)
+            await sites.save_site(db, changed)
     if connected:
-        await store.wake(db, system, [plant for plant in plants if plant in connected], utc_now())
+        await store.wake(db, [plant for plant in plants if plant in connected], utc_now())
 
 
 def _without_lost_setpoint(site: Site, ends: Mapping[UUID, Transition]) -> Site:
@@ -70,42 +68,40 @@ def _without_lost_setpoint(site: Site, ends: Mapping[UUID, Transition]) -> Site:
     return replace(site, setpoint_ends_at=None, setpoint_command_id=None)
 
 
-async def _apply(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, end: Transition, is_order: bool) -> Site:
+async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_order: bool) -> Site:
     if end.status is CommandStatus.EXPIRED:
-        await store.set_due(db, system, site.plant_id, row.kind, end.at)
+        await store.set_due(db, site.plant_id, row.kind, end.at)
     elif end.status is CommandStatus.APPLIED or row.kind is Kind.STEP:
-        await store.delete(db, system, site.plant_id, row.kind)
+        await store.delete(db, site.plant_id, row.kind)
     elif row.kind is Kind.MODE:
-        return await _restore_mode(db, system, site, row, end, is_order)
+        return await _restore_mode(db, site, row, end, is_order)
     elif row.kind is Kind.SCHEDULE:
-        return await _restore_schedule(db, system, site, row, end)
+        return await _restore_schedule(db, site, row, end)
     elif row.kind is Kind.LIMITS:
-        await store.set_due(db, system, site.plant_id, Kind.LIMITS, None)
+        await store.set_due(db, site.plant_id, Kind.LIMITS, None)
     return site
 
 
-async def _restore_mode(
-    db: Connection, system: SystemScope, site: Site, row: Unconfirmed, end: Transition, is_order: bool
-) -> Site:
+async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_order: bool) -> Site:
     """Return the site with the override from before a refused mode. An emergency stop stays."""
     refused = site.override_command_id or (row.command_id if is_order else None)
     if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP:
-        await store.set_due(db, system, site.plant_id, Kind.MODE, None)
+        await store.set_due(db, site.plant_id, Kind.MODE, None)
         return site
-    restored = await _with_override_before(db, system, site, refused, end.at)
+    restored = await _with_override_before(db, site, refused, end.at)
     if restored == site:
-        await store.set_due(db, system, site.plant_id, Kind.MODE, None)
+        await store.set_due(db, site.plant_id, Kind.MODE, None)
     elif end.status is CommandStatus.REJECTED and row.confirmed_mode is restored.mode(end.at):
-        await store.delete(db, system, site.plant_id, Kind.MODE)  # the plant still has this mode
+        await store.delete(db, site.plant_id, Kind.MODE)  # the plant still has this mode
     else:
         again = replace(row, command_id=None, due_at=end.at, confirmed_mode=None)
-        await store.expect(db, system, again)
+        await store.expect(db, again)
     return restored
 
 
-async def _with_override_before(db: Connection, system: SystemScope, site: Site, refused: UUID, now: datetime) -> Site:
+async def _with_override_before(db: Connection, site: Site, refused: UUID, now: datetime) -> Site:
     without = replace(site, override=None, override_power_kw=None, override_command_id=None)
-    before = await store.predecessor(db, system, site.plant_id, _MODES, refused)
+    before = await store.predecessor(db, site.plant_id, _MODES, refused)
     if before is None:
         return without
     order = open_order(Order.MODE, msgspec.json.encode(before.payload))
@@ -117,18 +113,18 @@ async def _with_override_before(db: Connection, system: SystemScope, site: Site,
     return replace(site, override=override, override_power_kw=order.power_kw, override_command_id=before.id)
 
 
-async def _restore_schedule(db: Connection, system: SystemScope, site: Site, row: Unconfirmed, end: Transition) -> Site:
+async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: Transition) -> Site:
     """Return the site with the schedule from before a refused schedule or a refused cancellation."""
     before = None
     if site.schedule_command_id is not None:
-        before = await store.predecessor(db, system, site.plant_id, [CommandType.SCHEDULE], site.schedule_command_id)
+        before = await store.predecessor(db, site.plant_id, [CommandType.SCHEDULE], site.schedule_command_id)
     intervals = _intervals(before.routing_key, before.payload) if before is not None else []
-    await sites.delete_intervals(db, system, site.plant_id)
+    await sites.delete_intervals(db, site.plant_id)
     if before is None or not any(interval.end > end.at for interval in intervals):
-        await store.delete(db, system, site.plant_id, Kind.SCHEDULE, Kind.STEP)
+        await store.delete(db, site.plant_id, Kind.SCHEDULE, Kind.STEP)
         return replace(site, schedule_ends_at=None, schedule_command_id=None)
-    await sites.insert_intervals(db, system, site.plant_id, intervals)
-    await store.expect(db, system, replace(row, command_id=None, due_at=end.at))
+    await sites.insert_intervals(db, site.plant_id, intervals)
+    await store.expect(db, replace(row, command_id=None, due_at=end.at))
     return replace(
         site,
         schedule_id=before.payload["scheduleId"],

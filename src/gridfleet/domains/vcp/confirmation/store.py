@@ -9,7 +9,6 @@ from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.vcp.confirmation.models import Kind, Predecessor, Unconfirmed
 from gridfleet.domains.vcp.sites.store import SELECTED, Selection
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
@@ -23,7 +22,7 @@ def _unconfirmed(**row: Any) -> Unconfirmed:
     return Unconfirmed(**row)
 
 
-async def expect(db: Connection, system: SystemScope, row: Unconfirmed) -> None:
+async def expect(db: Connection, row: Unconfirmed) -> None:
     """Insert what the plant has to confirm, or replace the row of the same kind.
 
     A replaced row loses its `confirmed_mode`: while an earlier confirmation was missing, the plant's mode is unknown.
@@ -36,7 +35,7 @@ async def expect(db: Connection, system: SystemScope, row: Unconfirmed) -> None:
     )
 
 
-async def record_issue(db: Connection, system: SystemScope, row: Unconfirmed, command_id: UUID) -> None:
+async def record_issue(db: Connection, row: Unconfirmed, command_id: UUID) -> None:
     """Store the command that issues the row again, and clear its due time."""
     await db.execute(
         "UPDATE vcp_unconfirmed SET command_id = %s, due_at = NULL WHERE plant_id = %s AND kind = %s",
@@ -44,7 +43,7 @@ async def record_issue(db: Connection, system: SystemScope, row: Unconfirmed, co
     )
 
 
-async def set_due(db: Connection, system: SystemScope, plant_id: UUID, kind: Kind, due_at: datetime | None) -> None:
+async def set_due(db: Connection, plant_id: UUID, kind: Kind, due_at: datetime | None) -> None:
     """Issue the row again at `due_at`; None means when the plant connects."""
     await db.execute(
         "UPDATE vcp_unconfirmed SET due_at = coalesce(%s, 'infinity'::timestamptz) WHERE plant_id = %s AND kind = %s",
@@ -52,13 +51,13 @@ async def set_due(db: Connection, system: SystemScope, plant_id: UUID, kind: Kin
     )
 
 
-async def delete(db: Connection, system: SystemScope, plant_id: UUID, *kinds: Kind) -> None:
+async def delete(db: Connection, plant_id: UUID, *kinds: Kind) -> None:
     """Delete the plant's rows of these kinds."""
     await db.execute("DELETE FROM vcp_unconfirmed WHERE plant_id = %s AND kind = ANY(%s)", (plant_id, list(kinds)))
 
 
 async def concerned(
-    db: Connection, system: SystemScope, plant_ids: Collection[UUID], command_ids: Collection[UUID], connected: Collection[UUID]
+    db: Connection, plant_ids: Collection[UUID], command_ids: Collection[UUID], connected: Collection[UUID]
 ) -> list[UUID]:
     """Return the plants whose rows or setpoints belong to these commands, and the connected plants with waiting rows."""
     cursor = await db.execute(
@@ -70,7 +69,7 @@ async def concerned(
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def of_plants(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Unconfirmed]:
+async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[Unconfirmed]:
     """Return all rows of these plants by plant, modes first."""
     cursor = db.cursor(row_factory=kwargs_row(_unconfirmed))
     await cursor.execute(
@@ -80,14 +79,14 @@ async def of_plants(db: Connection, system: SystemScope, plant_ids: Sequence[UUI
     return await cursor.fetchall()
 
 
-async def wake(db: Connection, system: SystemScope, plant_ids: Sequence[UUID], now: datetime) -> None:
+async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime) -> None:
     """Make the rows due that waited for a connection of these plants."""
     await db.execute(
         "UPDATE vcp_unconfirmed SET due_at = %s WHERE plant_id = ANY(%s) AND due_at = 'infinity'", (now, list(plant_ids))
     )
 
 
-async def settle_missed(db: Connection, system: SystemScope, now: datetime) -> int:
+async def settle_missed(db: Connection, now: datetime) -> int:
     """Settle the rows whose commands have ended: delete confirmed ones, and set the others due.
 
     Rows of sites that another transaction has locked are skipped. Returns how many were settled.
@@ -107,7 +106,7 @@ async def settle_missed(db: Connection, system: SystemScope, now: datetime) -> i
     return int(row[0]) if row else 0
 
 
-async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> list[UUID]:
+async def lock_due(db: Connection, now: datetime, limit: int, selection: Selection) -> list[UUID]:
     """Lock the sites of ACTIVE plants where something is due, and return the plants' ids.
 
     Only a mode is due during an emergency stop. Sites that another transaction has locked are skipped.
@@ -122,9 +121,7 @@ async def lock_due(db: Connection, system: SystemScope, now: datetime, limit: in
     return list({row[0] for row in await cursor.fetchall()})
 
 
-async def predecessor(
-    db: Connection, system: SystemScope, plant_id: UUID, types: Collection[CommandType], before: UUID
-) -> Predecessor | None:
+async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandType], before: UUID) -> Predecessor | None:
     """Return the newest command of these types before the command `before`, or None.
 
     Only commands of the plant's organisation that the plant has not refused count. Emergency stops count even if refused.

@@ -9,7 +9,6 @@ from gridfleet.domains.partners.signing import list_amqp_keys
 from gridfleet.domains.vcp.events import store
 from gridfleet.kernel.broker.legacy_topology import LEGACY_EVENTS
 from gridfleet.kernel.broker.partner_topology import inbound_queue
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST
 
@@ -31,12 +30,12 @@ class ServedVhost(NamedTuple):
         return LEGACY_EVENTS if self.key.vhost == LEGACY_VHOST else EXCHANGE
 
 
-async def served_vhosts(db: Connection, system: SystemScope) -> list[ServedVhost]:
+async def served_vhosts(db: Connection) -> list[ServedVhost]:
     """Return the vhosts of all live keys whose organisations have enabled partner queues."""
-    prefixes = await store.queues(db, system)
+    prefixes = await store.queues(db)
     return [
         ServedVhost(key, inbound_queue(key.slug if key.vhost == LEGACY_VHOST else prefixes[key.organization_id]))
-        for key in await list_amqp_keys(db, system)
+        for key in await list_amqp_keys(db)
         if key.organization_id in prefixes and key.vhost in (vhost_of(key.id), LEGACY_VHOST)
     ]
 

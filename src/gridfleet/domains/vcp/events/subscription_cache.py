@@ -1,17 +1,13 @@
 """Cache of the plants whose events partners receive."""
 
 from collections.abc import Collection
-from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.partner_events.queue import subscribed_plants
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 
 __all__ = ["SubscriptionCache"]
-
-_SYSTEM: Final = SystemScope("ingest publishes measurements to partners")
 
 
 class SubscriptionCache(NotifiedCache[UUID, UUID | None]):
@@ -28,5 +24,5 @@ class SubscriptionCache(NotifiedCache[UUID, UUID | None]):
 
     async def _read(self, plant_ids: Collection[UUID]) -> dict[UUID, UUID | None]:
         async with self._database.transaction() as db:
-            found = await subscribed_plants(db, _SYSTEM, plant_ids)
+            found = await subscribed_plants(db, plant_ids)
         return {plant_id: found.get(plant_id) for plant_id in plant_ids}

@@ -11,7 +11,6 @@ from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback
 from gridfleet.domains.vcp.sites import store
-from gridfleet.kernel.caller import SystemScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_messages import (
     ConstraintsOrder,
@@ -27,24 +26,20 @@ from gridfleet.protocol.partner_messages import (
 __all__ = ["change_site"]
 
 
-async def change_site(
-    db: Connection, system: SystemScope, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime
-) -> None:
+async def change_site(db: Connection, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime) -> None:
     """Save the locked site as it is after an accepted command, whose plant command was issued at `now`."""
-    after = await _after(db, system, order, site, command_id, set_by, now)
-    await store.save_site(db, system, after)
-    await _expect_confirmation(db, system, order, site, after, command_id, now)
+    after = await _after(db, order, site, command_id, set_by, now)
+    await store.save_site(db, after)
+    await _expect_confirmation(db, order, site, after, command_id, now)
 
 
-async def _after(
-    db: Connection, system: SystemScope, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime
-) -> Site:
+async def _after(db: Connection, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime) -> Site:
     """Return the site after an accepted command. Schedule intervals are written here."""
     new = replace(site, silent_from=max(site.silent_from, now), fallback_since=None)
     match order:
         case ModeOrder(mode=Mode.AUTO):
             # The plant drops its setpoint when it receives a mode, even the mode that it has.
-            await store.reopen_interval(db, system, site.plant_id, now)
+            await store.reopen_interval(db, site.plant_id, now)
             return replace(
                 new,
                 override=None,
@@ -63,8 +58,8 @@ async def _after(
             return replace(new, setpoint_ends_at=now + timedelta(seconds=seconds), setpoint_command_id=command_id)
         case ScheduleSet(schedule_id=schedule_id, revision=revision, intervals=asked):
             intervals = [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in asked]
-            await store.delete_intervals(db, system, site.plant_id)
-            await store.insert_intervals(db, system, site.plant_id, intervals)
+            await store.delete_intervals(db, site.plant_id)
+            await store.insert_intervals(db, site.plant_id, intervals)
             return replace(
                 new,
                 schedule_id=schedule_id,
@@ -73,7 +68,7 @@ async def _after(
                 schedule_command_id=command_id,
             )
         case ScheduleCancel():
-            await store.delete_intervals(db, system, site.plant_id)
+            await store.delete_intervals(db, site.plant_id)
             return replace(new, schedule_ends_at=None, schedule_command_id=command_id)
         case ConstraintsOrder(constraints=changes):
             return replace(new, constraints=changed_constraints(site.constraints, changes))
@@ -83,7 +78,7 @@ async def _after(
 
 
 async def _expect_confirmation(
-    db: Connection, system: SystemScope, order: Heading, before: Site, after: Site, command_id: UUID, now: datetime
+    db: Connection, order: Heading, before: Site, after: Site, command_id: UUID, now: datetime
 ) -> None:
     """Insert a mode or schedule that the plant has to confirm.
 
@@ -93,13 +88,13 @@ async def _expect_confirmation(
         plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=before.mode(now)
     )
     if isinstance(order, ModeOrder):
-        await confirmation.expect(db, system, row)
+        await confirmation.expect(db, row)
         return
     if before.fallback_since is not None:
         row = replace(row, command_id=None, issued_at=now - A_MOMENT, due_at=now)
-        await confirmation.expect(db, system, row)
-        await issue_mode(db, system, after, row, now)
+        await confirmation.expect(db, row)
+        await issue_mode(db, after, row, now)
     if isinstance(order, ScheduleSet | ScheduleCancel):
         await confirmation.expect(
-            db, system, Unconfirmed(plant_id=before.plant_id, kind=Kind.SCHEDULE, command_id=command_id, issued_at=now)
+            db, Unconfirmed(plant_id=before.plant_id, kind=Kind.SCHEDULE, command_id=command_id, issued_at=now)
         )

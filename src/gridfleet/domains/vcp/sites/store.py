@@ -15,7 +15,7 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.vcp.models import Constraints, Fallback, ModeOverride, ScheduleInterval, Site
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_messages import Mode
 
@@ -89,7 +89,7 @@ def _due(**row: Any) -> DueInterval:
     return DueInterval(**row)
 
 
-async def open_site(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID) -> None:
+async def open_site(db: Connection, organization_id: UUID, plant_id: UUID) -> None:
     """Insert the site's row if the plant belongs to the organisation and has none."""
     await db.execute(
         "INSERT INTO vcp_site (plant_id) SELECT id FROM plant WHERE id = %s AND organization_id = %s FOR KEY SHARE"
@@ -98,26 +98,26 @@ async def open_site(db: Connection, system: SystemScope, organization_id: UUID, 
     )
 
 
-async def lock_site(db: Connection, system: SystemScope, organization_id: UUID, plant_id: UUID) -> Site | None:
+async def lock_site(db: Connection, organization_id: UUID, plant_id: UUID) -> Site | None:
     """Lock the site of a plant of the organisation until the transaction ends. Returns None if the site has no row."""
     cursor = await db.execute(
         "SELECT s.plant_id FROM plant p JOIN vcp_site s ON s.plant_id = p.id WHERE p.id = %s AND p.organization_id = %s"
         " FOR KEY SHARE OF p FOR NO KEY UPDATE OF s",
         (plant_id, organization_id),
     )
-    found = await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
+    found = await read_locked(db, [row[0] for row in await cursor.fetchall()])
     return found[0] if found else None
 
 
-async def lock_many(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Site]:
+async def lock_many(db: Connection, plant_ids: Sequence[UUID]) -> list[Site]:
     """Lock sites until the transaction ends. Do not issue commands afterwards: the plants are not locked."""
     cursor = await db.execute(
         "SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%s) ORDER BY plant_id FOR NO KEY UPDATE", (list(plant_ids),)
     )
-    return await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
+    return await read_locked(db, [row[0] for row in await cursor.fetchall()])
 
 
-async def read_locked(db: Connection, system: SystemScope, plant_ids: Sequence[UUID]) -> list[Site]:
+async def read_locked(db: Connection, plant_ids: Sequence[UUID]) -> list[Site]:
     """Return the sites that the transaction has locked."""
     if not plant_ids:
         return []
@@ -126,7 +126,7 @@ async def read_locked(db: Connection, system: SystemScope, plant_ids: Sequence[U
     return await cursor.fetchall()
 
 
-async def save_site(db: Connection, system: SystemScope, site: Site) -> None:
+async def save_site(db: Connection, site: Site) -> None:
     """Save a locked site, without its intervals."""
     override = site.override
     await db.execute(
@@ -161,12 +161,12 @@ async def save_site(db: Connection, system: SystemScope, site: Site) -> None:
     )
 
 
-async def delete_intervals(db: Connection, system: SystemScope, plant_id: UUID) -> None:
+async def delete_intervals(db: Connection, plant_id: UUID) -> None:
     """Delete the intervals of the site's schedule."""
     await db.execute("DELETE FROM vcp_interval WHERE plant_id = %s", (plant_id,))
 
 
-async def insert_intervals(db: Connection, system: SystemScope, plant_id: UUID, intervals: Sequence[ScheduleInterval]) -> None:
+async def insert_intervals(db: Connection, plant_id: UUID, intervals: Sequence[ScheduleInterval]) -> None:
     """Insert the intervals of a new schedule."""
     await db.execute(
         "INSERT INTO vcp_interval (plant_id, start_at, end_at, power_kw)"
@@ -180,15 +180,13 @@ async def insert_intervals(db: Connection, system: SystemScope, plant_id: UUID, 
     )
 
 
-async def list_ids(db: Connection, system: SystemScope, without: Sequence[UUID]) -> list[UUID]:
+async def list_ids(db: Connection, without: Sequence[UUID]) -> list[UUID]:
     """Return the plants of all sites other than those in `without`."""
     cursor = await db.execute("SELECT plant_id FROM vcp_site WHERE plant_id <> ALL(%s) ORDER BY plant_id", (list(without),))
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def claim_due_intervals(
-    db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection
-) -> list[DueInterval]:
+async def claim_due_intervals(db: Connection, now: datetime, limit: int, selection: Selection) -> list[DueInterval]:
     """Claim the intervals that have begun at sites of ACTIVE plants without an override, or have ended, and mark them as done.
 
     The sites stay locked.
@@ -220,7 +218,7 @@ _DUE = (
 )
 
 
-async def reopen_interval(db: Connection, system: SystemScope, plant_id: UUID, now: datetime) -> None:
+async def reopen_interval(db: Connection, plant_id: UUID, now: datetime) -> None:
     """Mark the interval at `now` as not done, so that it is issued again."""
     await db.execute(
         "UPDATE vcp_interval SET done_at = NULL"
@@ -229,7 +227,7 @@ async def reopen_interval(db: Connection, system: SystemScope, plant_id: UUID, n
     )
 
 
-async def end_schedules(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> int:
+async def end_schedules(db: Connection, now: datetime, limit: int, selection: Selection) -> int:
     """End the schedules whose last interval is over. Returns how many sites were checked."""
     over = "s.schedule_active AND NOT EXISTS (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %(now)s)"
     cursor = await db.execute(
@@ -251,19 +249,17 @@ async def end_schedules(db: Connection, system: SystemScope, now: datetime, limi
     return len(locked)
 
 
-async def claim_ended_overrides(
-    db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection
-) -> list[Site]:
+async def claim_ended_overrides(db: Connection, now: datetime, limit: int, selection: Selection) -> list[Site]:
     """Lock sites whose override has ended. The returned sites still contain it."""
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.override_expires_at <= %(now)s"
         f" AND {SELECTED} ORDER BY s.override_expires_at LIMIT %(limit)s {_SKIP}",
         {"now": now, "limit": limit, **selection.parameters},
     )
-    return await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
+    return await read_locked(db, [row[0] for row in await cursor.fetchall()])
 
 
-async def claim_silent(db: Connection, system: SystemScope, now: datetime, limit: int, selection: Selection) -> list[Site]:
+async def claim_silent(db: Connection, now: datetime, limit: int, selection: Selection) -> list[Site]:
     """Lock sites whose partner has been silent for the time that their fallback sets.
 
     The time counts from the end of an override, a schedule or a setpoint with a duration, if one holds.
@@ -276,7 +272,7 @@ async def claim_silent(db: Connection, system: SystemScope, now: datetime, limit
         f" AND {SELECTED} ORDER BY s.silent_from LIMIT %(limit)s {_SKIP}",
         {"now": now, "limit": limit, **selection.parameters},
     )
-    return await read_locked(db, system, [row[0] for row in await cursor.fetchall()])
+    return await read_locked(db, [row[0] for row in await cursor.fetchall()])
 
 
 async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | None:
@@ -299,7 +295,7 @@ def _visible(org: OrgScope) -> dict[str, Any]:
     return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
 
 
-async def intervals_of(db: Connection, system: SystemScope, plant_id: UUID) -> list[ScheduleInterval]:
+async def intervals_of(db: Connection, plant_id: UUID) -> list[ScheduleInterval]:
     """Return the intervals of a locked site's schedule, by time."""
     cursor = db.cursor(row_factory=class_row(ScheduleInterval))
     await cursor.execute(f"SELECT {_INTERVAL} FROM vcp_interval i WHERE i.plant_id = %s ORDER BY i.start_at", (plant_id,))

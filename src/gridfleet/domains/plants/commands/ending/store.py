@@ -14,7 +14,7 @@ from psycopg.rows import kwargs_row
 
 from gridfleet.domains.plants.commands.models import CommandReason, CommandStatus, Transition
 from gridfleet.domains.plants.commands.store import json_of, step_of
-from gridfleet.kernel.caller import OrgScope, SystemScope
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
 STOPPED: Final = CommandReason("EMERGENCY_STOPPED", "An emergency stop withdrew the command.")
@@ -24,7 +24,7 @@ _ENDS: Final = (
 )
 
 
-async def withdraw_waiting(db: Connection, system: SystemScope, plant_id: UUID, now: datetime, hold: timedelta) -> bool:
+async def withdraw_waiting(db: Connection, plant_id: UUID, now: datetime, hold: timedelta) -> bool:
     """Withdraw the commands that a plant has not acknowledged, except EMERGENCY commands. Waits for no lock.
 
     A claim that began earlier does not see the withdrawal, and a claim that commits during this statement is not in its
@@ -69,7 +69,7 @@ async def withdraw_open(
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
+async def settle_withdrawn(db: Connection) -> None:
     """End commands whose rows were locked when they were withdrawn, and delete the withdrawals of commands that ended or were
     acknowledged.
     """
@@ -84,7 +84,7 @@ async def settle_withdrawn(db: Connection, system: SystemScope) -> None:
     )
 
 
-async def list_passed(db: Connection, system: SystemScope, now: datetime, limit: int) -> list[UUID]:
+async def list_passed(db: Connection, now: datetime, limit: int) -> list[UUID]:
     """Return up to `limit` open commands whose expiry has passed, the earliest expiry first."""
     cursor = await db.execute(
         "SELECT id FROM plant_command WHERE finished_at IS NULL AND expires_at <= %s ORDER BY expires_at LIMIT %s", (now, limit)
@@ -94,7 +94,6 @@ async def list_passed(db: Connection, system: SystemScope, now: datetime, limit:
 
 async def expire(
     db: Connection,
-    system: SystemScope,
     now: datetime,
     reasons: Mapping[CommandStatus, CommandReason],
     only: Sequence[UUID] | None,
