@@ -98,7 +98,7 @@ async def _gateway(settings: Settings) -> None:
     from gridfleet.kernel.security.keyring import Keyring
 
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
-    async with _database(settings, "gridfleet-gateway", 14) as database:
+    async with _database(settings, "gridfleet-gateway", 16) as database:
         await run_until_stopped(
             {
                 "broker upkeep": partial(keep_broker, settings),

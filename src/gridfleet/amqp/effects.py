@@ -33,4 +33,5 @@ async def carry_out_effects(settings: Settings, database: Database) -> None:
         outbox.register(PURGE_SESSIONS, purge_sessions, workers=1)
         outbox.register(vhosts.CLOSE_CONNECTIONS, close_partner_connections, workers=4)
         outbox.register(vhosts.SETTLE, settling(settings, management), workers=2)
+        outbox.register(vhosts.REMOVE, settling(settings, management), workers=2)
         await outbox.run()

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from broker_node import BrokerNode
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.domains.partners.registry import revoke
+from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.kernel.broker.connection import vhost_url
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
@@ -114,7 +115,7 @@ class Partners:
         """One gateway's effects."""
         urls = {"broker_url": SecretStr(self.node.url), "broker_management_url": SecretStr(management_url)}
         settings = self.node.settings.model_copy(update=urls)
-        async with open_database(self.database.url, name="effects", size=14) as database:
+        async with open_database(self.database.url, name="effects", size=16) as database:
             task = asyncio.create_task(carry_out_effects(settings, database))
             try:
                 yield
@@ -155,4 +156,28 @@ async def test_a_key_is_disconnected_while_the_vhosts_of_others_are_being_remove
             slow.released.set()
             async with open_management(partners.node.management_url) as management, asyncio.timeout(30):
                 while {site.sender.key.vhost for site in partners.sites} & await management.vhosts():
+                    await asyncio.sleep(0.2)
+
+
+async def test_a_vhost_is_changed_while_the_vhosts_of_others_are_being_removed(partners: Partners) -> None:
+    *slow_ones, other = [await partners.add() for _ in range(4)]
+    key = other.sender.key
+    with slow_management(partners.node.management_url) as slow:
+        async with partners.effects(slow.url):
+            for site in slow_ones:
+                await partners.revoke(site)
+            async with asyncio.timeout(20):
+                while len(slow.hanging) < 2:
+                    await asyncio.sleep(0.05)
+
+            async with partners.database.transaction() as db:
+                await queue_settling(db, key)
+            started = time.perf_counter()
+            async with open_management(partners.node.management_url) as management, asyncio.timeout(10):
+                while key.vhost not in await management.policies():
+                    await asyncio.sleep(0.1)
+            print(f"changed after {time.perf_counter() - started:.1f} s")
+            slow.released.set()
+            async with open_management(partners.node.management_url) as management, asyncio.timeout(30):
+                while {site.sender.key.vhost for site in slow_ones} & await management.vhosts():
                     await asyncio.sleep(0.2)

@@ -1,8 +1,8 @@
 """The vhosts of keys at the broker, updated by effects of changes to the keys.
 
 The effect `SETTLE` names a key but no action: its worker reads the key and gives the vhost the state that it should have at
-that time. Effects may therefore come late, twice and in any order. A separate kind of effect closes the connections of a key
-that ended, since removing one vhost can take up to half a minute.
+that time. Effects may therefore come late, twice and in any order. The end of a key has two kinds of its own, since removing
+one vhost can take up to half a minute: `CLOSE_CONNECTIONS`, and `REMOVE`, which does what `SETTLE` does with its own workers.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from gridfleet.kernel.outbox import enqueue
 
 __all__ = [
     "CLOSE_CONNECTIONS",
+    "REMOVE",
     "SETTLE",
     "WantedVhost",
     "expire_due",
@@ -33,6 +34,9 @@ __all__ = [
 
 SETTLE: Final = "partners.settle_vhost"
 """A kind of effect. `wanted_vhost` reads its payload."""
+
+REMOVE: Final = "partners.remove_vhost"
+"""A kind of effect with the payload of `SETTLE`, for a key that ended."""
 
 CLOSE_CONNECTIONS: Final = "partners.close_connections"
 """A kind of effect. Its payload is {vhost, slug: the broker user name}."""
@@ -64,11 +68,12 @@ class WantedVhost(NamedTuple):
         return self.vhost == LEGACY_VHOST
 
 
-async def queue_settling(db: Connection, key: AmqpKey, unwanted: Sequence[str] = ()) -> None:
+async def queue_settling(db: Connection, key: AmqpKey, unwanted: Sequence[str] = (), *, kind: str = SETTLE) -> None:
     """Queue an update of the key's vhost for after the commit.
 
     Args:
         unwanted: names of queues to remove, unless the organisation needs them by then.
+        kind: `SETTLE`, or `REMOVE` for a key that ended.
     """
     payload = {
         "keyId": str(key.id),
@@ -78,14 +83,14 @@ async def queue_settling(db: Connection, key: AmqpKey, unwanted: Sequence[str] =
         "unwanted": list(unwanted),
     }
     for delay in _RACING_LOGINS:
-        await enqueue(db, SETTLE, payload, delay=delay)
+        await enqueue(db, kind, payload, delay=delay)
 
 
 async def queue_ending(db: Connection, key: AmqpKey) -> None:
     """Close the connections of a key that ended, and remove its vhost, once the transaction has committed."""
     for delay in _RACING_LOGINS:
         await enqueue(db, CLOSE_CONNECTIONS, {"vhost": key.vhost, "slug": key.slug}, delay=delay)
-    await queue_settling(db, key)
+    await queue_settling(db, key, kind=REMOVE)
 
 
 async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
