@@ -16,6 +16,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditionFailed, ConnectionClosed
 
 from fleet_under_test import JsonObject, wait_for
+from gridfleet.local.broker.installation import find_installation
 from gridfleet.protocol.partner_keys import EventKind, event_queue
 from partner_organization import Organization
 from raw_properties import NotUtf8
@@ -190,6 +191,9 @@ async def test_harmless_arguments_stay(acme: Organization, created: JsonObject) 
     assert removals(acme, created) == []
 
 
+@pytest.mark.skipif(
+    not (find_installation().version or "4.0").startswith("4."), reason="RabbitMQ 3.10 lists such a queue, with another name"
+)
 async def test_a_queue_that_cannot_be_listed_is_removed(
     acme: Organization, acme_energy: Organization, created: JsonObject
 ) -> None:
