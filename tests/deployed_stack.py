@@ -89,7 +89,7 @@ class DeployedStack(RunningStack):
         setup = self.home / "setup"
         admin = {"GRIDFLEET_ADMIN_EMAIL": self.admin_email, "GRIDFLEET_ADMIN_PASSWORD": self.admin_password}
         for command in unit_commands("gridfleet-migrate.service"):
-            self._run(command, admin)
+            self._run(command, admin | {"GRIDFLEET_DATABASE_URL": self.owner_url})
         tls = Path(answers["RABBITMQ_TLS_FOLDER"])
         assert tls.is_relative_to(setup)
         assert (tls / "server.key").exists()
@@ -136,9 +136,12 @@ class DeployedStack(RunningStack):
         """Return the variables of gridfleet.env.example with the test's values and addresses."""
         account = f"_gridfleet:{answers['RABBITMQ_PASSWORD']}@127.0.0.1"
         self.database_password = secrets.token_hex(16)
-        database = f"gridfleet:{self.database_password}@127.0.0.1:{self.postgresql_port}"
+        server = f"127.0.0.1:{self.postgresql_port}"
+        self.running_url = f"postgresql://gridfleet:{self.database_password}@{server}/gridfleet"
+        self.owner_password = secrets.token_hex(16)
+        self.owner_url = f"postgresql://gridfleet_owner:{self.owner_password}@{server}/gridfleet"
         values = {
-            "GRIDFLEET_DATABASE_URL": f"postgresql://{database}/gridfleet",
+            "GRIDFLEET_DATABASE_URL": self.running_url,
             "GRIDFLEET_BROKER_URL": f"amqp://{account}:{self.ports['amqp_port']}",
             "GRIDFLEET_BROKER_MANAGEMENT_URL": f"http://{account}:{self.ports['management_port']}",
             "GRIDFLEET_KEYS": (self.home / "secrets" / "keys").read_text().strip(),
@@ -192,6 +195,7 @@ class DeployedStack(RunningStack):
         process = self._spawn(first)
         self._accepts(f"postgresql://postgres@/postgres?host={sockets}&port={self.postgresql_port}")
         (self.home / "database_password").write_text(self.database_password)
+        (self.home / "owner_password").write_text(self.owner_password)
         made = subprocess.run(
             [DEPLOY / "containers" / "create-database.sh"],
             env={
@@ -199,6 +203,7 @@ class DeployedStack(RunningStack):
                 "PGHOST": str(sockets),
                 "PGPORT": str(self.postgresql_port),
                 "DATABASE_PASSWORD_FILE": str(self.home / "database_password"),
+                "OWNER_PASSWORD_FILE": str(self.home / "owner_password"),
             },
             capture_output=True,
             text=True,

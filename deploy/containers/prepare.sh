@@ -9,8 +9,9 @@ if [ -e filled ]; then
 fi
 secret() { openssl rand -hex 32; }
 mkdir filled
-keys=1:$(secret) internal=$(secret) broker=$(secret) redis=$(secret) database=$(secret)
+keys=1:$(secret) internal=$(secret) broker=$(secret) redis=$(secret) database=$(secret) owner=$(secret)
 printf %s "$database" >filled/database_password
+printf %s "$owner" >filled/owner_password
 
 # Within the network of the containers, names are services and nobody else listens.
 grep -v -e '^#' -e '^$' ../answers.example |
@@ -37,7 +38,8 @@ GRIDFLEET_BROKER_URL=amqp://_gridfleet:$broker@rabbitmq:5672
 GRIDFLEET_BROKER_MANAGEMENT_URL=http://_gridfleet:$broker@rabbitmq:15672
 GRIDFLEET_REDIS_URL=redis://:$redis@redis:6379/0
 END
+echo "GRIDFLEET_DATABASE_URL=postgresql://gridfleet_owner:$owner@postgresql/gridfleet" >filled/owner.env
 # The containers' users are not the one who runs this: files are shown to all of them, the folder to nobody else.
 chmod -R a+rX filled/rabbitmq filled/postgresql filled/redis
-chmod a+r filled/database_password
+chmod a+r filled/database_password filled/owner_password
 echo "made deploy/containers/filled: keep a copy of gridfleet.env where backups are"

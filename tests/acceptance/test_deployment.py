@@ -1,5 +1,6 @@
 """What `deploy/` gives works: the whole service on real servers that run on its files, started by its units' commands."""
 
+import asyncio
 import json
 import re
 import shutil
@@ -7,19 +8,25 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
 import aiormq
+import httpx
 import psycopg
 import pytest
 import yaml
 from typer.main import get_command
 
+from commanded_battery import Battery, add_template
 from deployed_stack import DEPLOY, UNITS, DeployedStack, example, fill, unit_commands
 from fleet_under_test import Fleet, wait_for
 from gridfleet.cli import application
+from gridfleet.device import DeviceEntry, Snapshot
+from gridfleet.domains.telemetry.rollups.recomputation import roll_up
+from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
+from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.installation import find_installation
 from gridfleet.local.broker.plugins import needs_auth_plugin
@@ -88,6 +95,36 @@ def test_postgresql_lets_the_service_in_and_nobody_else(deployed: DeployedStack)
             psycopg.connect(url.format(who, database), connect_timeout=5)
 
 
+async def test_the_service_works_as_a_role_that_owns_nothing(fleet: Fleet, deployed: DeployedStack, tmp_path: Path) -> None:
+    """Telemetry is stored, rolled up, exported and deleted, and a command is executed."""
+    battery = Battery(fleet, add_template(fleet), tmp_path)
+    battery.plant.add_device("PV1")
+    moment = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
+    async with battery.connected() as device:
+        await device.send(Snapshot(time=moment, devices=[DeviceEntry("PV1", {"active_power": 4.25})]))
+        await battery.in_state(await battery.order("stop"), "APPLIED")
+        await asyncio.to_thread(wait_for, lambda: battery.plant.latest().get("PV1.active_power"))
+    call = f"{deployed.base_url}/api/v1/telemetry?plantId={battery.plant.id}"
+    period = f"&from={moment:%Y-%m-%dT%H:%M:%SZ}&to={moment + timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}"
+    exported = httpx.get(call + period, headers={**fleet.headers, "accept": "text/csv"})
+    assert "4.25" in exported.text
+    async with open_database(deployed.running_url, name="test", size=2) as database:
+        # The jobs process does the same every two minutes, and every hour. The lock decides which of both.
+        while not await rows(database, "telemetry_hour"):
+            await roll_up(database, seconds=10)
+        assert await rows(database, "telemetry_minute") > 0
+        assert await apply_retention(database, Days(raw=1, minute=1, quarter=1), moment + timedelta(days=3))
+        assert await rows(database, "telemetry_minute") == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            async with database.transaction() as db:
+                await db.execute("DROP TABLE plant")
+
+
+async def rows(database: Database, table: str) -> int:
+    async with database.transaction() as db:
+        return (await db.execute(f"SELECT FROM {table}".encode())).rowcount
+
+
 def test_no_plain_listener_is_open_to_plants(deployed: DeployedStack) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", deployed.ports["mqtt_port"]))
@@ -138,10 +175,10 @@ class TestFiles:
 class TestUnits:
     def test_commands_and_variables_exist(self) -> None:
         commands = [command for unit in UNITS.glob("*.service") for command in unit_commands(unit.name)]
-        assert len(commands) == 6
+        assert len(commands) == 7
         for command in commands:
             assert knows(command), command
-        named = example(UNITS / "gridfleet.env.example").keys()
+        named = example(UNITS / "gridfleet.env.example").keys() | example(UNITS / "owner.env.example").keys()
         assert named | set(re.findall(r"GRIDFLEET_[A-Z_]+", HARDENING.read_text())) <= VARIABLES
 
     def test_systemd_never_gives_up(self) -> None:
@@ -207,6 +244,7 @@ class TestContainers:
         settings = example(filled / "gridfleet.env")
         assert settings.keys() <= VARIABLES
         assert (filled / "database_password").read_text() in settings["GRIDFLEET_DATABASE_URL"]
+        assert (filled / "owner_password").read_text() in example(filled / "owner.env")["GRIDFLEET_DATABASE_URL"]
         assert (
             f"http://serve:8081/{settings['GRIDFLEET_INTERNAL_SECRET']}/broker/user"
             in (filled / "rabbitmq" / "rabbitmq.conf").read_text()
@@ -222,10 +260,13 @@ class TestContainers:
 
 
 def knows(words: list[str]) -> bool:
-    """Whether `gridfleet {words}` is a command."""
+    """Whether `gridfleet {words}` is a command, with its arguments."""
     command: object = get_command(application)
-    for word in words:
-        command = getattr(command, "commands", {}).get(word)
+    for place, word in enumerate(words):
+        commands = getattr(command, "commands", None)
+        if commands is None:
+            return len(words) - place == sum(parameter.required for parameter in getattr(command, "params", ()))
+        command = commands.get(word)
     return command is not None
 
 

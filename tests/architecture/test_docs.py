@@ -173,7 +173,7 @@ def test_every_command_explains_itself() -> None:
         assert command.help, words
 
 
-NOT_METRICS = {"gridfleet_session", "gridfleet_refresh", AUTH_PLUGIN, BOUNDS_PLUGIN}
+NOT_METRICS = {"gridfleet_session", "gridfleet_refresh", "gridfleet_owner", AUTH_PLUGIN, BOUNDS_PLUGIN}
 
 
 def load_script(path: Path) -> ModuleType:

@@ -24,7 +24,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "audit/store": (
         "an event names its organisation itself; old and excess events of all are deleted alike",
-        "insert count_lately delete_before delete_of_kind",
+        "insert count_lately",
     ),
     "notifications/store": ("an alert names the organisation whose members are notified", "queue_for_members"),
     "organizations/store": (

@@ -47,6 +47,22 @@ def check() -> None:
 
 
 @commands.command()
+def grant(
+    role: Annotated[str, typer.Argument(help="Role that serve, ingest, gateway and jobs connect as.")],
+) -> None:
+    """Let a role run the service that owns nothing and cannot change the schema. Run it as the owner, after each upgrade."""
+    from gridfleet.kernel.db import roles
+
+    with _complaints():
+        try:
+            changed = roles.grant(_url(), role)
+        except roles.CannotGrant as refusal:
+            typer.echo(str(refusal), err=True)
+            raise typer.Exit(1) from None
+    typer.echo(f"{role} may run the service" if changed else f"{role} is the owner, which may do everything")
+
+
+@commands.command()
 def scale_out(
     extension: Annotated[Extension, typer.Argument(help="The extension to use.")],
     apply: Annotated[bool, typer.Option("--apply/--no-apply", help="Carry out the plan instead of printing it only.")] = False,

@@ -21,7 +21,7 @@ from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Database, set_aside
-from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, TidyConnection
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, SEARCH_PATH, TidyConnection
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["build_app", "run_jobs"]
@@ -36,7 +36,7 @@ def build_app(settings: Settings, database: Database) -> App:
         min_size=1,
         max_size=2,
         connection_class=TidyConnection,
-        kwargs={"application_name": "gridfleet-queue", "connect_timeout": 5, **NOTICE_A_DEAD_MACHINE},
+        kwargs={"application_name": "gridfleet-queue", "connect_timeout": 5, "options": SEARCH_PATH, **NOTICE_A_DEAD_MACHINE},
     )
     app = App(connector=connector)
     add_account_jobs(app, database, settings)

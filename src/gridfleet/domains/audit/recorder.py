@@ -61,7 +61,7 @@ async def record(
 async def forget_old(db: Connection, days: int, csp_days: int) -> None:
     """Delete events older than `days`, and browsers' reports older than `csp_days`."""
     now = utc_now()
-    await store.delete_before(db, days_before(now, days))
+    await store.delete_old(db, None, None, days_before(now, days))
     # Events can be found quickly only by time, so one span is searched. The sweep runs every hour, so older ones are gone.
     until = days_before(now, csp_days)
-    await store.delete_of_kind(db, Event.CSP_REPORTED, until - _CSP_SPAN, until)
+    await store.delete_old(db, Event.CSP_REPORTED, until - _CSP_SPAN, until)

@@ -92,15 +92,9 @@ async def count_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFi
     return int(row[0]) if row else 0
 
 
-async def delete_before(db: Connection, moment: datetime) -> None:
-    """Delete older events, at most 50,000 at a time: the sweep runs again."""
-    await db.execute(
-        "DELETE FROM audit_event WHERE id = ANY (ARRAY("
-        "SELECT id FROM audit_event WHERE created_at < %s ORDER BY created_at LIMIT 50000))",
-        (moment,),
-    )
+async def delete_old(db: Connection, event: str | None, since: datetime | None, until: datetime) -> None:
+    """Delete at most 50,000 events of a kind (None: of every kind) from `since` (None: the first) to before `until`.
 
-
-async def delete_of_kind(db: Connection, event: str, since: datetime, until: datetime) -> None:
-    """Delete the events of one kind within a span; `since` is inclusive, `until` exclusive."""
-    await db.execute("DELETE FROM audit_event WHERE event = %s AND created_at >= %s AND created_at < %s", (event, since, until))
+    The database keeps the events of the last 23 hours.
+    """
+    await db.execute("SELECT forget_audit_events(%s, coalesce(%s::timestamptz, '-infinity'), %s)", (event, since, until))

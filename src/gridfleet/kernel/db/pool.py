@@ -74,6 +74,9 @@ By default, a machine waits a quarter of an hour for the response of such a peer
 _GENERATION: Final = 2
 """Triggers that do the work of this code for processes of the previous release read `gridfleet.generation` and do nothing."""
 
+SEARCH_PATH: Final = '-c search_path="$user",public,procrastinate'
+"""Option of a connection: the default search path, and the schema of the job queue, whose library names no schema."""
+
 log = structlog.get_logger(__name__)
 
 _after_commit: dict[Connection, list[Callable[[], object]]] = {}
@@ -202,7 +205,7 @@ async def open_database(
             "connect_timeout": 5,
             **NOTICE_A_DEAD_MACHINE,
             "options": "-c timezone=UTC -c statement_timeout=30000 -c lock_timeout=5000"
-            f" -c idle_in_transaction_session_timeout=60000 -c gridfleet.generation={_GENERATION}",
+            f" -c idle_in_transaction_session_timeout=60000 -c gridfleet.generation={_GENERATION} {SEARCH_PATH}",
         },
     )
     await pool.open()

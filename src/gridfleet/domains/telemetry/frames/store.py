@@ -1,10 +1,9 @@
 """SQL that writes telemetry. The service itself writes it: ingest checks organisations before it creates a frame."""
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from uuid import UUID
 
-from psycopg import sql
 from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, Source, SourceLayout, pack_latest_row, pack_row
@@ -91,25 +90,8 @@ async def partition_days(db: Connection) -> set[date]:
 
 
 async def create_partition(db: Connection, day: date) -> None:
-    """Create the partition of one UTC day.
-
-    It is created as a separate table and then attached. This takes a lighter lock than creating it in place: writers of other
-    days continue.
-    """
-    name = sql.Identifier(f"telemetry_frame_{day:%Y%m%d}")
-    start, end = sql.Literal(f"{day}T00:00:00Z"), sql.Literal(f"{day + timedelta(days=1)}T00:00:00Z")
-    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('telemetry_frame partitions', 0))")
-    cursor = await db.execute(
-        "SELECT to_regclass(%s) IS NOT NULL OR relkind <> 'p' FROM pg_class WHERE oid = 'telemetry_frame'::regclass",
-        (f"telemetry_frame_{day:%Y%m%d}",),
-    )
-    row = await cursor.fetchone()
-    if row is None or row[0]:  # it exists, or an extension partitions the table
-        return
-    await db.execute(sql.SQL("CREATE TABLE {} (LIKE telemetry_frame INCLUDING ALL)").format(name))
-    await db.execute(
-        sql.SQL("ALTER TABLE telemetry_frame ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(name, start, end)
-    )
+    """Create the partition of one UTC day, unless it exists or an extension partitions the table."""
+    await db.execute("SELECT create_telemetry_partition('telemetry_frame', %s)", (day,))
 
 
 async def write_frames(db: Connection, batch: FrameBatch) -> None:

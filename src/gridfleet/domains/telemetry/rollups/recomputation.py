@@ -113,7 +113,7 @@ async def _ensure_partitions(db: Connection, days: Iterable[date]) -> None:
     wanted = set(days)
     missing = sorted(wanted - await store.partition_starts(db, Level.MINUTE))
     for day in missing:
-        await store.create_partition(db, Level.MINUTE, day, day + _DAY)
+        await store.create_partition(db, Level.MINUTE, day)
     months = {day.replace(day=1) for day in wanted}
     for month in sorted(months - await store.partition_starts(db, Level.QUARTER)):
-        await store.create_partition(db, Level.QUARTER, month, (month + timedelta(days=32)).replace(day=1))
+        await store.create_partition(db, Level.QUARTER, month)

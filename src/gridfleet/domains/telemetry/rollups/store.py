@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
-from psycopg import sql
 from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, SetAside, Stale
@@ -234,21 +233,9 @@ async def partition_starts(db: Connection, level: Level) -> set[date]:
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def create_partition(db: Connection, level: Level, start: date, end: date) -> None:
-    """Create the level's partition of the days from `start` to before `end`."""
-    name = sql.Identifier(f"{level.table}_{start:%Y%m%d}")
-    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{level.table} partitions",))
-    cursor = await db.execute("SELECT to_regclass(%s)", (f"{level.table}_{start:%Y%m%d}",))
-    row = await cursor.fetchone()
-    if row is not None and row[0] is not None:
-        return
-    table = sql.Identifier(level.table)
-    await db.execute(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(name, table))
-    await db.execute(
-        sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
-            table, name, sql.Literal(f"{start}T00:00:00Z"), sql.Literal(f"{end}T00:00:00Z")
-        )
-    )
+async def create_partition(db: Connection, level: Level, start: date) -> None:
+    """Create the level's partition that begins with `start`, unless it exists."""
+    await db.execute("SELECT create_telemetry_partition(%s, %s)", (level.table, start))
 
 
 async def reach(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime) -> Reach:
@@ -372,7 +359,7 @@ async def partitions(db: Connection, kept: Kept) -> list[tuple[str, date]]:
 
 async def drop_partition(db: Connection, name: str) -> None:
     """Drop a partition."""
-    await db.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
+    await db.execute("SELECT drop_telemetry_partition(%s)", (name,))
 
 
 async def set_limits(db: Connection, slug: str, raw: int | None, minute: int | None, quarter: int | None) -> bool:
