@@ -28,7 +28,7 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
-from gridfleet.protocol.partner_keys import EventKind, event_queue
+from gridfleet.protocol.partner_routes import EventKind, event_queue
 
 __all__ = ["main"]
 

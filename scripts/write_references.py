@@ -15,6 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import typer
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
@@ -28,6 +29,8 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.db import migrations
 from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
+from gridfleet.protocol.partner_messages import MESSAGE_TYPES, Heading
+from gridfleet.protocol.partner_routes import FAMILIES, Family, Order
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -150,6 +153,34 @@ def scopes_table() -> str:
     )
 
 
+def partner_commands_table() -> str:
+    """Every kind of partner command: routing key, type, members, scope and whether it is signed."""
+    return _table(
+        ("routing key", "command type", "members of the body, in addition to the common ones", "scope", "signed"),
+        (
+            (
+                ", ".join(f"`{{slug}}.{binding.replace('*', '{externalId}')}`" for binding in _bindings(order, family)),
+                str(command_type),
+                _members(MESSAGE_TYPES[order]),
+                f"`{family.scope}`",
+                "yes" if family.signed else "no",
+            )
+            for family in FAMILIES
+            for order, command_type in family.commands.items()
+        ),
+    )
+
+
+def _bindings(order: Order, family: Family) -> tuple[str, ...]:
+    return family.bindings if family.bindings[0] == order else (order,)
+
+
+def _members(message: type[Heading]) -> str:
+    common = Heading.__struct_fields__
+    fields = [field for field in msgspec.structs.fields(message) if field.name not in common]
+    return ", ".join(f"`{field.encode_name}`{'' if field.required else '?'}" for field in fields)
+
+
 def errors_table() -> str:
     """Every code with what to do about it."""
     return _table(
@@ -237,6 +268,7 @@ PAGES = {
     "settings.md": settings_tables,
     "metrics.md": metrics_table,
     "partners.md": scopes_table,
+    "partner-messages.md": partner_commands_table,
     "errors.md": errors_table,
     "rest.md": rest_tables,
     "cli.md": commands_list,

@@ -39,8 +39,8 @@ from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens, InvalidToken, PlantTokens
 from gridfleet.protocol import envelope as wire
-from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_inbound
 from gridfleet.protocol.partner_messages import read_heading
+from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_inbound
 from gridfleet.protocol.signature import sign
 from gridfleet.protocol.topics import parse_routing_key, parse_topic
 from mutations import STRANGE, mutate_bytes, mutate_json, mutate_text

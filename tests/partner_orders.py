@@ -13,7 +13,7 @@ from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol import signature
-from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER
+from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER
 
 SIGNING_KEY = bytes(range(32))
 SLUG = "acme-energy"

@@ -26,7 +26,7 @@ from gridfleet.kernel.broker.partner_topology import PartnerQueues, settle_partn
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.mqtt.worker import IngestWorker
-from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, Order, event_queue
+from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, Order, event_queue
 from ingest_bench import moment
 from partner_orders import body_of, order, sealed_bytes
 from partner_site import PartnerSite, partner_site

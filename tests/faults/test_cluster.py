@@ -39,7 +39,7 @@ from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker
 from gridfleet.local.processes import Program, spawn, stop_process
-from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
+from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
 from lean_mqtt import Connection, Login, Lost, Refused, connect
 from tls_files import tls_files
 

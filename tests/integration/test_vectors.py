@@ -18,7 +18,6 @@ from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.envelope import Command, RefusalReason
-from gridfleet.protocol.partner_keys import EventKind, Order, event_queue
 from gridfleet.protocol.partner_messages import (
     AckEvent,
     AlertEvent,
@@ -27,6 +26,7 @@ from gridfleet.protocol.partner_messages import (
     TelemetryEvent,
     read_heading,
 )
+from gridfleet.protocol.partner_routes import EventKind, Order, event_queue
 from gridfleet.protocol.topics import parse_topic
 from ingest_bench import Bench
 from partner_orders import SLUG, sending_key

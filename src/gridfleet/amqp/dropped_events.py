@@ -18,7 +18,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed
 from gridfleet.kernel.broker.partner_topology import dropped_queue
 from gridfleet.kernel.db import Database
-from gridfleet.protocol.partner_keys import EventKind, event_queue
+from gridfleet.protocol.partner_routes import EventKind, event_queue
 
 __all__ = ["DroppedEvents"]
 

@@ -28,7 +28,7 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
 from gridfleet.kernel.settings import Settings
-from gridfleet.protocol.partner_keys import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
+from gridfleet.protocol.partner_routes import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
 
 __all__ = ["DroppedOrders", "forward_legacy_orders"]
 

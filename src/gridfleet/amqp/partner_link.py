@@ -26,8 +26,8 @@ from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reas
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import end_if_cancelled
-from gridfleet.protocol.partner_keys import DROPPED_HEADER, EventKind, event_routing_key
 from gridfleet.protocol.partner_messages import PartnerAck
+from gridfleet.protocol.partner_routes import DROPPED_HEADER, EventKind, event_routing_key
 
 __all__ = ["PartnerLink", "PartnerWork", "cause_of"]
 

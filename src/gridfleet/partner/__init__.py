@@ -8,6 +8,6 @@ The only package of the service that it imports is `gridfleet.protocol`.
 """
 
 from gridfleet.partner.client import Event, LoginRefused, OrderRefused, Partner
-from gridfleet.protocol.partner_keys import EventKind, Order
+from gridfleet.protocol.partner_routes import EventKind, Order
 
 __all__ = ["Event", "EventKind", "LoginRefused", "Order", "OrderRefused", "Partner"]

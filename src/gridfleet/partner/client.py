@@ -20,7 +20,7 @@ from yarl import URL
 
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import format_time
-from gridfleet.protocol.partner_keys import (
+from gridfleet.protocol.partner_routes import (
     EXCHANGE,
     SIGNATURE_HEADER,
     TIMESTAMP_HEADER,

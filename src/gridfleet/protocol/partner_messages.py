@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gridfleet.protocol.json_depth import MAX_DEPTH, cut_below, is_too_deep
-from gridfleet.protocol.partner_keys import Order
+from gridfleet.protocol.partner_routes import Order
 
 __all__ = [
     "MAX_BODY_BYTES",

@@ -12,7 +12,7 @@ from gridfleet.domains.ingest.models import Delivery
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
-from gridfleet.protocol.partner_keys import Order
+from gridfleet.protocol.partner_routes import Order
 from partner_site import PartnerSite, partner_site
 
 

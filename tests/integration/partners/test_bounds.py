@@ -9,7 +9,7 @@ from aiormq.exceptions import ChannelAccessRefused
 from pamqp.common import FieldValue
 
 from fleet_under_test import JsonObject
-from gridfleet.protocol.partner_keys import EventKind, event_queue
+from gridfleet.protocol.partner_routes import EventKind, event_queue
 from partner_organization import Organization
 
 Act = Callable[[AbstractChannel], Awaitable[object]]

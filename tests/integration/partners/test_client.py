@@ -16,7 +16,7 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, settle_partner_vhost
 from gridfleet.partner import EventKind, Order, OrderRefused, Partner
-from gridfleet.protocol.partner_keys import EXCHANGE, event_queue, event_routing_key
+from gridfleet.protocol.partner_routes import EXCHANGE, event_queue, event_routing_key
 
 SITE = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
 

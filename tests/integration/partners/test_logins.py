@@ -16,7 +16,7 @@ from fleet_under_test import JsonObject, wait_for
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.local.secrets import local_secret
 from gridfleet.partner import LoginRefused, Partner
-from gridfleet.protocol.partner_keys import EventKind, event_queue
+from gridfleet.protocol.partner_routes import EventKind, event_queue
 from partner_address import address_of
 from partner_organization import Organization
 from people import People, refused

@@ -17,7 +17,7 @@ from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditi
 
 from fleet_under_test import JsonObject, wait_for
 from gridfleet.local.broker.installation import find_installation
-from gridfleet.protocol.partner_keys import EventKind, event_queue
+from gridfleet.protocol.partner_routes import EventKind, event_queue
 from partner_organization import Organization
 from raw_properties import NotUtf8
 

@@ -15,7 +15,7 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, settle_partner_vhost
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.set_aside import newest
-from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
+from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue
 from partner_site import partner_site
 
 MESSAGES = 20

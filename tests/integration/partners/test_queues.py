@@ -13,7 +13,7 @@ from gridfleet.domains.partners.queues import amqp_place, queue_prefix, set_queu
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.local.postgres import EmbeddedPostgres
-from gridfleet.protocol.partner_keys import EventKind, event_queue
+from gridfleet.protocol.partner_routes import EventKind, event_queue
 from partner_organization import Organization
 from running_stack import RunningStack
 

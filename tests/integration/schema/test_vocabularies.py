@@ -23,8 +23,8 @@ from gridfleet.kernel.caller import ActorType
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.isolation import Consumer
 from gridfleet.protocol.envelope import CommandType, RefusalReason
-from gridfleet.protocol.partner_keys import EventKind
 from gridfleet.protocol.partner_messages import Mode, PartnerAck, RejectionReason
+from gridfleet.protocol.partner_routes import EventKind
 
 ENUMS: dict[str, type[Enum]] = {
     "alert.severity": Severity,

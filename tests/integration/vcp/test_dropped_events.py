@@ -18,7 +18,7 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import EVENTS, PartnerQueues, settle_partner_vhost
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
-from gridfleet.protocol.partner_keys import EventKind, event_queue
+from gridfleet.protocol.partner_routes import EventKind, event_queue
 from partner_site import PartnerSite, partner_site
 
 

@@ -27,8 +27,8 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, dropped_queue, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.ids import new_id
-from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue
 from gridfleet.protocol.partner_messages import PartnerAck
+from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue
 from partner_orders import order
 from partner_site import PartnerSite, partner_site
 from raw_properties import STRANGE, STRANGE_HEADERS, RawProperties

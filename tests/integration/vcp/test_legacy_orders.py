@@ -15,7 +15,7 @@ from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.kernel.broker.legacy_topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database
-from gridfleet.protocol.partner_keys import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
+from gridfleet.protocol.partner_routes import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
 from raw_properties import GROWING, STRANGE, STRANGE_HEADERS, RawProperties
 
 PROPERTIES = STRANGE | STRANGE_HEADERS | GROWING

@@ -8,7 +8,7 @@ import pytest
 from gridfleet.domains.partners.amqp_access.decisions import is_own_queue, key_of_tags, may_bind, may_publish
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, WRITE_SCOPES, Scope, expand_amqp
-from gridfleet.protocol.partner_keys import Order
+from gridfleet.protocol.partner_routes import Order
 
 FAMILIES = {
     Scope.VCP_WRITE_SETPOINT: ["command.site-setpoint"],

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from gridfleet.protocol import signature
-from gridfleet.protocol.partner_keys import EventKind, Order, event_queue
 from gridfleet.protocol.partner_messages import Mode, RejectionReason
+from gridfleet.protocol.partner_routes import EventKind, Order, event_queue
 
 PAGE = (Path(__file__).parents[3] / "docs" / "partner-messages.md").read_text()
 

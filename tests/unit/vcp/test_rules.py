@@ -12,8 +12,8 @@ from gridfleet.domains.vcp.models import Constraints, Fallback, Instruction, Mod
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, check_site, instruct, power_fits
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
-from gridfleet.protocol.partner_keys import Order
 from gridfleet.protocol.partner_messages import MESSAGE_TYPES, ConstraintChanges, FallbackChanges, Heading, Mode
+from gridfleet.protocol.partner_routes import Order
 from partner_orders import body_of
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)

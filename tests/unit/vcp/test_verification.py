@@ -11,8 +11,8 @@ from gridfleet.domains.partners.scopes import Scope
 from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.ids import new_id
-from gridfleet.protocol.partner_keys import Order, parse_inbound
 from gridfleet.protocol.partner_messages import read_heading
+from gridfleet.protocol.partner_routes import Order, parse_inbound
 from partner_orders import SLUG, order, sending_key, signed, soon
 
 SITE = new_id()

@@ -23,7 +23,7 @@ from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.pagination import Page
-from gridfleet.protocol.partner_keys import EXCHANGE
+from gridfleet.protocol.partner_routes import EXCHANGE
 
 _MOST_NETWORKS: Final = 1_000
 """Limit of networks of one key. The address of every call with the key is compared with all of them."""

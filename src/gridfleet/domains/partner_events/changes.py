@@ -8,8 +8,8 @@ from gridfleet.domains.partner_events.models import AlertChange, NewEvent, Statu
 from gridfleet.domains.partner_events.queue import event_id, queue_events
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import format_time
-from gridfleet.protocol.partner_keys import EventKind
 from gridfleet.protocol.partner_messages import AlertEvent, StatusEvent, encode_event
+from gridfleet.protocol.partner_routes import EventKind
 
 __all__ = ["publish_alert_changes", "publish_status_changes"]
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from gridfleet.protocol.partner_keys import EventKind
+from gridfleet.protocol.partner_routes import EventKind
 
 __all__ = ["AlertChange", "NewEvent", "QueuedEvent", "StatusChange"]
 

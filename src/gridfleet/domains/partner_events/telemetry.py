@@ -8,8 +8,8 @@ from msgspec import UNSET
 
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import event_id
-from gridfleet.protocol.partner_keys import EventKind
 from gridfleet.protocol.partner_messages import DeviceValues, TelemetryEvent, encode_event
+from gridfleet.protocol.partner_routes import EventKind
 
 __all__ = ["MAX_AGE", "telemetry_event"]
 

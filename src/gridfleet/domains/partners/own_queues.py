@@ -9,7 +9,7 @@ from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Connection
-from gridfleet.protocol.partner_keys import EventKind
+from gridfleet.protocol.partner_routes import EventKind
 
 __all__ = ["VhostOwner", "find_owner", "record_dropped_events", "record_removal"]
 

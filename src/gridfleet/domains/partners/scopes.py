@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from gridfleet.protocol.partner_keys import LEGACY_VHOST
+from gridfleet.protocol.partner_routes import LEGACY_VHOST
 
 __all__ = ["AMQP_SCOPES", "LEGACY_VHOST", "WRITE_SCOPES", "Scope", "expand_amqp"]
 

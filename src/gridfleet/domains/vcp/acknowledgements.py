@@ -13,8 +13,8 @@ from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.confirmation.ends import apply_ends
 from gridfleet.domains.vcp.models import NewEntry
 from gridfleet.kernel.db import Connection
-from gridfleet.protocol.partner_keys import EventKind
 from gridfleet.protocol.partner_messages import AckEvent, PartnerAck, RejectionReason, encode_event
+from gridfleet.protocol.partner_routes import EventKind
 
 __all__ = ["acknowledgement", "follow_commands"]
 

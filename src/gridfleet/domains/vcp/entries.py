@@ -10,8 +10,8 @@ from gridfleet.domains.plants.commands.models import CommandStatus
 from gridfleet.domains.vcp.models import Inbound, NewEntry
 from gridfleet.domains.vcp.verification import NUL
 from gridfleet.kernel.db import storable
-from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading
+from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER
 
 __all__ = ["Entry", "new_entry"]
 

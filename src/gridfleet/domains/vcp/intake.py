@@ -33,12 +33,12 @@ from gridfleet.domains.vcp.verification import command_type, prove, read
 from gridfleet.kernel.db import Connection, storable
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
-from gridfleet.protocol.partner_keys import parse_inbound
 from gridfleet.protocol.partner_messages import (
     DeviceOrder,
     PartnerAck,
     RejectionReason,
 )
+from gridfleet.protocol.partner_routes import parse_inbound
 
 __all__ = ["refuse_unstorable", "take_order"]
 

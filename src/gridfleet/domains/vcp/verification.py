@@ -16,7 +16,6 @@ from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.json_depth import MAX_DEPTH, is_too_deep
-from gridfleet.protocol.partner_keys import SIGNATURE_HEADER, TIMESTAMP_HEADER, InboundKey, Order, parse_inbound
 from gridfleet.protocol.partner_messages import (
     MAX_BODY_BYTES,
     DeviceOrder,
@@ -26,6 +25,7 @@ from gridfleet.protocol.partner_messages import (
     ScheduleSet,
     open_order,
 )
+from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER, InboundKey, Order, parse_inbound
 
 __all__ = ["NUL", "command_type", "prove", "read"]
 

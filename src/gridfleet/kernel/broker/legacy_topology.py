@@ -27,7 +27,7 @@ from gridfleet.kernel.broker.partner_topology import (
     service_queues,
 )
 from gridfleet.kernel.broker.queue_types import ServiceQueue, choose_queue_type, ensure_queue, is_outdated, replace_queue
-from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST
+from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST
 
 __all__ = [
     "LEGACY_EVENTS",

@@ -24,7 +24,7 @@ from gridfleet.kernel.broker.queue_types import (
     is_outdated,
     replace_queue,
 )
-from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
+from gridfleet.protocol.partner_routes import EXCHANGE, FAMILIES, EventKind, event_queue, event_routing_key
 
 __all__ = [
     "DROPPED",
@@ -85,14 +85,6 @@ _POLICIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "vcp.events": (OUTBOUND_PATTERN, EVENTS),
     "vcp.dropped": (DROPPED_PATTERN, DROPPED),
 }
-_INBOUND_KEYS: Final = (
-    "command.site-setpoint",
-    "command.device",
-    "command.device.*",
-    "command.mode",
-    "schedule.*",
-    "config.*",
-)
 
 
 class PartnerQueues(NamedTuple):
@@ -242,8 +234,9 @@ def service_queues(queues: PartnerQueues, *, events: str = EXCHANGE, orders: str
     """Yield an organisation's queues with their bindings to the exchanges of events and commands."""
     for kind in EventKind:
         yield ServiceQueue(event_queue(queues.slug, kind), events, (event_routing_key(queues.slug, kind),), _OUTBOUND)
+    keys = tuple(f"{queues.slug}.{binding}" for family in FAMILIES for binding in family.bindings)
     yield ServiceQueue(dropped_queue(queues.slug), DROPPED_EXCHANGE, (f"{queues.slug}.event.*",))
-    yield ServiceQueue(inbound_queue(queues.prefix), orders, tuple(f"{queues.slug}.{key}" for key in _INBOUND_KEYS))
+    yield ServiceQueue(inbound_queue(queues.prefix), orders, keys)
 
 
 def vhosts_with_outdated_queues(queues: Iterable[QueueFacts], kind: QueueType) -> Iterator[str]:

@@ -22,7 +22,7 @@ from gridfleet.kernel.broker.partner_topology import inbound_queue
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.protocol.partner_keys import EXCHANGE, EventKind, event_queue, event_routing_key
+from gridfleet.protocol.partner_routes import EXCHANGE, FAMILIES, EventKind, event_queue, event_routing_key
 
 __all__ = [
     "Admitted",
@@ -43,14 +43,6 @@ _TAG: Final = "key-"
 _PROOF: Final = "proof"
 _MOST_REFUSALS_A_MINUTE: Final = 60
 """Maximum audit events per minute for refusals of one organisation, and for refusals of unknown keys together."""
-_FAMILIES: Final = (
-    (r"command\.site-setpoint", Scope.VCP_WRITE_SETPOINT),
-    (r"command\.device(\.[^.]+)?", Scope.VCP_WRITE_DEVICE_COMMAND),
-    (r"command\.mode", Scope.VCP_WRITE_MODE),
-    (r"schedule\.[^.]+", Scope.VCP_WRITE_SCHEDULE),
-    (r"config\.[^.]+", Scope.VCP_WRITE_CONFIG),
-)
-"""Patterns of what follows the slug in a routing key, with the scope that each needs (spec, Authentication 9)."""
 
 
 def is_key(password: str | None) -> bool:
@@ -165,7 +157,7 @@ def may_publish(key: AmqpKey, routing_key: str) -> bool:
     if not routing_key.startswith(start):
         return False
     rest = routing_key.removeprefix(start)
-    return any(scope in key.scopes and re.fullmatch(family, rest) for family, scope in _FAMILIES)
+    return any(family.scope in key.scopes and family.matches(rest) for family in FAMILIES)
 
 
 def may_bind(key: AmqpKey, routing_key: str) -> bool:

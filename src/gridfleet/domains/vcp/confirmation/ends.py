@@ -20,8 +20,8 @@ from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
-from gridfleet.protocol.partner_keys import Order
 from gridfleet.protocol.partner_messages import Mode, ModeOrder, ScheduleSet, open_order
+from gridfleet.protocol.partner_routes import Order
 
 __all__ = ["apply_ends"]
 

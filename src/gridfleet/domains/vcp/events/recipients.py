@@ -10,7 +10,7 @@ from gridfleet.domains.vcp.events import store
 from gridfleet.kernel.broker.legacy_topology import LEGACY_EVENTS
 from gridfleet.kernel.broker.partner_topology import inbound_queue
 from gridfleet.kernel.db import Connection
-from gridfleet.protocol.partner_keys import EXCHANGE, LEGACY_VHOST
+from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST
 
 __all__ = ["ServedVhost", "recipients", "served_vhosts"]
 
