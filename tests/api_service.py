@@ -9,8 +9,8 @@ from typing import Any, cast
 import httpx
 
 from accounts import super_admin_token
-from gridfleet.api._http.application import create_app
-from gridfleet.api._http.state import AppState, open_state
+from gridfleet.api.http.app import create_app
+from gridfleet.api.state import AppState, open_state
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 

@@ -6,7 +6,7 @@ import re
 from email.message import EmailMessage
 from pathlib import Path
 
-from gridfleet.api._http.state import AppState
+from gridfleet.api.state import AppState
 from gridfleet.jobs.schedule import build_app
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from accounts import add_organization, super_admin_token
 from free_ports import settings_at
-from gridfleet.api._http.serving import serve
-from gridfleet.api._http.state import open_state
+from gridfleet.api.serving import serve
+from gridfleet.api.state import open_state
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 

@@ -53,8 +53,8 @@ def run_jobs(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings, shared_ports: bool) -> None:
-    from gridfleet.api._http.serving import serve
-    from gridfleet.api._http.state import open_state
+    from gridfleet.api.serving import serve
+    from gridfleet.api.state import open_state
 
     # A large response creates tens of thousands of objects for a moment. With the default threshold, every fiftieth large
     # response triggered a full collection over all imported objects. It blocked all requests for a tenth of a second.

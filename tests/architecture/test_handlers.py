@@ -2,8 +2,8 @@
 
 import pytest
 
-from gridfleet.api._http.endpoint import ENDPOINTS
-from gridfleet.api._http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.registry import import_handlers
 
 import_handlers()
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from gridfleet.api._http.endpoint import ENDPOINTS, Endpoint
-from gridfleet.api._http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint
+from gridfleet.api.http.registry import import_handlers
 
 Row = tuple[str, str]
 

@@ -10,8 +10,8 @@ import pytest
 from accounts import add_member, add_organization, add_user, session_of, super_admin_token
 from api_service import ApiService, api_service, bearer
 from contract.rows import ABSENT_IS_FORBIDDEN, built
-from gridfleet.api._http.callers import CallerKind, CallerRule
-from gridfleet.api._http.endpoint import Endpoint
+from gridfleet.api.access.guards import CallerKind, CallerRule
+from gridfleet.api.http.endpoint import Endpoint
 from gridfleet.domains.partners.key_text import make_key
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.caller import OrgRole

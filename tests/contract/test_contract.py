@@ -15,9 +15,9 @@ from contract.deviations import (
 )
 from contract.rows import Row, built, rows
 from contract.snapshot import SNAPSHOT, load
-from gridfleet.api._http.callers import CallerKind
-from gridfleet.api._http.endpoint import Endpoint
-from gridfleet.api._http.schema import JsonSchemas
+from gridfleet.api.access.guards import CallerKind
+from gridfleet.api.http.endpoint import Endpoint
+from gridfleet.api.http.schema import JsonSchemas
 from gridfleet.kernel.caller import OrgRole
 
 CONTRACT = load(SNAPSHOT)

@@ -17,8 +17,8 @@ import pytest
 
 from api_service import api_service
 from contract.rows import ABSENT_IS_FORBIDDEN, Row, built
-from gridfleet.api._http.callers import CallerKind
-from gridfleet.api._http.endpoint import Endpoint
+from gridfleet.api.access.guards import CallerKind
+from gridfleet.api.http.endpoint import Endpoint
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
 from people import People, Person

@@ -9,11 +9,11 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from gridfleet.api._http import Call, Stream, endpoint, internal_endpoint, public
-from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS
-from gridfleet.api._http.registry import import_handlers
-from gridfleet.api._http.serving import serve
-from gridfleet.api._http.state import AppState
+from gridfleet.api.http import Call, Stream, endpoint, internal_endpoint, public
+from gridfleet.api.http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS
+from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.serving import serve
+from gridfleet.api.state import AppState
 from served import INTERNAL_SECRET, Served, served
 
 

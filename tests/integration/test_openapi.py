@@ -15,9 +15,9 @@ from schemathesis.specs.openapi.checks import (
 from typer.testing import CliRunner
 
 from documented_errors import assert_documented
-from gridfleet.api._http.endpoint import ENDPOINTS
-from gridfleet.api._http.openapi import build_document
-from gridfleet.api._http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.openapi import build_document
+from gridfleet.api.http.registry import import_handlers
 from gridfleet.cli import application
 from served import Served, served
 

@@ -161,9 +161,7 @@ def test_traces_without_their_library_are_refused_with_what_to_install() -> None
 
 
 def test_without_the_setting_nothing_but_the_api_of_the_tracing_library_is_loaded() -> None:
-    program = (
-        "import sys, gridfleet.api._http.application, gridfleet.jobs.schedule, gridfleet.mqtt.worker, gridfleet.amqp.effects\n"
-    )
+    program = "import sys, gridfleet.api.http.app, gridfleet.jobs.schedule, gridfleet.mqtt.worker, gridfleet.amqp.effects\n"
     program += "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -1,1 +1,1 @@
-"""HTTP interface. Modules are named for the first segment of the URL that they serve; `_http` holds the machinery."""
+"""HTTP interface. Modules are named for the first segment of the URL that they serve; `http` holds the machinery."""

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api._http import SA, Call, endpoint, super_admin
+from gridfleet.api.http import SA, Call, endpoint, super_admin
 from gridfleet.domains.maintenance import cache
 from gridfleet.domains.maintenance.cache import CacheStatistics
 from gridfleet.kernel.caller import UserCaller

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.alerts.conditions import complaint_about
 from gridfleet.domains.alerts.models import AlertRule, Condition, RuleChanges, Severity
 from gridfleet.domains.alerts.rules import registry

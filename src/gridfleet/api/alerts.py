@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.api.http import PageQuery, S, endpoint, org_member
 from gridfleet.domains.alerts import actions
 from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, Severity
 from gridfleet.kernel.caller import OrgRole, OrgScope

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.api.http import PageQuery, S, endpoint, org_member
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
 from gridfleet.domains.audit.queries import list_events
 from gridfleet.kernel.caller import OrgRole, OrgScope, PlatformScope

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from gridfleet.api._http import Call, endpoint, public
+from gridfleet.api.http import Call, endpoint, public
 from gridfleet.domains.audit.csp_reports import record_csp_report
 
 _MAX_BYTES: Final = 8 * 1024

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import Message, S, endpoint, session, super_admin
+from gridfleet.api.http import Message, S, endpoint, session, super_admin
 from gridfleet.domains.device_templates import catalogue
 from gridfleet.domains.device_templates.models import (
     Action,

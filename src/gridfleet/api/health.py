@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from gridfleet.api._http import AppState, Call, endpoint, internal, public
+from gridfleet.api.http import AppState, Call, endpoint, internal, public
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.migrate import applied_revision, is_behind
 from gridfleet.kernel.security.server_trust import client_tls

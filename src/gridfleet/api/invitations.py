@@ -4,8 +4,8 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Call, Email, Message, PageQuery, S, endpoint, org_member
 from gridfleet.api.auth.limits import limit_account_calls
+from gridfleet.api.http import Call, Email, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.organizations.invitations import registry
 from gridfleet.domains.organizations.invitations.models import Invitation
 from gridfleet.domains.organizations.models import RoleName

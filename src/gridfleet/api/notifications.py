@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from gridfleet.api._http import NOT_NULL, SA, Message, PageQuery, endpoint, session, super_admin
+from gridfleet.api.http import NOT_NULL, SA, Message, PageQuery, endpoint, session, super_admin
 from gridfleet.domains.notifications import logs, push_tokens
 from gridfleet.domains.notifications.models import NotificationLog, PushToken
 from gridfleet.kernel.caller import UserCaller

@@ -5,9 +5,9 @@ import json
 from importlib.metadata import version
 from typing import Any
 
-from gridfleet.api._http import Asset, Call, endpoint, public
-from gridfleet.api._http.endpoint import ENDPOINTS
-from gridfleet.api._http.openapi import build_document
+from gridfleet.api.http import Asset, Call, endpoint, public
+from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.openapi import build_document
 
 __all__ = ["document_as_json"]
 

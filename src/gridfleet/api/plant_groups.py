@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import NOT_NULL, Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import NOT_NULL, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.plants.groups import registry
 from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup, PlantGroupChanges
 from gridfleet.kernel.caller import OrgRole, OrgScope

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Asset, Call, S, Stream, endpoint, org_member
+from gridfleet.api.http import Asset, Call, S, Stream, endpoint, org_member
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.latest import latest_json
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint

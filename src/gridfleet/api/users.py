@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api._http import SA, PageQuery, endpoint, super_admin
+from gridfleet.api.http import SA, PageQuery, endpoint, super_admin
 from gridfleet.domains.identity.accounts import registry
 from gridfleet.domains.identity.models import User
 from gridfleet.kernel.db import Connection

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import S, endpoint, org_member
+from gridfleet.api.http import S, endpoint, org_member
 from gridfleet.domains.vcp import site_queries
 from gridfleet.domains.vcp.models import LogEntry, SiteConfiguration
 from gridfleet.domains.vcp.site_queries import MeterReading

@@ -12,7 +12,7 @@ import pytest
 
 from accounts import add_member
 from api_service import ApiService, api_service
-from gridfleet.api._http.access_cache import AccessCache
+from gridfleet.api.access.cache import AccessCache
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db.notifications import listen
 from people import PASSWORD, People, refused
@@ -49,10 +49,10 @@ def asked(people: People, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, name: str, found: list[str]) -> None:
-    from gridfleet.api._http import access_cache
+    from gridfleet.api.access import cache
     from gridfleet.domains.identity import sessions
 
-    place = sessions if name == "live_session" else access_cache
+    place = sessions if name == "live_session" else cache
     real: Callable[..., Awaitable[Any]] = getattr(place, name)
 
     async def noted(*arguments: Any) -> Any:
@@ -191,14 +191,14 @@ async def test_while_the_connection_is_down_the_database_is_asked(people: People
 
 
 async def test_a_process_that_hangs_holds_nobody_up_for_long(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gridfleet.api._http import barrier
+    from gridfleet.api.access import invalidation
 
-    monkeypatch.setattr(barrier, "_LONGEST_SECONDS", 0.2)
+    monkeypatch.setattr(invalidation, "_LONGEST_SECONDS", 0.2)
     ada = await people.person()
     async with await psycopg.AsyncConnection.connect(
-        people.service.state.database.url, autocommit=True, application_name=barrier.LISTENER
+        people.service.state.database.url, autocommit=True, application_name=invalidation.LISTENER
     ) as hanging:
-        for channel in barrier.BARRIER_CHANNELS:
+        for channel in invalidation.BARRIER_CHANNELS:
             await hanging.execute(f"LISTEN {channel}".encode())
         async with asyncio.timeout(20):
             assert (await people.call("POST", "/auth/logout", who=ada)).status_code == 200

@@ -11,9 +11,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from gridfleet.api._http.endpoint import ENDPOINTS, Endpoint
-from gridfleet.api._http.registry import import_handlers
-from gridfleet.api._http.schema import JsonSchemas
+from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint
+from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.schema import JsonSchemas
 from people import People, Person
 from served import Served, served
 

@@ -12,7 +12,7 @@ import pytest
 
 from accounts import add_member, add_user, session_of
 from api_service import ApiService, api_service, bearer
-from gridfleet.api._http.application import create_app
+from gridfleet.api.http.app import create_app
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.history import live
 from gridfleet.domains.telemetry.history.live import LiveValues

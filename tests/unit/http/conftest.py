@@ -7,11 +7,11 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from gridfleet.api._http.access_cache import AccessCache
-from gridfleet.api._http.application import create_app
-from gridfleet.api._http.endpoint import ENDPOINTS
-from gridfleet.api._http.registry import import_handlers
-from gridfleet.api._http.state import AppState
+from gridfleet.api.access.cache import AccessCache
+from gridfleet.api.http.app import create_app
+from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.state import AppState
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.tokens import AccessTokens
 from gridfleet.kernel.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from gridfleet.api._http.call import Call
+from gridfleet.api.http.call import Call
 from gridfleet.kernel.settings import Settings
 
 

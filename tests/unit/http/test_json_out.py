@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api._http.json_out import build_writer
+from gridfleet.api.http.json_out import build_writer
 from gridfleet.protocol.envelope import format_time
 
 

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from gridfleet.api._http import (
+from gridfleet.api.http import (
     Call,
     Endpoint,
     FileDownload,
@@ -25,8 +25,8 @@ from gridfleet.api._http import (
     public,
     super_admin,
 )
-from gridfleet.api._http.endpoint import ENDPOINTS
-from gridfleet.api._http.errors import UndeclaredCode
+from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.errors import UndeclaredCode
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import CodedError, Forbidden, TooManyRequests
 from gridfleet.kernel.pagination import Page, Paging

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api._http import NOT_NULL, Email, Metadata, PageQuery
-from gridfleet.api._http.json_in import decode_json
-from gridfleet.api._http.validation import InvalidInput, build_checker, text_reader
+from gridfleet.api.http import NOT_NULL, Email, Metadata, PageQuery
+from gridfleet.api.http.bodies import decode_json
+from gridfleet.api.http.inputs import InvalidInput, build_checker, text_reader
 
 
 class Kind(StrEnum):

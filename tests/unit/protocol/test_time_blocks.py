@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api._http.validation import build_checker
+from gridfleet.api.http.inputs import build_checker
 from gridfleet.api.trading.plants import Plan
 from gridfleet.protocol.time_blocks import DAY_MINUTES, TimeBlock, complaints_about_blocks
 

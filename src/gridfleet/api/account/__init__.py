@@ -7,7 +7,7 @@ that follows links does not consume a token. The token is in the URL's fragment,
 from pathlib import Path
 from typing import Final
 
-from gridfleet.api._http import Asset, Call, endpoint, public
+from gridfleet.api.http import Asset, Call, endpoint, public
 
 _HERE: Final = Path(__file__).parent
 _POLICY: Final = (

@@ -1,6 +1,6 @@
 """The rate limit shared by all account endpoints."""
 
-from gridfleet.api._http import Call
+from gridfleet.api.http import Call
 
 __all__ = ["limit_account_calls"]
 

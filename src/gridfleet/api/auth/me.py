@@ -1,8 +1,8 @@
 """The logged-in user, and logout."""
 
-from gridfleet.api._http import Call, Message, endpoint, session
 from gridfleet.api.auth.login import forget_session_cookies
 from gridfleet.api.auth.session_user import SessionUserAnswer, session_user
+from gridfleet.api.http import Call, Message, endpoint, session
 from gridfleet.domains.identity import sessions
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from gridfleet.api._http import Call, Email, Message, endpoint, public, session
 from gridfleet.api.auth.limits import limit_account_calls
+from gridfleet.api.http import Call, Email, Message, endpoint, public, session
 from gridfleet.domains.identity.accounts import password_reset
 from gridfleet.domains.identity.accounts import passwords as password_change
 from gridfleet.domains.identity.accounts.password_rules import NEW_CHARACTERS

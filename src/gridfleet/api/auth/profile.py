@@ -6,10 +6,10 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import NOT_NULL, Call, Email, Message, endpoint, public, session
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.passwords import MailToken
 from gridfleet.api.auth.session_user import SessionUserAnswer, session_user
+from gridfleet.api.http import NOT_NULL, Call, Email, Message, endpoint, public, session
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.accounts import email_change, profile
 from gridfleet.domains.identity.accounts.passwords import confirm_password

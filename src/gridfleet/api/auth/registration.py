@@ -6,9 +6,9 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Call, Email, Message, endpoint, public, super_admin
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.login import AuthAnswer, welcome
+from gridfleet.api.http import Call, Email, Message, endpoint, public, super_admin
 from gridfleet.domains.identity.accounts import registry
 from gridfleet.domains.identity.accounts.password_rules import REGISTRATION_CHARACTERS, registration_complaints
 from gridfleet.domains.identity.models import Client, UserRole

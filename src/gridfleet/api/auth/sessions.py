@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from gridfleet.api._http import Call, Message, endpoint, session
 from gridfleet.api.auth.login import forget_session_cookies
+from gridfleet.api.http import Call, Message, endpoint, session
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.models import SessionInfo
 from gridfleet.kernel.caller import UserCaller

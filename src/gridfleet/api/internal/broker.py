@@ -10,7 +10,7 @@ from uuid import UUID
 
 import structlog
 
-from gridfleet.api._http import Call, internal_endpoint
+from gridfleet.api.http import Call, internal_endpoint
 from gridfleet.domains.partners.amqp_access import decisions as partners
 from gridfleet.domains.plants.mqtt_access import decisions as plants
 from gridfleet.domains.plants.mqtt_access.decisions import PlantName

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from gridfleet.api._http import SA, Call, endpoint, super_admin
+from gridfleet.api.http import SA, Call, endpoint, super_admin
 from gridfleet.domains.maintenance import rewrapping
 from gridfleet.domains.maintenance.rewrapping import Rewrapped
 from gridfleet.kernel.caller import UserCaller

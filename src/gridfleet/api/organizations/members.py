@@ -4,7 +4,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.organizations import members
 from gridfleet.domains.organizations.models import Member, RoleName
 from gridfleet.kernel.caller import OrgRole, OrgScope

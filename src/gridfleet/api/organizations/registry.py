@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import NOT_NULL, SA, Message, PageQuery, endpoint, super_admin
+from gridfleet.api.http import NOT_NULL, SA, Message, PageQuery, endpoint, super_admin
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.domains.trading.configuration import forget_unsaved

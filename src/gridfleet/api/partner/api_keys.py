@@ -9,7 +9,7 @@ import aiormq.exceptions
 import httpx
 import msgspec
 
-from gridfleet.api._http import NOT_NULL, Call, Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import NOT_NULL, Call, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.partners import key_creation, registry, vhosts
 from gridfleet.domains.partners.errors import SelfTestFailed
 from gridfleet.domains.partners.key_creation import PreparedKey

@@ -1,6 +1,6 @@
 """`/api/v1/plants/certificate-stats`."""
 
-from gridfleet.api._http import S, endpoint, org_member
+from gridfleet.api.http import S, endpoint, org_member
 from gridfleet.domains.plants.certificates.models import CertificateStatistics
 from gridfleet.domains.plants.certificates.statistics import certificate_statistics
 from gridfleet.kernel.caller import OrgRole, OrgScope

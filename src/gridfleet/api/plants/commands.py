@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.api.http import PageQuery, S, endpoint, org_member
 from gridfleet.domains.plants.commands import dispatch
 from gridfleet.domains.plants.commands.models import PlantCommand
 from gridfleet.kernel.caller import OrgRole, OrgScope

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Call, S, Stream, endpoint, org_member
-from gridfleet.api._http.json_out import build_writer
+from gridfleet.api.http import Call, S, Stream, endpoint, org_member
+from gridfleet.api.http.json_out import build_writer
 from gridfleet.domains.telemetry.history.models import BucketPoint, Page
 from gridfleet.domains.telemetry.history.queries import History, open_device_history
 from gridfleet.kernel.caller import OrgRole, OrgScope

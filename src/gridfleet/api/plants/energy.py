@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api._http import S, endpoint, org_member
+from gridfleet.api.http import S, endpoint, org_member
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.today import energy_of_day
 from gridfleet.kernel.caller import OrgRole, OrgScope

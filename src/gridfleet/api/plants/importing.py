@@ -9,9 +9,9 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Metadata, S, endpoint, org_member
-from gridfleet.api._http.json_in import decode_json
-from gridfleet.api._http.validation import InvalidInput, build_checker
+from gridfleet.api.http import Metadata, S, endpoint, org_member
+from gridfleet.api.http.bodies import decode_json
+from gridfleet.api.http.inputs import InvalidInput, build_checker
 from gridfleet.api.plants.registry import ExternalPlantId, Name, SerialNumber
 from gridfleet.domains.plants.importing import complaints_about, import_plants
 from gridfleet.domains.plants.models import AuthMethod, PlantToImport, PlantType

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api._http import PageQuery, S, endpoint, org_member
+from gridfleet.api.http import PageQuery, S, endpoint, org_member
 from gridfleet.domains.plants.installation import records
 from gridfleet.domains.plants.installation.models import RefusedMessage, Sighting
 from gridfleet.kernel.caller import OrgRole, OrgScope

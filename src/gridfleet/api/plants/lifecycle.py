@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api._http import Message, S, endpoint, org_member
+from gridfleet.api.http import Message, S, endpoint, org_member
 from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.vcp import deletion
 from gridfleet.kernel.caller import OrgRole, OrgScope

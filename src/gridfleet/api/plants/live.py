@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 from uuid import UUID
 
-from gridfleet.api._http import Call, S, Stream, endpoint, org_member
-from gridfleet.api._http.json_out import build_writer
+from gridfleet.api.http import Call, S, Stream, endpoint, org_member
+from gridfleet.api.http.json_out import build_writer
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import CodedError

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import AppState, Call, FileDownload, S, endpoint, org_member
+from gridfleet.api.http import AppState, Call, FileDownload, S, endpoint, org_member
 from gridfleet.domains.plants import provisioning
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.credentials import rotation

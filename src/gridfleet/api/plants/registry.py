@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import Call, Metadata, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Call, Metadata, PageQuery, S, endpoint, org_member
 from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
 from gridfleet.domains.alerts.actions import open_alerts_of
 from gridfleet.domains.device_templates.catalogue import templates_by_id

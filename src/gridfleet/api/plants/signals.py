@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api._http import S, endpoint, org_member
+from gridfleet.api.http import S, endpoint, org_member
 from gridfleet.domains.telemetry.history.latest import latest_signals
 from gridfleet.domains.telemetry.history.models import LatestSignal
 from gridfleet.kernel.caller import OrgRole, OrgScope

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import NOT_NULL, Message, Metadata, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import NOT_NULL, Message, Metadata, PageQuery, S, endpoint, org_member
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices import registry
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceChanges, SubDeviceStatus

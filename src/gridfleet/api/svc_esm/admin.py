@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.api._http import SA, Call, Message, endpoint, super_admin
+from gridfleet.api.http import SA, Call, Message, endpoint, super_admin
 from gridfleet.domains.organizations import registry as organizations
 from gridfleet.domains.sandbox_esm import access, plants
 from gridfleet.domains.sandbox_esm.models import EsiState, NewSandboxPlant, SandboxPlant, SandboxPlantChanges

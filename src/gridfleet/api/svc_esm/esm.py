@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote_plus
 
 import msgspec
 
-from gridfleet.api._http import Call, endpoint, esm_client, public
+from gridfleet.api.http import Call, endpoint, esm_client, public
 from gridfleet.domains.sandbox_esm import access, behaviour
 from gridfleet.domains.sandbox_esm.errors import ClientRefused
 from gridfleet.domains.sandbox_esm.models import PlanAnswer, Reading, SandboxPlant

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from gridfleet.api._http import NOT_NULL, Call, S, endpoint, org_member
+from gridfleet.api.http import NOT_NULL, Call, S, endpoint, org_member
 from gridfleet.domains.trading import configuration, plant_sync
 from gridfleet.domains.trading.configuration import EsmSettings
 from gridfleet.domains.trading.models import TradingConfig

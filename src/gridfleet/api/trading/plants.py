@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api._http import Call, PageQuery, S, endpoint, key_of, org_member
+from gridfleet.api.http import Call, PageQuery, S, endpoint, key_of, org_member
 from gridfleet.domains.trading import metering, plans
 from gridfleet.domains.trading.errors import PlantNotLinked
 from gridfleet.domains.trading.models import ConfigChange, MeterRow

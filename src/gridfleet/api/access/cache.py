@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from gridfleet.api._http.barrier import BARRIER_CHANNELS, LISTENER, Barrier
+from gridfleet.api.access.invalidation import BARRIER_CHANNELS, LISTENER, Barrier
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.models import LiveSession
 from gridfleet.domains.organizations.membership import role_in

@@ -13,7 +13,7 @@ import structlog
 from cryptography import x509
 from prometheus_client import REGISTRY, generate_latest
 
-from gridfleet.api._http.state import AppState
+from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics
 from gridfleet.kernel.db import queues
 

@@ -15,16 +15,16 @@ import structlog
 from litestar.types import ASGIApp, Receive
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from gridfleet.api._http.answers import Answer, Asset, FileDownload, Header, Stream, StreamedAnswer
-from gridfleet.api._http.call import Call
-from gridfleet.api._http.callers import CallerKind
-from gridfleet.api._http.endpoint import Endpoint
-from gridfleet.api._http.errors import AccessRefused, UndeclaredCode, envelope
-from gridfleet.api._http.idempotency import FirstAnswer
-from gridfleet.api._http.json_in import ClientGone, decode_json, read_body
-from gridfleet.api._http.json_out import build_writer
-from gridfleet.api._http.state import AppState
-from gridfleet.api._http.validation import InvalidInput, build_checker, parse_uuid, storable, text_reader
+from gridfleet.api.access.guards import CallerKind
+from gridfleet.api.access.idempotency import FirstAnswer
+from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
+from gridfleet.api.http.call import Call
+from gridfleet.api.http.endpoint import Endpoint
+from gridfleet.api.http.errors import AccessRefused, UndeclaredCode, envelope
+from gridfleet.api.http.inputs import InvalidInput, build_checker, parse_uuid, storable, text_reader
+from gridfleet.api.http.json_out import build_writer
+from gridfleet.api.http.responses import Answer, Asset, FileDownload, Header, Stream, StreamedAnswer
+from gridfleet.api.state import AppState
 from gridfleet.domains.organizations.membership import everywhere, scope_of
 from gridfleet.domains.partners import rest_access
 from gridfleet.domains.sandbox_esm import access as sandbox_esm

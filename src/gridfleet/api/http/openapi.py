@@ -13,9 +13,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from gridfleet.api._http.callers import CallerKind, CallerRule
-from gridfleet.api._http.endpoint import Endpoint
-from gridfleet.api._http.schema import JsonSchemas, reference
+from gridfleet.api.access.guards import CallerKind, CallerRule
+from gridfleet.api.http.endpoint import Endpoint
+from gridfleet.api.http.schema import JsonSchemas, reference
 from gridfleet.kernel.errors import CATALOGUE
 
 __all__ = ["build_document"]

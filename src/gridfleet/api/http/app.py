@@ -14,17 +14,17 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Send
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from gridfleet.api._http.access_log import open_access_log
-from gridfleet.api._http.answers import Answer
-from gridfleet.api._http.call import Call
-from gridfleet.api._http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, Endpoint
-from gridfleet.api._http.errors import PayloadTooLarge
-from gridfleet.api._http.json_in import ClientGone, read_body
-from gridfleet.api._http.pipeline import Pipeline, error_answer, security_headers
-from gridfleet.api._http.registry import import_handlers
-from gridfleet.api._http.scrape import Scrape
-from gridfleet.api._http.state import AppState
-from gridfleet.api._http.validation import InvalidInput, parse_uuid
+from gridfleet.api.http.access_log import open_access_log
+from gridfleet.api.http.bodies import ClientGone, read_body
+from gridfleet.api.http.call import Call
+from gridfleet.api.http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, Endpoint
+from gridfleet.api.http.errors import PayloadTooLarge
+from gridfleet.api.http.inputs import InvalidInput, parse_uuid
+from gridfleet.api.http.pipeline import Pipeline, error_answer, security_headers
+from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.responses import Answer
+from gridfleet.api.internal.metrics import Scrape
+from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.errors import NotFound, ValidationFailed
 from gridfleet.kernel.ids import new_id

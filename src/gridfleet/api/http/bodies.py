@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from litestar.types import Receive
 
-from gridfleet.api._http.errors import PayloadTooLarge
-from gridfleet.api._http.validation import InvalidInput
+from gridfleet.api.http.errors import PayloadTooLarge
+from gridfleet.api.http.inputs import InvalidInput
 
 __all__ = ["MAX_BODY_BYTES", "ClientGone", "decode_json", "read_body"]
 

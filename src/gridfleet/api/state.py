@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from gridfleet.api._http.access_cache import ACCESS_CHANNEL, AccessCache
+from gridfleet.api.access.cache import ACCESS_CHANNEL, AccessCache
 from gridfleet.domains.partners.amqp_access.rights_cache import RightsCache
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.telemetry.history.live import LiveValues

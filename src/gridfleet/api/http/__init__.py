@@ -10,13 +10,13 @@ sandbox ESM), `db` (Connection of the request's transaction), `query` and `body`
 not JSON), and its path parameters in snake_case (UUID or str).
 """
 
-from gridfleet.api._http.answers import Asset, FileDownload, Stream
-from gridfleet.api._http.call import Call
-from gridfleet.api._http.callers import esm_client, internal, org_member, public, session, super_admin
-from gridfleet.api._http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
-from gridfleet.api._http.idempotency import key_of
-from gridfleet.api._http.records import NOT_NULL, Email, Message, Metadata, PageQuery
-from gridfleet.api._http.state import AppState, open_state
+from gridfleet.api.access.guards import esm_client, internal, org_member, public, session, super_admin
+from gridfleet.api.access.idempotency import key_of
+from gridfleet.api.http.call import Call
+from gridfleet.api.http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
+from gridfleet.api.http.records import NOT_NULL, Email, Message, Metadata, PageQuery
+from gridfleet.api.http.responses import Asset, FileDownload, Stream
+from gridfleet.api.state import AppState, open_state
 
 __all__ = [
     "NOT_NULL",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_type_hints
 from uuid import UUID
 
-from gridfleet.api._http.call import Call
-from gridfleet.api._http.callers import CallerKind, CallerRule
+from gridfleet.api.access.guards import CallerKind, CallerRule
+from gridfleet.api.http.call import Call
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection

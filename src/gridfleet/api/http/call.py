@@ -6,8 +6,8 @@ from ipaddress import IPv6Address, IPv6Network
 from typing import Any, Literal
 from uuid import UUID
 
-from gridfleet.api._http.answers import Header
-from gridfleet.api._http.state import AppState
+from gridfleet.api.http.responses import Header
+from gridfleet.api.state import AppState
 from gridfleet.kernel.addresses import is_within, parse_address
 
 __all__ = ["Call"]

@@ -8,8 +8,8 @@ import hashlib
 import re
 from typing import Any, Final
 
-from gridfleet.api._http.call import Call
-from gridfleet.api._http.validation import InvalidInput, storable
+from gridfleet.api.http.call import Call
+from gridfleet.api.http.inputs import InvalidInput, storable
 from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection, idempotency
 from gridfleet.kernel.security.keyring import Keyring
