@@ -21,8 +21,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
 
 from gridfleet.api.access.guards import CallerKind, CallerRule
-from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint
-from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.cli import application
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel import metrics

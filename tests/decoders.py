@@ -12,9 +12,9 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 
 from authorities import company_authority
+from gridfleet.api.http.app import _query_pairs
 from gridfleet.api.http.bodies import decode_json
 from gridfleet.api.http.inputs import InvalidInput, build_checker
-from gridfleet.api.http.pipeline import _query_pairs
 from gridfleet.api.plants.importing import _plant, _rows
 from gridfleet.device.errors import PackageError
 from gridfleet.device.package import Package

@@ -16,8 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gridfleet.api.http.endpoint import ENDPOINTS
-from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.cli import application
 from gridfleet.domains.audit.models import Event
 from gridfleet.kernel import metrics

@@ -2,8 +2,7 @@
 
 import pytest
 
-from gridfleet.api.http.endpoint import ENDPOINTS
-from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 
 import_handlers()
 

@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint
-from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 
 Row = tuple[str, str]
 

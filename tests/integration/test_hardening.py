@@ -14,8 +14,7 @@ import psycopg
 import pytest
 
 from api_process import api_process
-from gridfleet.api.http.endpoint import ENDPOINTS
-from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from served import Served, served
 
 import_handlers()

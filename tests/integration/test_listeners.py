@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from gridfleet.api.http import Call, Stream, endpoint, internal_endpoint, public
-from gridfleet.api.http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS
-from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, import_handlers
 from gridfleet.api.serving import serve
 from gridfleet.api.state import AppState
 from served import INTERNAL_SECRET, Served, served

@@ -11,8 +11,8 @@ import pytest
 
 from api_service import ApiService, api_service
 from free_ports import free_ports
-from gridfleet.api.http.app import create_internal_app
 from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.internal.app import create_internal_app
 from gridfleet.kernel.outbox import enqueue
 from gridfleet.kernel.process_metrics import measure_process, serve_metrics
 

@@ -15,9 +15,8 @@ from schemathesis.specs.openapi.checks import (
 from typer.testing import CliRunner
 
 from documented_errors import assert_documented
-from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.http.openapi import build_document
-from gridfleet.api.http.registry import import_handlers
 from gridfleet.cli import application
 from served import Served, served
 

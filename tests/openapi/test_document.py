@@ -7,9 +7,8 @@ from typing import Any, Final
 import jsonschema
 
 from gridfleet.api.access.guards import CallerKind
-from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.http.openapi import build_document, vocabulary
-from gridfleet.api.http.registry import import_handlers
 
 import_handlers()
 DOCUMENT: Final = build_document(ENDPOINTS.values(), version="0", base_url="https://fleet.test")

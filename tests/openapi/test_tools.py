@@ -12,9 +12,8 @@ import httpx
 import psycopg
 import pytest
 
-from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.http.openapi import build_document
-from gridfleet.api.http.registry import import_handlers
 from gridfleet.kernel.ids import new_id
 from served import Served, served
 

@@ -9,7 +9,8 @@ from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
-from gridfleet.api.http.app import create_app, create_internal_app
+from gridfleet.api.http.app import create_app
+from gridfleet.api.internal.app import create_internal_app
 from gridfleet.api.state import AppState
 from gridfleet.kernel.open_files import allow_open_files
 from gridfleet.kernel.settings import Settings

@@ -16,8 +16,7 @@ def register(application: typer.Typer) -> None:
 
 def routes() -> None:
     """Print every route with the file and line of its handler."""
-    from gridfleet.api.http.endpoint import ENDPOINTS
-    from gridfleet.api.http.registry import import_handlers
+    from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 
     import_handlers()
     found = sorted(ENDPOINTS.values(), key=lambda endpoint: (endpoint.path, endpoint.method))
@@ -31,7 +30,7 @@ def openapi(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write to instead of standard output.")] = None,
 ) -> None:
     """Print the OpenAPI 3.1 document of the REST API as JSON, identical to the served one. No service needs to run."""
-    from gridfleet.api.http.registry import import_handlers
+    from gridfleet.api.http.endpoint import import_handlers
     from gridfleet.api.openapi import document_as_json
     from gridfleet.cli.settings import load_settings
 

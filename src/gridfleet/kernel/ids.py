@@ -1,11 +1,15 @@
 """UUIDv7 identifiers (RFC 9562). They are ordered by time, so primary keys are appended at one end of their index."""
 
 import os
+import re
 import time
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
-__all__ = ["first_id_at", "new_id"]
+__all__ = ["first_id_at", "new_id", "parse_uuid"]
+
+_CANONICAL: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 def new_id() -> UUID:
@@ -22,3 +26,8 @@ def new_id() -> UUID:
 def first_id_at(moment: datetime) -> UUID:
     """Return a lower bound: ids created before `moment` are smaller, later ones are not."""
     return UUID(int=int(moment.timestamp() * 1_000) << 80)
+
+
+def parse_uuid(text: str) -> UUID | None:
+    """Return the UUID if the text has the canonical form of 36 characters, else None."""
+    return UUID(text) if _CANONICAL.fullmatch(text) else None

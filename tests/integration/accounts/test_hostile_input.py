@@ -11,8 +11,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint
-from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.schema import JsonSchemas
 from people import People, Person
 from served import Served, served

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
 from documented_errors import assert_documented
-from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.http.openapi import build_document
-from gridfleet.api.http.registry import import_handlers
 from served import Served, served
 
 import_handlers()

@@ -84,5 +84,5 @@ def test_a_plants_computer_needs_what_the_page_says() -> None:
     needed = {re.split(r"[^a-z0-9-]", line.lower())[0].replace("-", "_") for line in requires("gridfleet") or ()}
 
     assert "pip install aiomqtt msgspec" in GUIDE
-    assert needed > {"psycopg", "litestar", "cryptography", "httpx"}
+    assert needed > {"psycopg", "granian", "cryptography", "httpx"}
     assert needed & set(done.stdout.split()) == {"aiomqtt", "aiormq", "msgspec"}

@@ -9,8 +9,7 @@ import pytest
 
 from gridfleet.api.access.cache import AccessCache
 from gridfleet.api.http.app import create_app
-from gridfleet.api.http.endpoint import ENDPOINTS
-from gridfleet.api.http.registry import import_handlers
+from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.state import AppState
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.tokens import AccessTokens

@@ -1,11 +1,43 @@
-"""Caller rules: who may call an endpoint. The pipeline enforces them, and the access matrix test reads them."""
+"""Caller rules: who may call an endpoint. A guard enforces the rule of an endpoint, and the access matrix test reads it."""
 
+import hmac
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+from uuid import UUID
 
-from gridfleet.kernel.caller import OrgRole
+from gridfleet.domains.organizations.membership import everywhere, scope_of
+from gridfleet.domains.partners import rest_access
+from gridfleet.domains.sandbox_esm import access as sandbox_esm
+from gridfleet.kernel.caller import Caller, KeyCaller, OrgRole, OrgScope, PlatformScope, UserCaller
+from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized
+from gridfleet.kernel.ids import parse_uuid
 
-__all__ = ["CallerKind", "CallerRule", "esm_client", "internal", "org_member", "public", "session", "super_admin"]
+if TYPE_CHECKING:
+    from gridfleet.api.http.call import Call
+    from gridfleet.api.state import AppState
+
+__all__ = [
+    "SESSION_COOKIE",
+    "UNSAFE",
+    "Admitted",
+    "CallerKind",
+    "CallerRule",
+    "Guard",
+    "esm_client",
+    "internal",
+    "org_member",
+    "public",
+    "session",
+    "super_admin",
+]
+
+SESSION_COOKIE: Final = "gridfleet_session"
+
+UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+"""Methods that change something. A cookie is accepted for them only from the service's own pages."""
 
 
 class CallerKind(StrEnum):
@@ -74,3 +106,160 @@ def esm_client() -> CallerRule:
 def internal() -> CallerRule:
     """Require the internal secret in `x-internal-auth` in production, and nothing in development."""
     return CallerRule(CallerKind.INTERNAL)
+
+
+class AccessRefused(CodedError):
+    """An authenticated caller lacks permission. Carries the code that the endpoint declares for this case."""
+
+    code = "FORBIDDEN"
+    message = "You may not do this."
+
+    def __init__(self, code: str) -> None:
+        super().__init__("Only a SuperAdmin may do this." if code == "SUPER_ADMIN_REQUIRED" else None)
+        self.code = code  # type: ignore[misc]
+
+
+class _Credentials(NamedTuple):
+    """The credentials of a call. At least one of the two is set."""
+
+    access_token: str | None
+    key: str | None
+
+
+class Admitted(NamedTuple):
+    """Who a call comes from: a user or API key, the organisation that it acts in, or a client of the sandbox ESM."""
+
+    caller: Caller | None = None
+    org: OrgScope | PlatformScope | None = None
+    client: str | None = None
+
+
+class Guard:
+    """The caller rule of one endpoint, bound to the state of the process."""
+
+    def __init__(
+        self, rule: CallerRule, codes: Collection[str], path_id: Callable[[str, str], UUID], state: "AppState"
+    ) -> None:
+        """Prepare the checks.
+
+        Args:
+            rule: The rule of the endpoint.
+            codes: The error codes that the endpoint declares.
+            path_id: Returns the UUID of a path parameter from its name and text, or raises.
+            state: The state of the process.
+        """
+        self._rule = rule
+        self._state = state
+        self._path_id = path_id
+        self._origin_refusal: type[Forbidden | Unauthorized] = Forbidden if "FORBIDDEN" in codes else Unauthorized
+        # An endpoint that declares no refusal for authenticated callers accepts no keys: a key then counts as no credential.
+        self._key_refusal = rule.refusal if rule.refusal in codes else "UNAUTHORIZED"
+        base = urlsplit(state.settings.base_url)
+        self._origin = f"{base.scheme}://{base.netloc}"
+
+    def credentials(self, call: "Call") -> _Credentials | None:
+        """Return the credentials, before the body is read; None where the rule needs no session or key.
+
+        Raises:
+            Unauthorized: If there are none.
+            Forbidden: If a cookie comes from the page of another site, or the internal secret is wrong.
+        """
+        if self._rule.kind is CallerKind.INTERNAL:
+            self._require_internal(call)
+        if self._rule.kind in (CallerKind.PUBLIC, CallerKind.INTERNAL, CallerKind.ESM_CLIENT):
+            return None
+        key = call.headers.get("x-api-key")
+        try:
+            return _Credentials(self._access_token(call), key)
+        except (Unauthorized, Forbidden):
+            if key is None:
+                raise
+            return _Credentials(None, key)
+
+    async def admit(self, call: "Call", credentials: _Credentials | None, path_params: Mapping[str, str]) -> Admitted:
+        """Return who the call comes from. Raises a `CodedError` for a caller that the rule excludes."""
+        if self._rule.kind is CallerKind.ESM_CLIENT:
+            async with self._state.database.transaction() as db:
+                return Admitted(client=await sandbox_esm.client_of(db, bearer_token(call)))
+        if credentials is None:
+            return Admitted()
+        user = await self._user(call, credentials)
+        if user is not None:
+            return Admitted(user, await self._authorize(call, user, path_params))
+        key = await self._state.access.key(self._state.database, credentials.key or "", call.client_ip)
+        return Admitted(key, self._authorize_key(call, key))
+
+    async def _user(self, call: "Call", credentials: _Credentials) -> UserCaller | None:
+        """Return the user of the session, or None if only an API key remains to be checked."""
+        if credentials.access_token is None:
+            return None
+        try:
+            return await self._state.access.caller(self._state.database, credentials.access_token, call.client_ip)
+        except Unauthorized:
+            if credentials.key is None:
+                raise
+            return None
+
+    def _authorize_key(self, call: "Call", key: KeyCaller) -> OrgScope | None:
+        rule = self._rule
+        named = call.headers.get("x-org-id")
+        if named is not None and parse_uuid(named.strip()) != key.organization_id:
+            raise AccessRefused(self._key_refusal)
+        if rule.scope is None or rule.scope not in key.scopes:
+            raise AccessRefused(self._key_refusal)
+        return None if rule.min_role is None else rest_access.scope_of(key, rule.min_role)
+
+    async def _authorize(
+        self, call: "Call", caller: UserCaller, path_params: Mapping[str, str]
+    ) -> OrgScope | PlatformScope | None:
+        rule = self._rule
+        if rule.kind is CallerKind.SUPER_ADMIN and not caller.is_super_admin:
+            raise AccessRefused(rule.refusal)
+        if rule.min_role is None:
+            return None
+        if rule.organization is not None:
+            organization_id: UUID | None = self._path_id(rule.organization, path_params[rule.organization])
+        elif rule.everywhere and caller.is_super_admin and "x-org-id" not in call.headers:
+            return everywhere(caller)
+        else:
+            organization_id = parse_uuid(call.headers.get("x-org-id", "").strip())
+        if organization_id is None:
+            raise Forbidden("Name the organisation to act in with the x-org-id header, by its id (a UUID).")
+        membership = await self._state.access.role(self._state.database, caller, organization_id)
+        org = scope_of(caller, organization_id, membership, must_exist=rule.organization is None)
+        if org.role < rule.min_role:
+            raise Forbidden(f"This takes at least the role {rule.min_role.name}; yours is {org.role.name}.")
+        return org
+
+    def _access_token(self, call: "Call") -> str:
+        if "authorization" in call.headers:
+            return bearer_token(call)
+        token = call.cookies.get(SESSION_COOKIE, "")
+        if not token:
+            raise Unauthorized
+        if call.method in UNSAFE and not self._is_same_origin(call):
+            raise self._origin_refusal
+        return token
+
+    def _is_same_origin(self, call: "Call") -> bool:
+        fetch_site = call.headers.get("sec-fetch-site")
+        if fetch_site is not None:
+            return fetch_site == "same-origin"
+        origin = call.headers.get("origin", "")
+        return origin == self._origin or (origin != "" and urlsplit(origin).netloc == call.headers.get("host"))
+
+    def _require_internal(self, call: "Call") -> None:
+        settings = self._state.settings
+        if settings.environment != "production":
+            return
+        secret = settings.secret("internal_secret").get_secret_value()
+        if not hmac.compare_digest(call.headers.get("x-internal-auth", "").encode(), secret.encode()):
+            raise Forbidden
+
+
+def bearer_token(call: "Call") -> str:
+    """Return the token of the authorization header. Raises Unauthorized without one or for any other scheme."""
+    scheme, _, token = call.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Unauthorized
+    return token.strip()

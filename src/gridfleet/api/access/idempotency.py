@@ -6,28 +6,30 @@ are not stored in clear anywhere else.
 
 import hashlib
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from gridfleet.api.http.call import Call
-from gridfleet.api.http.inputs import InvalidInput, storable
 from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection, idempotency
+from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.security.keyring import Keyring
+
+if TYPE_CHECKING:
+    from gridfleet.api.http.call import Call
 
 __all__ = ["FirstAnswer", "key_of"]
 
 _KEY: Final = re.compile(r"[!-~]{1,255}")
 
 
-def key_of(call: Call) -> str | None:
+def key_of(call: "Call") -> str | None:
     """Return the caller's key, or None without the header.
 
     Raises:
-        InvalidInput: If the key is not 1 to 255 printable ASCII characters without spaces.
+        ValidationFailed: If the key is not 1 to 255 printable ASCII characters without spaces.
     """
     key = call.headers.get("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
-        raise InvalidInput(["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])
+        raise ValidationFailed(details=["Idempotency-Key: must have 1 to 255 printable ASCII characters without spaces"])
     return key
 
 
@@ -48,28 +50,28 @@ class FirstAnswer:
 
     @classmethod
     def of(
-        cls, call: Call, query: bytes, caller: Caller, org: OrgScope | PlatformScope | None, body: bytes
+        cls, call: "Call", query: bytes, caller: Caller, org: OrgScope | PlatformScope | None, body: bytes
     ) -> "FirstAnswer | None":
-        """Return the stored response of the request, or None without the header. Raises InvalidInput for a malformed key."""
+        """Return the stored response of the request, or None without a key. Raises ValidationFailed for a malformed key."""
         key = key_of(call)
         if key is None:
             return None
         place = org.organization_id if isinstance(org, OrgScope) else "-"
-        scope = f"{place} {call.method} {storable(call.path)}"
+        scope = f"{place} {call.method} {call.storable_path}"
         return cls(call.state.keyring, caller, scope, key, hashlib.sha256(query + b"\0" + body).digest())
 
     async def earlier(self, db: Connection) -> tuple[int, bytes] | None:
         """Return status and body of the first response, or None if this request is the first and now owns the key.
 
         Raises:
-            InvalidInput: If the key was used with another body.
+            ValidationFailed: If the key was used with another body.
         """
         if await idempotency.claim(db, self._caller_id, self._scope, self._key, self._request_hash):
             await idempotency.forget_old(db)
             return None
         kept = await idempotency.find(db, self._caller_id, self._scope, self._key)
         if kept.request_hash != self._request_hash:
-            raise InvalidInput(["Idempotency-Key: must not be used again with another body"])
+            raise ValidationFailed(details=["Idempotency-Key: must not be used again with another body"])
         return kept.status, self._keyring.decrypt(kept.answer, kept.key_version, **self._place)
 
     async def keep(self, db: Connection, status: int, body: bytes) -> None:

@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 import msgspec
 
+from gridfleet.api.access.guards import SESSION_COOKIE
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.session_user import SessionUser, session_user
 from gridfleet.api.http import Call, Email, endpoint, public
-from gridfleet.api.http.pipeline import SESSION_COOKIE
 from gridfleet.domains.identity import login as identity_login
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.emails import normalized

@@ -1,74 +1,102 @@
-"""The two ASGI applications: the public one on Litestar, and the one of the internal listener."""
+"""The public ASGI application: routing, the checks of each endpoint, and one log line per request.
 
-import asyncio
-import hmac
+The contract fixes the order of the checks:
+authentication → organisation → role or scope → path ids → query and body → the handler (existence, state) → commit → response.
+"""
+
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
+from uuid import UUID
 
+import psycopg
 import structlog
-from litestar import Litestar, Request, Response
-from litestar.exceptions import HTTPException
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Receive, Send
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from psycopg_pool import PoolClosed, PoolTimeout
 
+from gridfleet.api.access.guards import UNSAFE, Admitted, CallerKind, Guard
+from gridfleet.api.access.idempotency import FirstAnswer
 from gridfleet.api.http.access_log import open_access_log
-from gridfleet.api.http.bodies import ClientGone, read_body
+from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
 from gridfleet.api.http.call import Call
-from gridfleet.api.http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, Endpoint
-from gridfleet.api.http.errors import PayloadTooLarge
-from gridfleet.api.http.inputs import InvalidInput, parse_uuid
-from gridfleet.api.http.pipeline import Pipeline, error_answer, security_headers
-from gridfleet.api.http.registry import import_handlers
-from gridfleet.api.http.responses import Answer
-from gridfleet.api.internal.metrics import Scrape
+from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
+from gridfleet.api.http.errors import UndeclaredCode, error_answer, security_headers
+from gridfleet.api.http.inputs import InvalidInput, build_checker, storable, text_reader
+from gridfleet.api.http.json_out import build_writer
+from gridfleet.api.http.responses import (
+    Answer,
+    ASGIApp,
+    Asset,
+    FileDownload,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    Stream,
+    StreamedAnswer,
+)
 from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
-from gridfleet.kernel.errors import NotFound, ValidationFailed
-from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.errors import CodedError, NotFound, ValidationFailed
+from gridfleet.kernel.ids import new_id, parse_uuid
+from gridfleet.kernel.redis_link import RedisAway
 
-__all__ = ["Application", "create_app", "create_internal_app"]
+__all__ = ["Application", "create_app"]
 
-_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_METHODS: Final = UNSAFE | {"GET"}
 
-_UNMATCHED = "-"
+_UNMATCHED: Final = "-"
 """Route label of requests that match no route."""
 
-_GONE = 499
+_GONE: Final = 499
 """Status of a request whose client disconnected before the response."""
 
-_ANSWER_SECONDS: Final = 10.0
-"""How long a request of the broker waits for the database. The broker itself gives up after 15 s."""
+_ALWAYS_ALLOWED: Final = frozenset({"TOO_MANY_REQUESTS", "PAYLOAD_TOO_LARGE", "INTERNAL_SERVER_ERROR"})
+_HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*\Z")
+_PAGE: Final[tuple[Header, ...]] = (
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+)
 
 log = structlog.get_logger(__name__)
 
 
-class Application(Litestar):
-    """Litestar with an own outer layer: request ids, the error envelope for unmatched routes, one log line per request."""
+def create_app(state: AppState) -> "Application":
+    """Return the public application with every registered endpoint."""
+    import_handlers()
+    return Application(state, ENDPOINTS.values())
 
-    def __init__(self, state: AppState, handlers: list[HTTPRouteHandler]) -> None:
-        super().__init__(
-            route_handlers=handlers,
-            openapi_config=None,
-            exception_handlers={Exception: _router_error},
-            logging_config=None,
-        )
-        self.app_state = state
+
+class Application:
+    """The ASGI application of some endpoints."""
+
+    def __init__(self, state: AppState, endpoints: Iterable[Endpoint]) -> None:
+        self._state = state
         self._access_log = open_access_log(state.settings.log_level, json=state.settings.log_format == "json")
-        self.base_headers = security_headers(state.settings.base_url)
+        self._headers = security_headers(state.settings.base_url)
+        self._plain: dict[tuple[str, str], Pipeline] = {}
+        self._routes = _Node()
+        for endpoint in endpoints:
+            if endpoint.path_parameters:
+                self._routes.add(endpoint, Pipeline(endpoint, state))
+            else:
+                self._plain[endpoint.method, endpoint.path] = Pipeline(endpoint, state)
+        self._plain_paths = {path for _, path in self._plain}
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
-            await super().__call__(scope, receive, send)
             return
         started = time.perf_counter()
-        call = Call(scope, self.app_state, _request_id(scope["headers"]))
-        scope["gridfleet_call"] = call
+        # Repeated slashes and one at the end make no difference.
+        segments = [segment for segment in scope["path"].split("/") if segment]
+        scope["path"] = "/" + "/".join(segments)
+        call = Call(scope, self._state, _request_id(scope["headers"]))
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
-        status = 0
+        status, route = 0, _UNMATCHED
 
         async def watch(message: Any) -> None:
             nonlocal status
@@ -78,16 +106,20 @@ class Application(Litestar):
 
         # A label must not hold text that a client can choose.
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        answer: ASGIApp = super().__call__
-        if method == "other":
-            answer = error_answer(call, self.base_headers, NotFound())
         with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
             trace_id = tracing.trace_id()
             try:
+                pipeline = None
+                if method != "other" and _HOST.match(call.headers.get("host", "-").encode("latin-1")) is None:
+                    answer: ASGIApp = error_answer(call, self._headers, ValidationFailed(), "BAD_REQUEST")
+                elif method == "other" or (pipeline := self._find(scope, segments)) is None:
+                    answer = error_answer(call, self._headers, NotFound())
+                else:
+                    route = pipeline.path
+                    answer = await pipeline(call, scope, receive)
                 await answer(scope, receive, watch)
             finally:
                 seconds = time.perf_counter() - started
-                route = scope.get("path_template", _UNMATCHED)
                 status = status or _GONE
                 shown = "_OTHER" if method == "other" else method
                 span.update_name(f"{shown} {route}")
@@ -98,36 +130,231 @@ class Application(Litestar):
         if call.bug is not None:
             raise call.bug
 
+    def _find(self, scope: Scope, segments: list[str]) -> "Pipeline | None":
+        """Return the pipeline of a request and put the path parameters into its scope, or None if no route matches."""
+        scope["path_params"] = {}
+        if scope["path"] in self._plain_paths:
+            return self._plain.get((scope["method"], scope["path"]))
+        node, values = self._routes, []
+        for segment in segments:
+            child = node.children.get(segment)
+            if child is None:
+                child = node.children.get(_ANY)
+                values.append(segment)
+            if child is None:
+                return None
+            node = child
+        pipeline = node.pipelines.get(scope["method"])
+        if pipeline is not None:
+            scope["path_params"] = dict(zip(pipeline.parameter_names, values, strict=True))
+        return pipeline
 
-def create_app(state: AppState) -> Litestar:
-    """Return the public application with every registered endpoint."""
-    import_handlers()
-    return Application(state, [_route(endpoint, Pipeline(endpoint, state)) for endpoint in ENDPOINTS.values()])
+
+_ANY: Final = "{}"
+"""The segment of a path parameter. A request cannot contain it unescaped."""
 
 
-def _route(endpoint: Endpoint, pipeline: Pipeline) -> HTTPRouteHandler:
-    async def run(request: Request[Any, Any, Any]) -> ASGIApp:
-        scope = request.scope
-        return await pipeline(scope["gridfleet_call"], scope, request.receive)  # type: ignore[typeddict-item]
+class _Node:
+    """One segment of the paths with parameters."""
 
-    path = endpoint.path.replace("}", ":str}")
-    # The status is for Litestar only: the pipeline builds the whole response, with its own status.
-    return HTTPRouteHandler(path, http_method=endpoint.method, status_code=200, name=f"{endpoint.method} {endpoint.path}")(run)
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.pipelines: dict[str, Pipeline] = {}
+
+    def add(self, endpoint: Endpoint, pipeline: "Pipeline") -> None:
+        """Add a path below this node."""
+        node = self
+        for segment in endpoint.path.strip("/").split("/"):
+            node = node.children.setdefault(_ANY if segment.startswith("{") else segment, _Node())
+        node.pipelines[endpoint.method] = pipeline
 
 
-def _router_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Return the error envelope for an exception of Litestar's router."""
-    app: Application = request.app  # type: ignore[assignment]
-    call: Call = request.scope["gridfleet_call"]  # type: ignore[typeddict-item]
-    if isinstance(error, HTTPException) and error.status_code in (404, 405):
-        answer = error_answer(call, app.base_headers, NotFound())
-    elif isinstance(error, HTTPException) and error.status_code < 500:
-        answer = error_answer(call, app.base_headers, ValidationFailed(), "BAD_REQUEST")
-    else:
-        log.error("router failed", exc_info=error)
-        answer = error_answer(call, app.base_headers, None)
-    headers = {name.decode(): value.decode() for name, value in answer.headers}
-    return Response(answer.body, status_code=answer.status, headers=headers, media_type=headers["content-type"])
+class Pipeline:
+    """An endpoint bound to the state of the process, with everything prepared that does not depend on the call."""
+
+    def __init__(self, endpoint: Endpoint, state: AppState) -> None:
+        self._endpoint = endpoint
+        self._state = state
+        self.path = endpoint.path
+        self.parameter_names = [parameter.name for parameter in endpoint.path_parameters]
+        self._guard = Guard(endpoint.caller, endpoint.codes, self._path_id, state)
+        self._admits = endpoint.caller.kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL)
+        self._in_transaction = "db" in endpoint.arguments
+        self._read_query = text_reader(endpoint.query_type) if endpoint.query_type is not None else None
+        self._check_body = build_checker(endpoint.body_type) if endpoint.body_type is not None else None
+        self._write = build_writer(endpoint.answer_type)
+        self._headers = security_headers(state.settings.base_url)
+        self._allowed = frozenset(endpoint.codes) | _ALWAYS_ALLOWED
+
+    async def __call__(self, call: Call, scope: Scope, receive: Receive) -> ASGIApp:
+        """Return the response to one call, also for failures."""
+        access = self._state.access
+        changes = access.own_changes
+        answer = await self._answer(call, scope, receive)
+        if changes != access.own_changes and self._endpoint.method in UNSAFE:
+            # A client that receives the response must find the access revoked in every process.
+            await access.wait_for_invalidation(self._state.database)
+        return answer
+
+    async def _answer(self, call: Call, scope: Scope, receive: Receive) -> ASGIApp:
+        try:
+            return await self._run(call, scope, receive)
+        except InvalidInput as error:
+            return self._refuse(call, ValidationFailed(details=error.complaints))
+        except CodedError as error:
+            return self._refuse(call, error)
+        except ClientGone:
+            return Answer(499, [])
+        except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
+            log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
+            return error_answer(call, self._headers, None)
+        except RedisAway:
+            log.error("cache unavailable", request_id=call.request_id)
+            return error_answer(call, self._headers, None)
+        except Exception:
+            log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
+            return error_answer(call, self._headers, None)
+
+    def _refuse(self, call: Call, error: CodedError) -> Answer:
+        code = error.code
+        if code == "VALIDATION_ERROR" and code not in self._endpoint.codes:
+            code = self._endpoint.bad_input
+        elif code not in self._allowed:
+            what = f"{self._endpoint.method} {self._endpoint.path} answers {code}, which it does not declare"
+            log.error("undeclared code", request_id=call.request_id, what=what)
+            if self._state.strict:
+                call.bug = UndeclaredCode(what)
+            return error_answer(call, self._headers, None)
+        return error_answer(call, self._headers, error, code)
+
+    async def _run(self, call: Call, scope: Scope, receive: Receive) -> ASGIApp:
+        endpoint = self._endpoint
+        credentials = self._guard.credentials(call)
+        body = b""
+        if endpoint.method in UNSAFE:
+            announced = _content_length(call)
+            if self._check_body is not None or announced > endpoint.max_body_bytes:
+                # Read before the transaction begins: a slow sender must not hold a connection of the pool.
+                body = await read_body(receive, announced, endpoint.max_body_bytes)
+        admitted = Admitted()
+        if self._admits:
+            admitted = await self._guard.admit(call, credentials, scope["path_params"])
+            call.authorize_again = partial(self._guard.admit, call, credentials, scope["path_params"])
+        org = admitted.org
+        arguments = self._arguments(call, scope, body)
+        arguments.update((name, value) for name, value in admitted._asdict().items() if name in endpoint.arguments)
+        if endpoint.kept_seconds and isinstance(org, OrgScope):
+            place = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
+            kept = await self._state.cache.remembered(org, place, endpoint.kept_seconds, partial(self._fresh, arguments))
+            return Answer(endpoint.success, self._answer_headers(call, "application/json"), kept)
+        answer = await self._carry_out(call, scope["query_string"], body, admitted, arguments)
+        if endpoint.method in UNSAFE and isinstance(org, OrgScope):
+            # After the commit and before the response, so that a client can read its own writes.
+            for organization_id in call.also_changed | {org.organization_id}:
+                await self._state.cache.outdate(organization_id)
+        return answer
+
+    async def _fresh(self, arguments: dict[str, Any]) -> bytes:
+        """Return the body of a cacheable response."""
+        async with self._state.database.transaction() as db:
+            return self._write(await self._endpoint.handler(**arguments, db=db))
+
+    async def _carry_out(self, call: Call, query: bytes, body: bytes, admitted: Admitted, arguments: dict[str, Any]) -> ASGIApp:
+        if not self._in_transaction:
+            return await self._finish(call, await self._endpoint.handler(**arguments))
+        async with self._state.database.transaction() as db:
+            arguments["db"] = db
+            first = None
+            if admitted.caller is not None and self._endpoint.creates:
+                first = FirstAnswer.of(call, query, admitted.caller, admitted.org, body)
+            if first is not None and (earlier := await first.earlier(db)) is not None:
+                call.set_header("idempotency-replayed", "true")
+                call.no_store()
+                return Answer(earlier[0], self._answer_headers(call, "application/json"), earlier[1])
+            answer = await self._finish(call, await self._endpoint.handler(**arguments))
+            if first is not None and isinstance(answer, Answer):
+                await first.keep(db, answer.status, answer.body)
+            return answer
+
+    def _arguments(self, call: Call, scope: Scope, body: bytes) -> dict[str, Any]:
+        endpoint = self._endpoint
+        arguments: dict[str, Any] = {"call": call} if "call" in endpoint.arguments else {}
+        values = scope["path_params"]
+        for parameter in endpoint.path_parameters:
+            text = values[parameter.name]
+            arguments[parameter.argument] = self._path_id(parameter.name, text) if parameter.is_uuid else storable(text)
+        complaints: list[str] = []
+        if self._read_query is not None:
+            try:
+                arguments["query"] = self._read_query(_query_pairs(scope["query_string"]))
+            except InvalidInput as error:
+                complaints += error.complaints
+        if self._check_body is not None:
+            try:
+                arguments["body"] = self._body(call, body)
+            except InvalidInput as error:
+                complaints += error.complaints
+        if complaints:
+            raise InvalidInput(complaints)
+        return arguments
+
+    def _path_id(self, name: str, text: str) -> UUID:
+        value = parse_uuid(text)
+        if value is None:
+            raise _BadPathId(self._endpoint.bad_path_id or self._endpoint.bad_input, f"{name}: must be a UUID")
+        return value
+
+    def _body(self, call: Call, body: bytes) -> Any:
+        if call.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise InvalidInput(["body: must not be compressed"])
+        kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind not in self._endpoint.content_types:
+            raise InvalidInput([f"body: must have content type {' or '.join(self._endpoint.content_types)}"])
+        check: Callable[[Any, str, list[str]], Any] | None = self._check_body
+        complaints: list[str] = []
+        value = body if self._endpoint.body_type is bytes else decode_json(body)
+        record = check(value, "", complaints) if check is not None else None
+        if complaints:
+            raise InvalidInput(complaints)
+        return record
+
+    async def _finish(self, call: Call, result: Any) -> ASGIApp:
+        status = call.status or self._endpoint.success
+        if isinstance(result, Stream):
+            return await self._start_stream(call, status, result)
+        if isinstance(result, FileDownload):
+            call.set_header("content-disposition", result.disposition)
+            content = result.content if isinstance(result.content, bytes) else self._write(result.content)
+            return Answer(status, self._answer_headers(call, result.content_type), content)
+        if isinstance(result, Asset):
+            call.added_headers += _PAGE
+            return Answer(status, self._answer_headers(call, result.content_type), result.content)
+        if result is None and status == 204:
+            return Answer(204, self._answer_headers(call, None))
+        return Answer(status, self._answer_headers(call, "application/json"), self._write(result))
+
+    async def _start_stream(self, call: Call, status: int, stream: Stream) -> ASGIApp:
+        chunks = aiter(stream.chunks)
+        first = await anext(chunks, b"")
+        return StreamedAnswer(status, self._answer_headers(call, stream.content_type), first, chunks)
+
+    def _answer_headers(self, call: Call, content_type: str | None) -> list[Header]:
+        headers = [(b"x-request-id", call.request_id.encode())]
+        if content_type is not None:
+            headers.append((b"content-type", content_type.encode()))
+        if not call.added_headers:
+            return headers + self._headers
+        replaced = {name for name, _ in call.added_headers}
+        return [*headers, *call.added_headers, *(header for header in self._headers if header[0] not in replaced)]
+
+
+class _BadPathId(CodedError):
+    code = "INVALID_UUID"
+    message = "An id in the path is not a UUID."
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(details=[detail])
+        self.code = code  # type: ignore[misc]
 
 
 def _request_id(headers: Any) -> str:
@@ -138,80 +365,14 @@ def _request_id(headers: Any) -> str:
     return str(new_id())
 
 
-def _form(body: bytes) -> dict[str, str]:
-    # Blank fields are kept: an empty `password=` of the broker must not look like a login by certificate.
+def _content_length(call: Call) -> int:
+    """Return the announced length of the body in bytes, 0 for a chunked body."""
+    text = call.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _query_pairs(query: bytes) -> list[tuple[str, str]]:
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=100))
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:
-        raise InvalidInput(["body: must be a form in UTF-8"]) from None
-
-
-async def _in_time(handling: Awaitable[str]) -> str:
-    """Return the response of a handler. Raises TimeoutError after ten seconds.
-
-    A query waits without limit for a database server that is suspended, because the operating system still acknowledges its
-    packets. Its cancellation takes another ten seconds, so it is not awaited.
-    """
-    task = asyncio.ensure_future(handling)
-    task.add_done_callback(_consume_error)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=_ANSWER_SECONDS)
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    if not done:
-        task.cancel()
-        raise TimeoutError
-    return task.result()
-
-
-def _consume_error(task: asyncio.Future[str]) -> None:
-    if not task.cancelled():
-        task.exception()
-
-
-def create_internal_app(state: AppState, *, shared_ports: bool = False) -> Callable[[Any, Receive, Send], Awaitable[None]]:
-    """Return the application of the internal listener.
-
-    It serves the registered handlers below the secret path, and `/metrics` without a secret.
-    """
-    import_handlers()
-    scrape = Scrape(state, shared_ports=shared_ports)
-    metrics_headers = [(b"content-type", CONTENT_TYPE_PLAIN_0_0_4.encode()), (b"cache-control", b"no-store")]
-    secret = state.settings.secret("internal_secret").get_secret_value().encode()
-    headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
-
-    async def serve(scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        if scope["method"] == "GET" and scope["path"] == "/metrics":
-            await Answer(200, metrics_headers, await scrape.text())(scope, receive, send)
-            return
-        given, _, path = scope["path"].lstrip("/").partition("/")
-        handler = INTERNAL_ENDPOINTS.get((scope["method"], f"/{path}"))
-        if not hmac.compare_digest(given.encode(), secret) or handler is None:
-            await Answer(404, headers, b"not found")(scope, receive, send)
-            return
-        call = Call(scope, state, str(new_id()))
-        started = time.perf_counter()
-        structlog.contextvars.bind_contextvars(request_id=call.request_id)
-        try:
-            form = _form(await read_body(receive, 0, 64 * 1024))
-            text = await _in_time(handler(call, form))
-            await Answer(200, headers, text.encode())(scope, receive, send)
-        except (InvalidInput, PayloadTooLarge) as error:
-            log.warning("not a question of the broker's", path=path, error=type(error).__name__)
-            await Answer(400, headers, b"bad request")(scope, receive, send)
-        except ClientGone:
-            return
-        except TimeoutError:
-            log.error("broker's request not answered in time", path=path)
-            await Answer(500, headers, b"failed")(scope, receive, send)
-        except Exception:
-            log.exception("internal request failed", path=path)
-            await Answer(500, headers, b"failed")(scope, receive, send)
-        finally:
-            metrics.BROKER_QUESTION_SECONDS.labels(path.rpartition("/")[2]).observe(time.perf_counter() - started)
-            structlog.contextvars.unbind_contextvars("request_id")
-
-    return serve
+        raise InvalidInput(["query: must be percent-encoded UTF-8 of at most 100 parameters"]) from None

@@ -4,10 +4,9 @@ import asyncio
 import json
 from typing import Any, Final
 
-from litestar.types import Receive
-
 from gridfleet.api.http.errors import PayloadTooLarge
 from gridfleet.api.http.inputs import InvalidInput
+from gridfleet.api.http.responses import Receive
 
 __all__ = ["MAX_BODY_BYTES", "ClientGone", "decode_json", "read_body"]
 
@@ -51,7 +50,7 @@ async def _read(receive: Receive, limit: int) -> bytes:
         event = await receive()
         if event["type"] != "http.request":
             raise ClientGone
-        chunk = event["body"]
+        chunk: bytes = event["body"]
         if not event["more_body"] and not chunks:
             if len(chunk) > limit:
                 raise PayloadTooLarge

@@ -6,6 +6,7 @@ from ipaddress import IPv6Address, IPv6Network
 from typing import Any, Literal
 from uuid import UUID
 
+from gridfleet.api.http.inputs import storable
 from gridfleet.api.http.responses import Header
 from gridfleet.api.state import AppState
 from gridfleet.kernel.addresses import is_within, parse_address
@@ -40,6 +41,11 @@ class Call:
     def path(self) -> str:
         """The requested path, decoded."""
         return str(self._scope["path"])
+
+    @property
+    def storable_path(self) -> str:
+        """The path with characters that PostgreSQL cannot store replaced by U+FFFD."""
+        return storable(self.path)
 
     @cached_property
     def client_ip(self) -> str:

@@ -4,7 +4,9 @@ The OpenAPI document, the access matrix, the contract test and `gridfleet routes
 declared twice.
 """
 
+import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +21,17 @@ from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import CATALOGUE
 
-__all__ = ["ENDPOINTS", "INTERNAL_ENDPOINTS", "SA", "Endpoint", "PathParameter", "S", "endpoint", "internal_endpoint"]
+__all__ = [
+    "ENDPOINTS",
+    "INTERNAL_ENDPOINTS",
+    "SA",
+    "Endpoint",
+    "PathParameter",
+    "S",
+    "endpoint",
+    "import_handlers",
+    "internal_endpoint",
+]
 
 S: Final = ("UNAUTHORIZED", "FORBIDDEN", "INTERNAL_SERVER_ERROR")
 SA: Final = ("UNAUTHORIZED", "SUPER_ADMIN_REQUIRED", "INTERNAL_SERVER_ERROR")
@@ -197,6 +209,13 @@ def internal_endpoint(method: Literal["GET", "POST"], path: str) -> Callable[[Ha
         return handler
 
     return register
+
+
+def import_handlers() -> None:
+    """Import every module below `gridfleet.api`. Each registers its endpoints."""
+    package = importlib.import_module("gridfleet.api")
+    for module in pkgutil.walk_packages(package.__path__, "gridfleet.api."):
+        importlib.import_module(module.name)
 
 
 def _path_parameter(name: str, hints: Mapping[str, Any], where: str) -> PathParameter:

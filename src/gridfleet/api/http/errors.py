@@ -1,13 +1,18 @@
-"""The error envelope, built from coded errors in one place."""
+"""The error envelope, built from coded errors in one place, and the headers of every response."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Final
 
 import msgspec
 
+from gridfleet.api.http.call import Call
+from gridfleet.api.http.responses import Answer, Header
 from gridfleet.kernel.errors import CATALOGUE, CodedError
 
-__all__ = ["AccessRefused", "PayloadTooLarge", "UndeclaredCode", "envelope"]
+__all__ = ["PayloadTooLarge", "UndeclaredCode", "envelope", "error_answer", "security_headers"]
+
+_JSON: Final[Header] = (b"content-type", b"application/json")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -17,17 +22,6 @@ class PayloadTooLarge(CodedError):
 
     code = "PAYLOAD_TOO_LARGE"
     message = "The request body is too large."
-
-
-class AccessRefused(CodedError):
-    """An authenticated caller lacks permission. Carries the code that the endpoint declares for this case."""
-
-    code = "FORBIDDEN"
-    message = "You may not do this."
-
-    def __init__(self, code: str) -> None:
-        super().__init__("Only a SuperAdmin may do this." if code == "SUPER_ADMIN_REQUIRED" else None)
-        self.code = code  # type: ignore[misc]
 
 
 class UndeclaredCode(AssertionError):
@@ -41,3 +35,31 @@ def envelope(code: str, message: str, details: Sequence[str] = (), status: int |
     name = entry.name if actual == entry.status else HTTPStatus(actual).phrase
     body = {"statusCode": actual, "error": name, "message": message, "code": code, "details": list(details)}
     return actual, _encode(body)
+
+
+def security_headers(base_url: str) -> list[Header]:
+    """Return the headers of every response: they forbid framing, sniffing, scripts, caching and loading by other sites."""
+    headers = [
+        (b"server", b"gridfleet"),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-frame-options", b"DENY"),
+        (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+    ]
+    if base_url.startswith("https://"):
+        headers.append((b"strict-transport-security", b"max-age=31536000"))
+    return headers
+
+
+def error_answer(call: Call, headers: list[Header], error: CodedError | None, code: str | None = None) -> Answer:
+    """Return the envelope of a coded error, or of an unexpected failure if `error` is None. `code` replaces the error's."""
+    if error is None:
+        status, body = envelope("INTERNAL_SERVER_ERROR", "Something went wrong on our side.")
+        extra: list[Header] = []
+    else:
+        replaced = code is not None and code != error.code
+        status, body = envelope(code or error.code, error.text, error.details, None if replaced else error.status)
+        extra = [(name.lower().encode(), value.encode("latin-1")) for name, value in error.headers.items()]
+    return Answer(status, [_JSON, (b"x-request-id", call.request_id.encode()), *extra, *headers], body)

@@ -16,12 +16,13 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 from msgspec import inspect
 
-__all__ = ["MAX_COMPLAINTS", "MAX_DEPTH", "Checker", "InvalidInput", "build_checker", "parse_uuid", "storable", "text_reader"]
+from gridfleet.kernel.ids import parse_uuid
+
+__all__ = ["MAX_COMPLAINTS", "MAX_DEPTH", "Checker", "InvalidInput", "build_checker", "storable", "text_reader"]
 
 MAX_COMPLAINTS: Final = 1_000
 MAX_DEPTH: Final = 32
@@ -44,7 +45,6 @@ WRONG: Final = _Wrong()
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)\Z")
 _EMAIL = re.compile(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
@@ -217,14 +217,8 @@ def _number(info: inspect.FloatType) -> Checker:
 
 
 def _uuid(value: Any, path: str, complaints: list[str]) -> Any:
-    if isinstance(value, str) and _UUID.match(text := value.strip()):
-        return UUID(text)
-    return _say(complaints, path, _or_null(value, "must be a UUID"))
-
-
-def parse_uuid(text: str) -> UUID | None:
-    """Return the UUID if the text has the canonical form of 36 characters, else None."""
-    return UUID(text) if _UUID.match(text) else None
+    found = parse_uuid(value.strip()) if isinstance(value, str) else None
+    return found if found is not None else _say(complaints, path, _or_null(value, "must be a UUID"))
 
 
 def storable(text: str) -> str:

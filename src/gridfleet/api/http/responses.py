@@ -1,14 +1,17 @@
 """Responses: complete bodies, files and streams."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from litestar.types import Receive, Scope, Send
+__all__ = ["ASGIApp", "Answer", "Asset", "FileDownload", "Header", "Receive", "Scope", "Send", "Stream", "StreamedAnswer"]
 
-__all__ = ["Answer", "Asset", "FileDownload", "Header", "Stream", "StreamedAnswer"]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Header = tuple[bytes, bytes]
 
