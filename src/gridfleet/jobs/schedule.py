@@ -3,6 +3,7 @@
 Times are UTC. If a job is still queued when it is due again, it runs once.
 """
 
+import asyncio
 from datetime import timedelta
 
 from procrastinate import App, PsycopgConnector
@@ -21,6 +22,7 @@ from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Database, set_aside
+from gridfleet.kernel.db.jobs import QUEUES
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, SEARCH_PATH, TidyConnection
 from gridfleet.kernel.settings import Settings
 
@@ -34,7 +36,8 @@ def build_app(settings: Settings, database: Database) -> App:
     connector = PsycopgConnector(
         conninfo=database.url,
         min_size=1,
-        max_size=2,
+        # Each queue's worker listens on one of them.
+        max_size=1 + len(QUEUES),
         connection_class=TidyConnection,
         kwargs={"application_name": "gridfleet-queue", "connect_timeout": 5, "options": SEARCH_PATH, **NOTICE_A_DEAD_MACHINE},
     )
@@ -93,12 +96,15 @@ def build_app(settings: Settings, database: Database) -> App:
 async def run_jobs(settings: Settings, database: Database) -> None:
     """Run jobs until cancelled. Raises when the database connection is lost."""
     app = build_app(settings, database)
-    async with app.open_async():
-        await app.run_worker_async(
-            concurrency=4,
-            install_signal_handlers=False,
-            delete_jobs="successful",
-            listen_notify=True,
-            fetch_job_polling_interval=5,
-            worker_middleware=[watching(database)],
-        )
+    async with app.open_async(), asyncio.TaskGroup() as workers:
+        for queue in QUEUES:
+            work = app.run_worker_async(
+                queues=[queue],
+                concurrency=4,
+                install_signal_handlers=False,
+                delete_jobs="successful",
+                listen_notify=True,
+                fetch_job_polling_interval=5,
+                worker_middleware=[watching(database)],
+            )
+            workers.create_task(work, name=f"jobs of the queue {queue}")

@@ -20,7 +20,7 @@ from api_service import ApiService, api_service
 from free_ports import free_ports
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.jobs.accounts import MailRetry
-from gridfleet.jobs.schedule import build_app
+from gridfleet.jobs.schedule import run_jobs
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
@@ -188,20 +188,31 @@ async def smtp_service(server: MailServer, database_url: str, home: Path) -> Asy
         yield running
 
 
-async def test_mails_that_take_their_time_hold_no_other_job_up(smtp_service: ApiService) -> None:
-    """A worker has few hands: with a server that hangs, mails would keep them all from what is due by the clock."""
-    people, state = People(smtp_service), smtp_service.state
-    boss = await people.person()
-    org = await people.organization(ORG_ADMIN=boss)
-    for name in ("a", "b"):
-        await people.call("POST", "/invitations", {"email": f"{name}@example.com"}, who=boss, org=org.id)
-    async with state.database.transaction() as db:
-        await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
-    app = build_app(state.settings, state.database)
-    async with app.open_async():
-        worker = await app.job_manager.register_worker()
-        jobs = [await app.job_manager.fetch_job(queues=None, worker_id=worker) for _ in range(3)]
-    assert [job and job.task_name for job in jobs] == [ERASE_TELEMETRY, SEND_MAIL, SEND_MAIL]
+async def test_a_mail_server_that_hangs_holds_no_other_job_up(database_url: str, home: Path) -> None:
+    hanging: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda _, writer: hanging.append(writer), "127.0.0.1", 0)
+    url = f"smtp://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    async with silent, api_service(database_url, home, smtp_url=url, rate_limits="off") as service:
+        people, state = People(service), service.state
+        boss = await people.person()
+        org = await people.organization(ORG_ADMIN=boss)
+        for number in range(6):
+            await people.call("POST", "/invitations", {"email": f"{number}@example.com"}, who=boss, org=org.id)
+        jobs = asyncio.create_task(run_jobs(state.settings, state.database))
+        try:
+            async with asyncio.timeout(20):
+                while len(hanging) < 4:
+                    await asyncio.sleep(0.05)
+                async with state.database.transaction() as db:
+                    await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
+                while await people.execute("SELECT id FROM procrastinate_jobs WHERE task_name = %s", ERASE_TELEMETRY):
+                    await asyncio.sleep(0.05)
+            assert len(await people.execute("SELECT id FROM procrastinate_jobs WHERE task_name = %s", SEND_MAIL)) == 6
+        finally:
+            for writer in hanging:
+                writer.close()
+            jobs.cancel()
+            await asyncio.wait([jobs])
 
 
 async def test_an_invitation_leaves_by_smtp_with_a_link_that_works(server: MailServer, smtp_service: ApiService) -> None:

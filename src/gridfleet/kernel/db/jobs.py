@@ -1,5 +1,7 @@
 """Jobs that are queued in the caller's transaction together with their cause. A rollback removes them."""
 
+from typing import Final
+
 from procrastinate import PsycopgConnector
 from procrastinate.jobs import Job
 from procrastinate.manager import JobManager
@@ -9,18 +11,19 @@ from psycopg.types.json import Jsonb
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["cause_of", "defer"]
+__all__ = ["MAILS", "QUEUES", "cause_of", "defer"]
+
+MAILS: Final = "mail"
+QUEUES: Final = ("default", MAILS)
+"""Each queue has workers of its own, so that a mail server that hangs delays no other job."""
 
 # Never opened: it only executes the library's statement on the connection that it receives.
 _manager = JobManager(PsycopgConnector())
 
 
-async def defer(db: Connection, task: str, arguments: JSONDict, *, priority: int = 0) -> None:
-    """Queue `task` for the jobs process, to run after the commit.
-
-    Jobs with a higher `priority` run first. Periodic jobs have priority 0.
-    """
-    job = Job(id=None, queue="default", lock=None, queueing_lock=None, task_name=task, task_kwargs=arguments, priority=priority)
+async def defer(db: Connection, task: str, arguments: JSONDict, *, queue: str = QUEUES[0]) -> None:
+    """Queue `task` for the jobs process, to run after the commit. `queue` is one of QUEUES."""
+    job = Job(id=None, queue=queue, lock=None, queueing_lock=None, task_name=task, task_kwargs=arguments)
     queued = await _manager.defer_job_async(job, connection=db)
     cause = current_cause()
     if cause is not None:

@@ -12,7 +12,7 @@ from procrastinate.types import JSONDict
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.encrypted import EncryptedJobs
-from gridfleet.kernel.db.jobs import defer
+from gridfleet.kernel.db.jobs import MAILS, defer
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.letter import Letter
 from gridfleet.kernel.mail.message import Mail
@@ -44,8 +44,7 @@ class MailQueue:
             "key_version": self._keyring.current_version,
             "sealed": base64.b64encode(sealed).decode(),
         }
-        # After all other jobs: a hung mail server would otherwise occupy all workers and delay periodic jobs.
-        await defer(db, SEND_MAIL, arguments, priority=-1)
+        await defer(db, SEND_MAIL, arguments, queue=MAILS)
 
 
 def open_mail(keyring: Keyring, mail_id: str, key_version: int, sealed: str) -> Mail:
