@@ -155,6 +155,20 @@ async def test_a_database_that_is_away_behind_ahead_or_unsafe(database_url: str,
     assert_bad(by_name(await databases.check_database(examined))["migrations"], "revision None", "gridfleet db upgrade")
 
 
+async def test_a_role_without_rights(database_url: str, home: Path) -> None:
+    with psycopg.connect(database_url) as db:
+        if db.execute("SELECT FROM pg_roles WHERE rolname = 'gridfleet_stranger'").fetchone() is None:
+            db.execute("CREATE ROLE gridfleet_stranger LOGIN")
+    url = database_url.replace("//gridfleet@", "//gridfleet_stranger@")
+    examined = examination(Settings(home=home, database_url=url, keys=RING))  # type: ignore[arg-type]
+    found = by_name(await databases.check_database(examined))
+    assert found["database"].status == "ok"
+    assert_bad(found["database rights"], "gridfleet_stranger may not read", "gridfleet db grant gridfleet_stranger")
+    done = gridfleet("db", "check", environment={"GRIDFLEET_DATABASE_URL": url})
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "permission denied for table alembic_version" in done.stderr
+
+
 async def test_a_keyring_that_does_not_fit(database_url: str, home: Path) -> None:
     from gridfleet.kernel.db import open_database
 

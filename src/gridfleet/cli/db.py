@@ -119,7 +119,7 @@ def _complaints() -> Iterator[None]:
 
     try:
         yield
-    except (psycopg.OperationalError, DBAPIError) as error:
+    except (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege, DBAPIError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         typer.echo(f"the database does not do it: {str(cause).strip()}", err=True)
         raise typer.Exit(1) from None

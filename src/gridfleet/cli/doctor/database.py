@@ -12,6 +12,7 @@ from gridfleet.domains.telemetry.rollups.recomputation import set_aside_hours
 from gridfleet.kernel.db import open_database, set_aside
 from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
 from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
+from gridfleet.kernel.db.roles import role_without_rights
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
@@ -37,7 +38,8 @@ async def check_database(examined: Examination) -> list[Finding]:
         ]
     try:
         facts = await asyncio.to_thread(inspect_server, examined.database_url)
-        revision = await asyncio.to_thread(revision_at, examined.database_url)
+        role = await asyncio.to_thread(role_without_rights, examined.database_url)
+        revision = None if role else await asyncio.to_thread(revision_at, examined.database_url)
     except psycopg.Error as error:
         return [
             fail(
@@ -47,6 +49,9 @@ async def check_database(examined: Examination) -> list[Finding]:
             )
         ]
     found = [*_server(facts), check_clock("clock against the database", (examined.clock() - facts.now).total_seconds())]
+    if role is not None:
+        remedy = f"run `gridfleet db grant {role}` as the owner, after each upgrade and restore: docs/deployment.md"
+        return [*found, fail("database rights", f"{role} may not read every table", remedy)]
     found.append(_migrations(revision))
     if not is_behind(revision):
         found += await _keys(examined, examined.database_url)

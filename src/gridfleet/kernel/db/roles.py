@@ -1,7 +1,7 @@
 """Rights of a running role: it reads and writes rows, and owns nothing.
 
-The owner of the database migrates it. The processes connect as another role, which cannot change the schema, or delete or
-change audit events, whatever happens to its password.
+The owner of the database migrates it. The processes connect as another role, which cannot change the schema, and cannot
+change or delete audit events.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
-__all__ = ["CannotGrant", "grant"]
+__all__ = ["CannotGrant", "grant", "role_without_rights"]
 
 _QUEUE: Final = "procrastinate"
 
@@ -69,3 +69,15 @@ def grant(url: str, role: str) -> bool:
         for statement in _STATEMENTS:
             connection.execute(sql.SQL(statement).format(**names))
     return True
+
+
+def role_without_rights(url: str) -> str | None:
+    """Return the role at `url` if it may not read every table, else None. Raises psycopg errors."""
+    with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
+        row = connection.execute(
+            "SELECT current_user FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname IN (current_schema(), %s) AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
+            " AND NOT (has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')) LIMIT 1",
+            (_QUEUE,),
+        ).fetchone()
+    return None if row is None else str(row[0])
