@@ -22,7 +22,7 @@ import uvloop
 
 from bench.meter import cpu_of, cpu_of_stack
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
-from gridfleet.device import Command, Device, Package
+from gridfleet.sdk.plant import Command, Package, PlantClient
 
 __all__ = ["Site", "main", "prepare_site"]
 
@@ -38,7 +38,9 @@ class Site:
         self._path = f"/plants/{plant_id}/sub-devices/BAT1/commands"
         self.reached: dict[str, float] = {}
         self.called: dict[str, tuple[float, float]] = {}
-        self.device = Device(Package.parse(json.dumps(package)), queue_path=folder / f"{plant_id}.queue", on_command=self._obey)
+        self.client = PlantClient(
+            Package.parse(json.dumps(package)), queue_path=folder / f"{plant_id}.queue", on_command=self._obey
+        )
 
     async def _obey(self, command: Command) -> None:
         self.reached[command.command_id] = time.time()
@@ -75,7 +77,7 @@ async def _measure(stack: Stack, plants: int, single: int, burst: int) -> None:
             sites = [await prepare_site(http, Path(folder)) for _ in range(plants)]
             for site in sites:
                 await opened.enter_async_context(site.device)
-                await site.device.wait_connected(20)
+                await site.client.wait_connected(20)
 
             for number in range(single):
                 await sites[number % plants].order()
@@ -102,7 +104,7 @@ async def _measure(stack: Stack, plants: int, single: int, burst: int) -> None:
                 print(f"    {name:<10}{(seconds - before[name]) / count * 1000:6.2f} ms")
             after = psutil.Process().cpu_times()
             print(f"    {'this':<10}{(after.user + after.system - own.user - own.system) / count * 1000:6.2f} ms")
-            repeated = sum(site.device.counters.commands_repeated for site in sites)
+            repeated = sum(site.client.counters.commands_repeated for site in sites)
             print(f"  copies that plants had already obeyed: {repeated}")
 
 

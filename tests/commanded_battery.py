@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 
 from fleet_under_test import Fleet, JsonObject, Plant, wait_for
-from gridfleet.device import Command, Device, Options, Package
+from gridfleet.sdk.plant import Command, Options, Package, PlantClient
 
 ACTIONS = [
     {"action": "set_power", "params": [{"name": "power_kw", "type": "number", "unit": "kW", "min": -500, "max": 500}]},
@@ -48,9 +48,9 @@ class Battery:
         self._queue = folder / f"{self.plant.id}.queue"
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Device]:
+    async def connected(self) -> AsyncIterator[PlantClient]:
         """Connect the plant client until the end of the block. It reconnects within seconds."""
-        device = Device(
+        client = PlantClient(
             Package.parse(json.dumps(self.plant.package)),
             queue_path=self._queue,
             on_command=self._obey,
@@ -58,9 +58,9 @@ class Battery:
             on_problem=lambda _: None,
             options=Options(reconnect_max_seconds=2),
         )
-        async with device:
-            await device.wait_connected(30)
-            yield device
+        async with client:
+            await client.wait_connected(30)
+            yield client
 
     async def _token(self) -> str:
         return await asyncio.to_thread(lambda: self.plant.password or "")

@@ -16,8 +16,6 @@ from gridfleet.api.http.app import _query_pairs
 from gridfleet.api.http.bodies import decode_json
 from gridfleet.api.http.inputs import InvalidInput, build_checker
 from gridfleet.api.plants.importing import _plant, _rows
-from gridfleet.device.errors import PackageError
-from gridfleet.device.package import Package
 from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import Action, Signal
 from gridfleet.domains.device_templates.parameters import parameter_complaints
@@ -43,6 +41,8 @@ from gridfleet.protocol.partner_messages import read_heading
 from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_inbound
 from gridfleet.protocol.signature import sign
 from gridfleet.protocol.topics import parse_routing_key, parse_topic
+from gridfleet.sdk.plant.errors import PackageError
+from gridfleet.sdk.plant.package import Package
 from mutations import STRANGE, mutate_bytes, mutate_json, mutate_text
 from partner_orders import SIGNING_KEY, SLUG, order, sending_key, soon
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fleet_under_test import Fleet, JsonObject
-from gridfleet.partner import EventKind, Partner
+from gridfleet.sdk.partner import EventKind, Partner
 from partner_address import address_of
 
 WRITING = [

@@ -13,7 +13,7 @@ import pytest
 
 from command_line import gridfleet
 from fleet_under_test import Fleet, Plant, wait_for
-from gridfleet.device import Device, Package, Snapshot
+from gridfleet.sdk.plant import Package, PlantClient, Snapshot
 from running_stack import RunningStack
 
 COUNT = 100
@@ -37,12 +37,12 @@ async def test_what_was_stored_when_the_backup_began_is_there_again(fleet: Fleet
     sent: dict[str, float] = {}
     file = tmp_path / "fleet.backup"
 
-    async with Device(Package.parse(json.dumps(plant.package)), queue_path=tmp_path / "queue") as device:
+    async with PlantClient(Package.parse(json.dumps(plant.package)), queue_path=tmp_path / "queue") as client:
 
         async def send(number: int) -> None:
             moment = start + timedelta(seconds=number)
             sent[text(moment)] = float(number)
-            await device.send(Snapshot(time=moment, fields={"number": number}))
+            await client.send(Snapshot(time=moment, fields={"number": number}))
 
         async def keep_sending() -> None:
             number = COUNT
@@ -53,7 +53,7 @@ async def test_what_was_stored_when_the_backup_began_is_there_again(fleet: Fleet
 
         for number in range(COUNT):
             await send(number)
-        await device.drain(timeout_seconds=20)
+        await client.drain(timeout_seconds=20)
         wait_for(lambda: plant.latest().get("number", ("", -1))[1] == COUNT - 1)
         ledger = dict(sent)
         sending = asyncio.create_task(keep_sending())

@@ -11,7 +11,7 @@ import pytest
 
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, wait_for
-from gridfleet.device import Command, CommandRejected
+from gridfleet.sdk.plant import Command, CommandRejected
 from running_stack import RunningStack
 
 
@@ -66,12 +66,12 @@ async def test_a_plant_fails(battery: Battery) -> None:
 
 
 async def test_commands_are_obeyed_in_their_order(battery: Battery) -> None:
-    async with battery.connected() as device:
+    async with battery.connected() as client:
         await battery.seen_online()  # commands on their way when a plant comes are sent again, to be sure
         commands = [await battery.order("set_power", {"power_kw": number}) for number in range(25)]
         await battery.in_state(commands[-1], "APPLIED")
     assert [command.command_id for command in battery.obeyed] == commands
-    assert device.counters.commands_repeated == 0
+    assert client.counters.commands_repeated == 0
 
 
 async def test_a_plant_that_never_connected_lets_the_command_expire(battery: Battery) -> None:

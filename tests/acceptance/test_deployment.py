@@ -23,7 +23,6 @@ from commanded_battery import Battery, add_template
 from deployed_stack import DEPLOY, UNITS, DeployedStack, example, fill, unit_commands
 from fleet_under_test import Fleet, wait_for
 from gridfleet.cli import application
-from gridfleet.device import DeviceEntry, Snapshot
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.db import Database, open_database
@@ -31,6 +30,7 @@ from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.installation import find_installation
 from gridfleet.local.broker.plugins import needs_auth_plugin
 from gridfleet.local.broker.private_node import _ADVANCED, ACCOUNT, TLS_CIPHERS, PrivateBroker
+from gridfleet.sdk.plant import DeviceEntry, Snapshot
 
 COMPOSE = DEPLOY / "containers" / "compose.yaml"
 CONTAINERFILE = DEPLOY / "containers" / "Containerfile"
@@ -100,8 +100,8 @@ async def test_the_service_works_as_a_role_that_owns_nothing(fleet: Fleet, deplo
     battery = Battery(fleet, add_template(fleet), tmp_path)
     battery.plant.add_device("PV1")
     moment = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
-    async with battery.connected() as device:
-        await device.send(Snapshot(time=moment, devices=[DeviceEntry("PV1", {"active_power": 4.25})]))
+    async with battery.connected() as client:
+        await client.send(Snapshot(time=moment, devices=[DeviceEntry("PV1", {"active_power": 4.25})]))
         await battery.in_state(await battery.order("stop"), "APPLIED")
         await asyncio.to_thread(wait_for, lambda: battery.plant.latest().get("PV1.active_power"))
     call = f"{deployed.base_url}/api/v1/telemetry?plantId={battery.plant.id}"

@@ -15,7 +15,7 @@ import pytest
 
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet
-from gridfleet.device import Device, Snapshot
+from gridfleet.sdk.plant import PlantClient, Snapshot
 from running_stack import RunningStack
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -105,12 +105,12 @@ def test_reliability(stack: RunningStack, tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def measuring(device: Device) -> AsyncIterator[None]:
+async def measuring(client: PlantClient) -> AsyncIterator[None]:
     """Snapshots while the block lasts, several a second."""
 
     async def measure() -> None:
         while True:
-            await device.send(Snapshot(time=datetime.now(UTC), fields={"load_power": 2.4}))
+            await client.send(Snapshot(time=datetime.now(UTC), fields={"load_power": 2.4}))
             await asyncio.sleep(0.3)
 
     task = asyncio.create_task(measure())

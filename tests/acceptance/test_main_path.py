@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet_under_test import Fleet, Plant, wait_for
-from gridfleet.device import Device, DeviceEntry, DeviceStatus, Package, Snapshot
+from gridfleet.sdk.plant import DeviceEntry, DeviceStatus, Package, PlantClient, Snapshot
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 COUNT = 240
@@ -82,19 +82,19 @@ async def test_what_a_plant_measures_is_what_people_read(fleet: Fleet, method: s
     moments = measured_today()
     snapshots = [snapshot(moment, number) for number, moment in enumerate(moments)]
 
-    async with Device(package, queue_path=tmp_path / "queue", token_provider=token_provider(plant)) as device:
-        await device.wait_connected(20)
-        await device.send_all(snapshots[: COUNT // 2])  # a backlog, as arrays
+    async with PlantClient(package, queue_path=tmp_path / "queue", token_provider=token_provider(plant)) as client:
+        await client.wait_connected(20)
+        await client.send_all(snapshots[: COUNT // 2])  # a backlog, as arrays
         for one in snapshots[COUNT // 2 : -1]:
-            await device.send(one)
-        await device.drain(timeout_seconds=20)
+            await client.send(one)
+        await client.drain(timeout_seconds=20)
         wait_for(lambda: plant.status() == "ONLINE")
         assert plant.device_status("BAT1") == "DEGRADED"
-        assert device.dropped == 0
+        assert client.dropped == 0
     wait_for(lambda: plant.status() == "OFFLINE")  # its client said goodbye
-    async with Device(package, queue_path=tmp_path / "queue", token_provider=token_provider(plant)) as device:
-        await device.send(snapshots[-1])
-        await device.drain(timeout_seconds=20)
+    async with PlantClient(package, queue_path=tmp_path / "queue", token_provider=token_provider(plant)) as client:
+        await client.send(snapshots[-1])
+        await client.drain(timeout_seconds=20)
 
     wait_for(lambda: plant.latest().get("frequency", ("", 0.0))[0] == text(moments[-1]))
     history = plant.history(text(moments[0]), text(moments[-1] + timedelta(seconds=1)))
@@ -120,9 +120,9 @@ async def test_buckets_hold_the_average_of_what_was_sent(fleet: Fleet, tmp_path:
     plant = register(fleet, "PASSWORD")
     start = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=10)
     moments = [start + timedelta(seconds=2 * number) for number in range(120)]
-    async with Device(Package.parse(json.dumps(plant.package)), queue_path=tmp_path / "queue") as device:
-        await device.send_all([snapshot(moment, number) for number, moment in enumerate(moments)])
-        await device.drain(timeout_seconds=20)
+    async with PlantClient(Package.parse(json.dumps(plant.package)), queue_path=tmp_path / "queue") as client:
+        await client.send_all([snapshot(moment, number) for number, moment in enumerate(moments)])
+        await client.drain(timeout_seconds=20)
     wait_for(lambda: plant.latest().get("frequency", ("", 0.0))[0] == text(moments[-1]))
     points = fleet.call(
         "GET",

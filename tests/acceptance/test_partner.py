@@ -18,8 +18,8 @@ import pytest
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, JsonObject
 from free_ports import free_ports
-from gridfleet.device import DeviceEntry, Snapshot
-from gridfleet.partner import Event, EventKind, Order, OrderRefused, Partner
+from gridfleet.sdk.partner import Event, EventKind, Order, OrderRefused, Partner
+from gridfleet.sdk.plant import DeviceEntry, Snapshot
 from partner_address import address_of
 from running_stack import RunningStack
 from trading_partner import WRITING, connected, make_key, start_trading
@@ -280,10 +280,10 @@ async def test_a_partner_hears_of_the_plants_that_he_may_see(trading: Partnershi
 
     async with trading.partner(seeing) as partner, trading.partner(blind) as outsider:
         nothing = [asyncio.create_task(anext(aiter(outsider.events(kind)))) for kind in EventKind]
-        async with battery.connected() as device:
+        async with battery.connected() as client:
             old = Snapshot(time=now - timedelta(minutes=16), devices=[DeviceEntry("INV1", {"heat": 71.5})])
-            await device.send(old)
-            await device.send(Snapshot(time=now, fields={"load": 2}, devices=[DeviceEntry("INV1", {"heat": 71.5})]))
+            await client.send(old)
+            await client.send(Snapshot(time=now, fields={"load": 2}, devices=[DeviceEntry("INV1", {"heat": 71.5})]))
             telemetry = await first(partner, EventKind.TELEMETRY)
             status = await first(partner, EventKind.STATUS)
             alert = await first(partner, EventKind.ALERT)

@@ -14,7 +14,7 @@ import pytest
 
 import lean_mqtt
 from fleet_under_test import Fleet, Plant, tls_context, wait_for
-from gridfleet.device import Device, DeviceEntry, Package, Snapshot
+from gridfleet.sdk.plant import DeviceEntry, Package, PlantClient, Snapshot
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 GUIDE = Path(__file__).parents[2] / "docs" / "device.md"
@@ -36,10 +36,10 @@ def token_provider(plant: Plant) -> Callable[[], Awaitable[str]] | None:
     return token if plant.method == "TOKEN" else None
 
 
-def device(plant: Plant, folder: Path, **security: Any) -> Device:
+def device(plant: Plant, folder: Path, **security: Any) -> PlantClient:
     """The plant's own software, which knows the package and nothing else; `security` replaces parts of it."""
     package = {**plant.package, "security": {**plant.package["security"], **security}}
-    return Device(Package.parse(json.dumps(package)), queue_path=folder / "queue", token_provider=token_provider(plant))
+    return PlantClient(Package.parse(json.dumps(package)), queue_path=folder / "queue", token_provider=token_provider(plant))
 
 
 class Measurements:
@@ -113,7 +113,7 @@ def state(plant: Plant) -> str:
     return str(plant.fleet.call("GET", f"/plants/{plant.id}")["lifecycleStatus"])
 
 
-async def suspend_and_reactivate(running: Device, plant: Plant, measured: Measurements) -> None:
+async def suspend_and_reactivate(running: PlantClient, plant: Plant, measured: Measurements) -> None:
     """What is sent meanwhile is gone without a word; the connection stays, and the same credentials go on."""
     plant.fleet.call("POST", f"/plants/{plant.id}/suspend")
     await asyncio.sleep(NOTICED_SECONDS)
@@ -132,7 +132,7 @@ async def suspend_and_reactivate(running: Device, plant: Plant, measured: Measur
     assert running.connected
 
 
-async def rotate(running: Device, plant: Plant, measured: Measurements) -> str:
+async def rotate(running: PlantClient, plant: Plant, measured: Measurements) -> str:
     """The new secret; the running software keeps the old one and is understood for another hour."""
     rotated = plant.fleet.call("POST", f"/plants/{plant.id}/rotate-secret")
     await asyncio.sleep(NOTICED_SECONDS)

@@ -15,7 +15,7 @@ import pytest
 
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet
-from gridfleet.device import Command, CommandRejected
+from gridfleet.sdk.plant import Command, CommandRejected
 from running_stack import RunningStack
 
 PARTS = ("gateway", "ingest-1", "serve", "broker", "postgres", "ingest-2", "jobs")

@@ -15,7 +15,7 @@ from fleet_under_test import Fleet, JsonObject, wait_for
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.secrets import local_secret
-from gridfleet.partner import Order, Partner
+from gridfleet.sdk.partner import Order, Partner
 from running_stack import RunningStack
 from trading_partner import AckLedger, connected, make_key, start_trading
 

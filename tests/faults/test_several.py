@@ -18,8 +18,8 @@ import pytest
 
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, wait_for
-from gridfleet.partner import Order, Partner
 from gridfleet.protocol.envelope import format_time
+from gridfleet.sdk.partner import Order, Partner
 from postbox import delivered
 from several_processes import Several, several
 from trading_partner import AckLedger, connected, make_key, start_trading

@@ -10,8 +10,6 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from gridfleet.device.commands import open_command
-from gridfleet.device.errors import CommandRefused
 from gridfleet.domains.ingest import pipeline
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
@@ -28,6 +26,8 @@ from gridfleet.protocol.partner_messages import (
 )
 from gridfleet.protocol.partner_routes import EventKind, Order, event_queue
 from gridfleet.protocol.topics import parse_topic
+from gridfleet.sdk.plant.commands import open_command
+from gridfleet.sdk.plant.errors import CommandRefused
 from ingest_bench import Bench
 from partner_orders import SLUG, sending_key
 

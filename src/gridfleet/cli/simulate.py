@@ -67,7 +67,7 @@ def simulate(
     """
     import asyncio
 
-    from gridfleet.device import DeviceError
+    from gridfleet.sdk.plant import PlantClientError
     from gridfleet.simulator.errors import SimulationError
     from gridfleet.simulator.run import Plan
 
@@ -85,7 +85,7 @@ def simulate(
     address = api or _address_on_this_machine(settings.home) or f"http://{_reachable(settings.http_host)}:{settings.http_port}"
     try:
         results = asyncio.run(_simulate(plan, plants, seed, organization, folder, ledger, address, *credentials))
-    except (SimulationError, DeviceError) as error:
+    except (SimulationError, PlantClientError) as error:
         typer.secho(str(error), fg="red", err=True)
         raise typer.Exit(1) from None
     _show(results, ledger)

@@ -1,13 +1,7 @@
-"""The client library for a trading partner's software: send commands, receive events.
+"""Former place of `gridfleet.sdk.partner`. This package will be removed in the next release."""
 
-    async with Partner(address, signing_key=signing_key, authority=ca_pem) as partner:
-        order = await partner.order(Order.SETPOINT, site_id, powerKw=-20, durationSeconds=900)
-        ack = await partner.wait_for(order, "APPLIED", "REJECTED", "FAILED", "EXPIRED")
+import warnings
 
-The only package of the service that it imports is `gridfleet.protocol`.
-"""
+from gridfleet.sdk.partner import *  # noqa: F403
 
-from gridfleet.partner.client import Event, LoginRefused, OrderRefused, Partner
-from gridfleet.protocol.partner_routes import EventKind, Order
-
-__all__ = ["Event", "EventKind", "LoginRefused", "Order", "OrderRefused", "Partner"]
+warnings.warn("gridfleet.partner is now gridfleet.sdk.partner", DeprecationWarning, stacklevel=2)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from gridfleet.device import AuthMethod
+from gridfleet.sdk.plant import AuthMethod
 from gridfleet.simulator.measurements import CABINET, GRID
 from gridfleet.simulator.physics import WMS_PER_KWH, Battery, PlantDesign, Pv
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gridfleet.device import Command, CommandRejected, DeviceEntry, Snapshot
 from gridfleet.protocol.envelope import CommandType, format_time
+from gridfleet.sdk.plant import Command, CommandRejected, DeviceEntry, Snapshot
 from gridfleet.simulator import physics
 from gridfleet.simulator.measurements import PLANT, measure
 from gridfleet.simulator.physics import Orders, PlantState

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gridfleet.device import Package
+from gridfleet.sdk.plant import Package
 from gridfleet.simulator.errors import ApiRefused, SimulationError
 from gridfleet.simulator.fleet import SimulatedSite
 from gridfleet.simulator.measurements import PLANT

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import msgspec
 
-from gridfleet.device import AuthMethod, ConnectFailed, Device, DeviceError, Options
 from gridfleet.protocol.envelope import RefusalReason, Snapshot, format_time, sign_message
 from gridfleet.protocol.topics import Channel
+from gridfleet.sdk.plant import AuthMethod, ConnectFailed, Options, PlantClient, PlantClientError
 from gridfleet.simulator.faults import Fault, due, in_gap
 from gridfleet.simulator.ledger import Ledger
 from gridfleet.simulator.physics import WMS_PER_KWH
@@ -104,7 +104,7 @@ async def simulate(
         report: Receives lines of progress.
 
     Raises:
-        DeviceError: If a queue cannot be used, for example because another simulation uses it.
+        PlantClientError: If a queue cannot be used, for example because another simulation uses it.
     """
     _allow_open_files(len(registered) * _FILES_OF_A_PLANT)
     runs = [
@@ -172,7 +172,7 @@ class _PlantRun:
         self._report = report
         self._pending: dict[int, Measured] = {}
         self._held: list[Measured] = []
-        self._reported: dict[type[DeviceError], float] = {}
+        self._reported: dict[type[PlantClientError], float] = {}
 
     async def run(self) -> None:
         plant = self._plant
@@ -183,7 +183,7 @@ class _PlantRun:
             authMethod=self.result.auth_method,
             devices=[{"externalId": device.external_id, "type": device.type} for device in plant.registered.site.devices],
         )
-        async with Device(
+        async with PlantClient(
             plant.registered.package,
             queue_path=self._state.queue_path(plant.id),
             on_command=plant.obey,
@@ -192,16 +192,16 @@ class _PlantRun:
             on_delivered=self._delivered,
             firmware="simulator",
             options=Options(fsync=False),
-        ) as device:
+        ) as client:
             live_start_ms = self._plan.live_start_ms(_now_ms())
-            await self._backfill(device, live_start_ms)
-            await self._live(device, live_start_ms)
+            await self._backfill(client, live_start_ms)
+            await self._live(client, live_start_ms)
             with contextlib.suppress(TimeoutError):
-                await device.drain(timeout_seconds=_DRAIN_SECONDS)
-        self.result.waiting = device.waiting
+                await client.drain(timeout_seconds=_DRAIN_SECONDS)
+        self.result.waiting = client.waiting
         self._close_caches()
 
-    async def _backfill(self, device: Device, until_ms: int) -> None:
+    async def _backfill(self, client: PlantClient, until_ms: int) -> None:
         """Fill the past as fast as the broker confirms it, within the limit of the queue."""
         interval_ms = self._plan.backfill_interval_ms
         time_ms = self._first_time(until_ms - int(self._plan.backfill_days * _DAY_MS), interval_ms)
@@ -210,11 +210,11 @@ class _PlantRun:
             chunk.append(self._plant.advance(time_ms, interval_ms))
             time_ms += interval_ms
             if len(chunk) == _BACKFILL_CHUNK or time_ms >= until_ms:
-                await self._send(device, chunk)
+                await self._send(client, chunk)
                 chunk = []
-                await self._unless_stopped(device.drain(below=_BACKFILL_WAITING))
+                await self._unless_stopped(client.drain(below=_BACKFILL_WAITING))
 
-    async def _live(self, device: Device, start_ms: int) -> None:
+    async def _live(self, client: PlantClient, start_ms: int) -> None:
         plan = self._plan
         began_ms = _now_ms()
         first_ms = time_ms = self._first_time(start_ms, plan.interval_ms)
@@ -227,13 +227,13 @@ class _PlantRun:
             await self._unless_stopped(asyncio.sleep(due_ms / 1000 - time.time()))
             if self._stop.is_set():
                 break
-            self.result.connected = device.connected
-            await self._step(device, time_ms, step)
+            self.result.connected = client.connected
+            await self._step(client, time_ms, step)
             time_ms += plan.interval_ms
             step += 1
-        await self._release_held(device)
+        await self._release_held(client)
 
-    async def _step(self, device: Device, time_ms: int, step: int) -> None:
+    async def _step(self, client: PlantClient, time_ms: int, step: int) -> None:
         if self._happens(Fault.COUNTER_RESET, step):
             self._plant.reset_counters()
             self._ledger.write("fault", plantId=self._plant.id, fault=Fault.COUNTER_RESET, time=_text(time_ms))
@@ -241,17 +241,17 @@ class _PlantRun:
         if Fault.GAP in self._plan.faults and in_gap(self._number, step):
             self._held.append(measured)
             return
-        await self._release_held(device)
-        await self._send(device, [measured])
+        await self._release_held(client)
+        await self._send(client, [measured])
         if self._happens(Fault.BAD_SIGNATURE, step):
-            await self._send_wrong(device, measured.snapshot, RefusalReason.SIGNATURE_INVALID)
+            await self._send_wrong(client, measured.snapshot, RefusalReason.SIGNATURE_INVALID)
         if self._happens(Fault.CLOCK_SKEW, step):
-            await self._send_wrong(device, measured.snapshot, RefusalReason.TIMESTAMP_OUT_OF_WINDOW)
+            await self._send_wrong(client, measured.snapshot, RefusalReason.TIMESTAMP_OUT_OF_WINDOW)
 
     def _happens(self, fault: Fault, step: int) -> bool:
         return fault in self._plan.faults and due(fault, self._number, step)
 
-    async def _release_held(self, device: Device) -> None:
+    async def _release_held(self, device: PlantClient) -> None:
         if self._held:
             first, held, self._held = self._held[0].snapshot, self._held, []
             self._ledger.write(
@@ -259,17 +259,17 @@ class _PlantRun:
             )
             await self._send(device, held)
 
-    async def _send(self, device: Device, measured: Sequence[Measured]) -> None:
+    async def _send(self, client: PlantClient, measured: Sequence[Measured]) -> None:
         # The state is saved first: after a kill counters may skip a step but never run backwards.
         if (saved := self._plant.saved()) is not None:
             self._state.save_plant(self._plant.id, saved)
-        numbers = await device.send_all([one.snapshot for one in measured])
+        numbers = await client.send_all([one.snapshot for one in measured])
         self._pending.update(zip(numbers, measured, strict=True))
         self.result.sent += len(numbers)
 
-    async def _send_wrong(self, device: Device, snapshot: Snapshot, reason: RefusalReason) -> None:
+    async def _send_wrong(self, client: PlantClient, snapshot: Snapshot, reason: RefusalReason) -> None:
         """Publish a message that must be refused, with a measurement one millisecond late, which shows if it is stored."""
-        package = device.package
+        package = client.package
         moment = datetime.fromtimestamp(_milliseconds(snapshot) / 1000, UTC) + timedelta(milliseconds=1)
         wrong = Snapshot(time=moment, fields=snapshot.fields, devices=snapshot.devices)
         skewed = reason is RefusalReason.TIMESTAMP_OUT_OF_WINDOW
@@ -278,7 +278,7 @@ class _PlantRun:
         message_id = f"wrong-{uuid4()}"
         message = sign_message(key, package.mqtt.topics.telemetry, message_id, sent_at, msgspec.json.encode(wrong))
         try:
-            await device.publish_signed(Channel.TELEMETRY, message)
+            await client.publish_signed(Channel.TELEMETRY, message)
         except ConnectFailed:
             return  # a fault that could not be sent is not in the ledger either
         self.result.refused += 1
@@ -302,7 +302,7 @@ class _PlantRun:
         moment = _text(_milliseconds(measured.snapshot))
         self._ledger.write("snapshot", plantId=self._plant.id, time=moment, values=measured.expected, acknowledged=acknowledged)
 
-    def _note(self, error: DeviceError) -> None:
+    def _note(self, error: PlantClientError) -> None:
         now = time.monotonic()
         if now > self._reported.get(type(error), -_SAME_PROBLEM_SECONDS) + _SAME_PROBLEM_SECONDS:
             self._reported[type(error)] = now

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gridfleet.device import Command, CommandRejected
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
+from gridfleet.sdk.plant import Command, CommandRejected
 from gridfleet.simulator.physics import Orders, PlantDesign
 
 __all__ = ["SiteOrders"]

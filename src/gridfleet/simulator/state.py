@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from gridfleet.device import Package
+from gridfleet.sdk.plant import Package
 from gridfleet.simulator.errors import SimulationError
 from gridfleet.simulator.physics import PlantState
 

@@ -15,8 +15,8 @@ from broker_node import BrokerNode
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.partner_topology import PartnerQueues, settle_partner_vhost
-from gridfleet.partner import EventKind, Order, OrderRefused, Partner
 from gridfleet.protocol.partner_routes import EXCHANGE, event_queue, event_routing_key
+from gridfleet.sdk.partner import EventKind, Order, OrderRefused, Partner
 
 SITE = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
 

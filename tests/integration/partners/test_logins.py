@@ -15,8 +15,8 @@ from broker_node import BrokerNode
 from fleet_under_test import JsonObject, wait_for
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.local.secrets import local_secret
-from gridfleet.partner import LoginRefused, Partner
 from gridfleet.protocol.partner_routes import EventKind, event_queue
+from gridfleet.sdk.partner import LoginRefused, Partner
 from partner_address import address_of
 from partner_organization import Organization
 from people import People, refused

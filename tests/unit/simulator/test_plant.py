@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridfleet.device import AuthMethod, Command, CommandRejected, Package
 from gridfleet.domains.device_templates.system_templates import SYSTEM_TEMPLATES
 from gridfleet.domains.telemetry.energy.arithmetic import counter_increase
+from gridfleet.sdk.plant import AuthMethod, Command, CommandRejected, Package
 from gridfleet.simulator.errors import SimulationError
 from gridfleet.simulator.faults import GAP_STEPS, Fault, due, in_gap
 from gridfleet.simulator.fleet import design_fleet

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gridfleet.device import Command, CommandRejected
+from gridfleet.sdk.plant import Command, CommandRejected
 from gridfleet.simulator import physics
 from gridfleet.simulator.fleet import design_fleet
 from gridfleet.simulator.site import SiteOrders

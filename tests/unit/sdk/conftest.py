@@ -27,10 +27,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gridfleet.device import Package
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import Envelope
 from gridfleet.protocol.topics import Channel, routing_key_pattern, topic
+from gridfleet.sdk.plant import Package
 
 SECRET = bytes(range(32)).hex()
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"

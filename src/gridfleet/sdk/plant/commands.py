@@ -2,9 +2,9 @@
 
 import msgspec
 
-from gridfleet.device.errors import CommandRefusal, CommandRefused
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import Command, Envelope
+from gridfleet.sdk.plant.errors import CommandRefusal, CommandRefused
 
 __all__ = ["open_command"]
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.device import Command, CommandRefusal, CommandRefused, CommandRejected, Device, DeviceError, Options
-from gridfleet.device.commands import open_command
-from gridfleet.device.store import Outbox
 from gridfleet.protocol.envelope import sign_message
 from gridfleet.protocol.topics import Channel, topic
+from gridfleet.sdk.plant import Command, CommandRefusal, CommandRefused, CommandRejected, Options, PlantClient, PlantClientError
+from gridfleet.sdk.plant.commands import open_command
+from gridfleet.sdk.plant.store import Outbox
 
 KEY = bytes(range(32))
 QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.2)
@@ -47,11 +47,11 @@ async def acks(broker: Any, plant: Any) -> list[tuple[str, str, str | None]]:
     return [(ack["commandId"], ack["status"], ack.get("reason", {}).get("code")) for ack in found]
 
 
-async def settled(device: Device, commands: int) -> None:
+async def settled(client: PlantClient, commands: int) -> None:
     async with asyncio.timeout(10):
-        while device.counters.commands < commands:
+        while client.counters.commands < commands:
             await asyncio.sleep(0.02)
-    await device.drain(timeout_seconds=10)
+    await client.drain(timeout_seconds=10)
 
 
 async def test_a_handler_whose_own_task_was_cancelled_has_failed(broker: Any, plant: Any, tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed(broker: Any, pl
             work.cancel()
             await work
 
-    async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
-        await device.wait_connected(10)
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as client:
+        await client.wait_connected(10)
         for command_id, action in (("c1", "give_up"), ("c2", "set_power")):
             await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload(command_id, action=action)))
-        await settled(device, 2)
+        await settled(client, 2)
     assert sorted(await acks(broker, plant)) == [
         ("c1", "FAILED", "HANDLER_ERROR"),
         ("c1", "RECEIVED", None),
@@ -86,13 +86,13 @@ async def test_commands_are_obeyed_and_acknowledged(broker: Any, plant: Any, tmp
         if command.action == "break":
             raise ZeroDivisionError
 
-    async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
-        await device.wait_connected(10)
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as client:
+        await client.wait_connected(10)
         for command_id, action in (("c1", "set_power"), ("c2", "refuse"), ("c3", "break"), ("c1", "set_power")):
             await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload(command_id, action=action)))
         await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c4", expires_in=-1)))
-        await settled(device, 4)
-        assert device.counters.commands_repeated == 1
+        await settled(client, 4)
+        assert client.counters.commands_repeated == 1
 
     assert [command.command_id for command in obeyed] == ["c1", "c2", "c3"]
     assert obeyed[0].params == {"kw": -2.5}
@@ -109,15 +109,15 @@ async def test_commands_are_obeyed_and_acknowledged(broker: Any, plant: Any, tmp
 
 
 async def test_untrusted_messages_do_nothing(broker: Any, plant: Any, tmp_path: Path) -> None:
-    problems: list[DeviceError] = []
+    problems: list[PlantClientError] = []
 
     async def obey(_: Command) -> None:
         raise AssertionError("must not be called")
 
-    async with Device(
+    async with PlantClient(
         plant.package(), queue_path=tmp_path / "q", on_command=obey, on_problem=problems.append, options=QUICK
-    ) as device:
-        await device.wait_connected(10)
+    ) as client:
+        await client.wait_connected(10)
         for message in (
             b"no json",
             signed(plant, payload("c1"), key=bytes(32)),
@@ -129,7 +129,7 @@ async def test_untrusted_messages_do_nothing(broker: Any, plant: Any, tmp_path: 
         async with asyncio.timeout(10):
             while len(problems) < 5:
                 await asyncio.sleep(0.02)
-        assert device.counters.commands_refused == 5
+        assert client.counters.commands_refused == 5
 
     assert [problem.reason for problem in problems if isinstance(problem, CommandRefused)] == [
         CommandRefusal.MALFORMED,
@@ -142,10 +142,10 @@ async def test_untrusted_messages_do_nothing(broker: Any, plant: Any, tmp_path: 
 
 
 async def test_without_a_handler_commands_are_rejected(broker: Any, plant: Any, tmp_path: Path) -> None:
-    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
-        await device.wait_connected(10)
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.wait_connected(10)
         await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c1")))
-        await settled(device, 1)
+        await settled(client, 1)
     assert ("c1", "REJECTED", "UNSUPPORTED") in await acks(broker, plant)
 
 
@@ -155,11 +155,11 @@ async def test_a_command_sent_while_the_plant_is_away_reaches_it(broker: Any, pl
     async def obey(command: Command) -> None:
         obeyed.append(command.command_id)
 
-    async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
-        await device.wait_connected(10)
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as client:
+        await client.wait_connected(10)
     await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c1")))
-    async with Device(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as device:
-        await settled(device, 1)
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_command=obey, options=QUICK) as client:
+        await settled(client, 1)
     assert obeyed == ["c1"]
 
 
@@ -168,8 +168,8 @@ async def test_a_command_that_the_last_process_died_over_has_failed(broker: Any,
     await queue.begin_command("c1", b'{"commandId":"c1","status":"RECEIVED","time":1}')
     await queue.close()
 
-    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
-        await device.drain(timeout_seconds=10)
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.drain(timeout_seconds=10)
 
     assert await acks(broker, plant) == [("c1", "RECEIVED", None), ("c1", "FAILED", "INTERRUPTED")]
 

@@ -15,20 +15,6 @@ from typing import Final, Self
 import aiomqtt
 import msgspec
 
-from gridfleet.device.commands import open_command
-from gridfleet.device.connection import LoginRefused, open_connection
-from gridfleet.device.errors import (
-    CommandRefused,
-    CommandRejected,
-    ConnectFailed,
-    DeviceError,
-    NotAuthorized,
-    QueueOverflow,
-)
-from gridfleet.device.messages import Batch, MessageIds, encode_snapshot, pack
-from gridfleet.device.package import AuthMethod, Package
-from gridfleet.device.store import Outbox
-from gridfleet.device.token import TokenSource
 from gridfleet.protocol.envelope import (
     MAX_SNAPSHOTS,
     AckReason,
@@ -41,13 +27,27 @@ from gridfleet.protocol.envelope import (
     sign_message,
 )
 from gridfleet.protocol.topics import Channel
+from gridfleet.sdk.plant.commands import open_command
+from gridfleet.sdk.plant.connection import LoginRefused, open_connection
+from gridfleet.sdk.plant.errors import (
+    CommandRefused,
+    CommandRejected,
+    ConnectFailed,
+    NotAuthorized,
+    PlantClientError,
+    QueueOverflow,
+)
+from gridfleet.sdk.plant.messages import Batch, MessageIds, encode_snapshot, pack
+from gridfleet.sdk.plant.package import AuthMethod, Package
+from gridfleet.sdk.plant.store import Outbox
+from gridfleet.sdk.plant.token import TokenSource
 
-__all__ = ["Counters", "Device", "Options"]
+__all__ = ["Counters", "Options", "PlantClient"]
 
 CommandHandler = Callable[[Command], Awaitable[None]]
 TokenProvider = Callable[[], Awaitable[str]]
 
-_log = logging.getLogger("gridfleet.device")
+_log = logging.getLogger("gridfleet.sdk.plant")
 _QOS: Final = 1
 
 
@@ -90,7 +90,7 @@ class Counters:
     commands_repeated: int = 0
 
 
-class Device:
+class PlantClient:
     """A plant client. Use it as an asynchronous context manager; it connects and reconnects automatically.
 
     Args:
@@ -113,7 +113,7 @@ class Device:
         queue_path: str | Path,
         on_command: CommandHandler | None = None,
         token_provider: TokenProvider | None = None,
-        on_problem: Callable[[DeviceError], None] | None = None,
+        on_problem: Callable[[PlantClientError], None] | None = None,
         on_delivered: Callable[[Sequence[int]], None] | None = None,
         firmware: str | None = None,
         options: Options = Options(),
@@ -153,7 +153,7 @@ class Device:
         for command_id in await self._outbox.unfinished_commands():
             reason = AckReason("INTERRUPTED", "the plant's software ended while it obeyed this command")
             await self._finish(command_id, AckStatus.FAILED, reason)
-        self._connection = asyncio.create_task(self._stay_connected(), name=f"device {self.package.plant_id}")
+        self._connection = asyncio.create_task(self._stay_connected(), name=f"client of plant {self.package.plant_id}")
         self._obeying = asyncio.create_task(self._obey_commands(), name=f"commands {self.package.plant_id}")
         return self
 
@@ -164,7 +164,7 @@ class Device:
             async with asyncio.timeout(self._options.stop_timeout_seconds):
                 await self._commands.join()
         if self.connected:
-            with contextlib.suppress(DeviceError, TimeoutError):
+            with contextlib.suppress(PlantClientError, TimeoutError):
                 await self.drain(timeout_seconds=self._options.stop_timeout_seconds)
         failure = self._failure()
         for task in (self._obeying, self._connection):
@@ -400,7 +400,7 @@ class Device:
         milliseconds = int(self._clock() * 1000)
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
-    def _report(self, error: DeviceError) -> None:
+    def _report(self, error: PlantClientError) -> None:
         if self._on_problem is None:
             _log.warning("plant %s: %s", self.package.plant_id, error)
         else:

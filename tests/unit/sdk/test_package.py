@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gridfleet.device import AuthMethod, Package, PackageError
+from gridfleet.sdk.plant import AuthMethod, Package, PackageError
 
 PLANT_ID = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
 

@@ -11,9 +11,9 @@ import aiomqtt
 import msgspec
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gridfleet.device.errors import ConnectFailed
-from gridfleet.device.package import Package
 from gridfleet.protocol.envelope import PlantStatus, StatusMessage
+from gridfleet.sdk.plant.errors import ConnectFailed
+from gridfleet.sdk.plant.package import Package
 
 __all__ = ["LoginRefused", "open_connection"]
 

@@ -7,9 +7,9 @@ __all__ = [
     "CommandRefused",
     "CommandRejected",
     "ConnectFailed",
-    "DeviceError",
     "NotAuthorized",
     "PackageError",
+    "PlantClientError",
     "QueueError",
     "QueueOverflow",
     "SnapshotRefused",
@@ -17,19 +17,19 @@ __all__ = [
 ]
 
 
-class DeviceError(Exception):
+class PlantClientError(Exception):
     """Base of every error that this package raises or reports."""
 
 
-class PackageError(DeviceError):
+class PackageError(PlantClientError):
     """The provisioning package cannot be read or lacks what its authentication method needs."""
 
 
-class QueueError(DeviceError):
+class QueueError(PlantClientError):
     """The queue file cannot be used: another process has it open, it is not a queue, or the disk is full."""
 
 
-class QueueOverflow(DeviceError):
+class QueueOverflow(PlantClientError):
     """The queue reached its limit; the `dropped` oldest messages were deleted to store newer ones."""
 
     def __init__(self, dropped: int) -> None:
@@ -37,11 +37,11 @@ class QueueOverflow(DeviceError):
         self.dropped = dropped
 
 
-class SnapshotRefused(DeviceError):
+class SnapshotRefused(PlantClientError):
     """The service would refuse the snapshot, so it was not stored: too large, too many devices or too many fields."""
 
 
-class ConnectFailed(DeviceError):
+class ConnectFailed(PlantClientError):
     """The broker was not reached, or the connection broke. The client retries."""
 
 
@@ -65,7 +65,7 @@ class CommandRefusal(StrEnum):
     TIMESTAMP_OUT_OF_WINDOW = "TIMESTAMP_OUT_OF_WINDOW"
 
 
-class CommandRefused(DeviceError):
+class CommandRefused(PlantClientError):
     """A message on the commands topic failed verification. It is neither executed nor acknowledged."""
 
     def __init__(self, reason: CommandRefusal, detail: str) -> None:
@@ -73,7 +73,7 @@ class CommandRefused(DeviceError):
         self.reason = reason
 
 
-class CommandRejected(DeviceError):
+class CommandRejected(PlantClientError):
     """Raised by a command handler that refuses a command; the service receives `code` and `message`."""
 
     def __init__(self, code: str, message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from gridfleet.device.errors import TokenUnavailable
+from gridfleet.sdk.plant.errors import TokenUnavailable
 
 __all__ = ["TokenSource"]
 

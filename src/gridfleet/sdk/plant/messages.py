@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gridfleet.device.errors import SnapshotRefused
-from gridfleet.device.store import Stored
 from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, Snapshot
+from gridfleet.sdk.plant.errors import SnapshotRefused
+from gridfleet.sdk.plant.store import Stored
 
 __all__ = ["ENVELOPE_BYTES", "Batch", "MessageIds", "encode_snapshot", "pack"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
-from gridfleet.device.errors import QueueError
 from gridfleet.protocol.topics import Channel
+from gridfleet.sdk.plant.errors import QueueError
 
 __all__ = ["Outbox", "Stored"]
 

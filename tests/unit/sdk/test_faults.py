@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gridfleet.device import Device, Options, Snapshot
 from gridfleet.protocol.topics import Channel
+from gridfleet.sdk.plant import Options, PlantClient, Snapshot
 
 QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.5, batch_snapshots=20)
 
@@ -28,13 +28,13 @@ async def sequence(broker: Any, plant: Any) -> list[int]:
 
 async def test_a_backlog_travels_in_arrays(broker: Any, plant: Any, tmp_path: Path) -> None:
     port, plant.port = plant.port, 1
-    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
-        await device.send_all([Snapshot(time=1, seq=number) for number in range(95)])
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.send_all([Snapshot(time=1, seq=number) for number in range(95)])
     plant.port = port
 
-    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
-        await device.drain(timeout_seconds=20)
-        assert (device.counters.messages, device.counters.snapshots) == (5, 95)
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.drain(timeout_seconds=20)
+        assert (client.counters.messages, client.counters.snapshots) == (5, 95)
 
     assert await sequence(broker, plant) == list(range(95))
 
@@ -46,26 +46,26 @@ async def test_a_killed_broker_costs_nothing(own_broker: Any, tmp_path: Path) ->
     sent: list[int] = []
     stop = asyncio.Event()
 
-    async def send(device: Device) -> None:
+    async def send(device: PlantClient) -> None:
         number = 0
         while not stop.is_set():
-            sent.append(await device.send(Snapshot(time=1, seq=number)))
+            sent.append(await client.send(Snapshot(time=1, seq=number)))
             number += 1
             await asyncio.sleep(0.005)
 
-    async with Device(plant.package(), queue_path=tmp_path / "q", on_delivered=delivered.extend, options=QUICK) as device:
-        sending = asyncio.create_task(send(device))
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_delivered=delivered.extend, options=QUICK) as client:
+        sending = asyncio.create_task(send(client))
         for _ in range(2):
-            await device.wait_connected(30)
+            await client.wait_connected(30)
             await asyncio.sleep(1)
             await asyncio.to_thread(own_broker.kill)
             await asyncio.sleep(0.5)
-            assert not device.connected
+            assert not client.connected
             await asyncio.to_thread(own_broker.start)
         stop.set()
         await sending
-        await device.drain(timeout_seconds=30)
-        assert device.counters.connects >= 3
+        await client.drain(timeout_seconds=30)
+        assert client.counters.connects >= 3
 
     assert sorted(delivered) == sent
     received = await sequence(own_broker, plant)
@@ -76,13 +76,13 @@ async def test_a_killed_broker_costs_nothing(own_broker: Any, tmp_path: Path) ->
 async def test_a_killed_process_costs_nothing(broker: Any, plant: Any, tmp_path: Path) -> None:
     program = """
 import asyncio, sys
-from gridfleet.device import Device, Options, Package, Snapshot
+from gridfleet.sdk.plant import PlantClient, Options, Package, Snapshot
 
 async def main():
-    async with Device(Package.load(sys.argv[1]), queue_path=sys.argv[2], options=Options(fsync=False)) as device:
+    async with PlantClient(Package.load(sys.argv[1]), queue_path=sys.argv[2], options=Options(fsync=False)) as client:
         number = int(sys.argv[3])
         while True:
-            await device.send(Snapshot(time=1, seq=number))
+            await client.send(Snapshot(time=1, seq=number))
             print(number, flush=True)
             number += 1
             await asyncio.sleep(0.002)
@@ -105,8 +105,8 @@ asyncio.run(main())
         child.wait(10)
         stored += 1000
 
-    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
-        await device.drain(timeout_seconds=30)
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.drain(timeout_seconds=30)
 
     received = set(await sequence(broker, plant))
     for start in (0, 1000, 2000):

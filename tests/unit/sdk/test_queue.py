@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.device import DeviceEntry, QueueError, Snapshot, SnapshotRefused
-from gridfleet.device.messages import ENVELOPE_BYTES, MessageIds, encode_snapshot, pack
-from gridfleet.device.store import Outbox, Stored
 from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, sign_message
 from gridfleet.protocol.topics import Channel
+from gridfleet.sdk.plant import DeviceEntry, QueueError, Snapshot, SnapshotRefused
+from gridfleet.sdk.plant.messages import ENVELOPE_BYTES, MessageIds, encode_snapshot, pack
+from gridfleet.sdk.plant.store import Outbox, Stored
 
 
 def open_queue(path: Path, max_bytes: int = 10_000, max_age_seconds: float = 3600) -> Outbox:
@@ -123,7 +123,7 @@ async def test_what_was_stored_survives_kill_9(tmp_path: Path) -> None:
     program = """
 import asyncio, sys
 from pathlib import Path
-from gridfleet.device.store import Outbox
+from gridfleet.sdk.plant.store import Outbox
 from gridfleet.protocol.topics import Channel
 
 async def main():

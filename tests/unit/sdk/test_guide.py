@@ -79,7 +79,7 @@ def test_the_shell_example_signs_what_it_sends(plant: Any, folder: Path) -> None
 
 def test_a_plants_computer_needs_what_the_page_says() -> None:
     """The page installs these beside the wheel and nothing else: the clients import nothing that the service alone needs."""
-    program = "import sys, gridfleet.device, gridfleet.partner\nprint(*{name.partition('.')[0] for name in sys.modules})"
+    program = "import sys, gridfleet.sdk.plant, gridfleet.sdk.partner\nprint(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     needed = {re.split(r"[^a-z0-9-]", line.lower())[0].replace("-", "_") for line in requires("gridfleet") or ()}
 

@@ -9,9 +9,9 @@ from typing import Self
 
 import msgspec
 
-from gridfleet.device.errors import PackageError
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
+from gridfleet.sdk.plant.errors import PackageError
 
 __all__ = ["AuthMethod", "MqttAccess", "Package", "ProtocolTerms", "Security", "Topics"]
 

@@ -10,17 +10,17 @@ from typing import Any
 import aiomqtt
 import pytest
 
-from gridfleet.device import (
+from gridfleet.protocol.topics import Channel
+from gridfleet.sdk.plant import (
     ConnectFailed,
-    Device,
-    DeviceError,
     NotAuthorized,
     Options,
     PackageError,
+    PlantClient,
+    PlantClientError,
     Snapshot,
     TokenUnavailable,
 )
-from gridfleet.protocol.topics import Channel
 
 QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.2, refusals_before_giving_up=3)
 
@@ -41,11 +41,13 @@ async def test_each_method_delivers(broker: Any, plant: Any, tmp_path: Path, met
 
     package = plant.package(method)
     provider = token if method == "TOKEN" else None
-    async with Device(package, queue_path=tmp_path / "q", token_provider=provider, firmware="1.2", options=QUICK) as device:
-        await device.wait_connected(10)
-        await device.send(Snapshot(time=1795168800123, fields={"f": 50}))
-        await device.drain(timeout_seconds=10)
-        assert device.counters.snapshots == 1
+    async with PlantClient(
+        package, queue_path=tmp_path / "q", token_provider=provider, firmware="1.2", options=QUICK
+    ) as client:
+        await client.wait_connected(10)
+        await client.send(Snapshot(time=1795168800123, fields={"f": 50}))
+        await client.drain(timeout_seconds=10)
+        assert client.counters.snapshots == 1
 
     [message] = await broker.received(plant.id, Channel.TELEMETRY)
     assert json.loads(message.payload()) == {"time": 1795168800123, "fields": {"f": 50}}
@@ -66,60 +68,60 @@ async def test_the_last_word_is_retained(broker: Any, plant: Any, tmp_path: Path
             assert message.retain
             return json.loads(message.payload)  # type: ignore[no-any-return]
 
-    async with Device(package, queue_path=tmp_path / "q", options=QUICK) as device:
-        await device.wait_connected(10)
+    async with PlantClient(package, queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.wait_connected(10)
         assert (await retained())["status"] == "ONLINE"
     assert (await retained())["status"] == "OFFLINE"
 
 
 async def test_a_wrong_password_is_an_error_after_a_few_tries(plant: Any, tmp_path: Path) -> None:
-    device = Device(plant.package(password="wrong"), queue_path=tmp_path / "q", options=QUICK)
+    client = PlantClient(plant.package(password="wrong"), queue_path=tmp_path / "q", options=QUICK)
 
     with pytest.raises(NotAuthorized, match="3 times") as raised:
-        async with device:
-            await device.wait_connected(20)
+        async with client:
+            await client.wait_connected(20)
     assert raised.value.refusals == 3
 
 
 async def test_what_is_sent_after_a_refusal_is_kept_and_the_refusal_is_raised(plant: Any, tmp_path: Path) -> None:
     with pytest.raises(NotAuthorized):  # noqa: PT012
-        async with Device(plant.package(password="wrong"), queue_path=tmp_path / "q", options=QUICK) as device:
+        async with PlantClient(plant.package(password="wrong"), queue_path=tmp_path / "q", options=QUICK) as client:
             with pytest.raises(NotAuthorized):
-                await device.wait_connected(20)
-            await device.send(Snapshot(time=1))
+                await client.wait_connected(20)
+            await client.send(Snapshot(time=1))
 
-    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
-        await device.drain(timeout_seconds=10)
-        assert device.counters.snapshots == 1
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.drain(timeout_seconds=10)
+        assert client.counters.snapshots == 1
 
 
 async def test_with_a_listener_problems_are_reported_and_tried_on(plant: Any, tmp_path: Path) -> None:
-    problems: list[DeviceError] = []
+    problems: list[PlantClientError] = []
     package = plant.package(password="wrong")
-    async with Device(package, queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK) as device:
+    async with PlantClient(package, queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK) as client:
         async with asyncio.timeout(20):
             while len(problems) < 5:
                 await asyncio.sleep(0.05)
-        assert not device.connected
+        assert not client.connected
     assert all(isinstance(problem, NotAuthorized) for problem in problems)
 
 
 async def test_a_foreign_certificate_never_connects(plant: Any, authority: Any, tmp_path: Path) -> None:
     foreign = authority.issue(plant.id)
     package = plant.package("MTLS", clientCert=foreign.cert, clientKey=foreign.key)
-    problems: list[DeviceError] = []
-    async with Device(package, queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK) as device:
+    problems: list[PlantClientError] = []
+    async with PlantClient(package, queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK) as client:
         async with asyncio.timeout(20):
             while not problems:
                 await asyncio.sleep(0.05)
-        assert not device.connected
+        assert not client.connected
     assert isinstance(problems[0], ConnectFailed)
 
 
 async def test_a_broker_with_a_foreign_certificate_is_not_trusted(plant: Any, authority: Any, tmp_path: Path) -> None:
-    problems: list[DeviceError] = []
+    problems: list[PlantClientError] = []
     package = plant.package("MTLS", caCert=authority.pem)
-    async with Device(package, queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK):
+    async with PlantClient(package, queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK):
         async with asyncio.timeout(20):
             while not problems:
                 await asyncio.sleep(0.05)
@@ -136,28 +138,28 @@ async def test_the_token_provider_is_asked_again_when_a_token_was_refused(plant:
             raise OSError("the service is away")
         return "expired" if asked == 2 else str(plant.password)
 
-    problems: list[DeviceError] = []
-    async with Device(
+    problems: list[PlantClientError] = []
+    async with PlantClient(
         plant.package("TOKEN"), queue_path=tmp_path / "q", token_provider=provider, on_problem=problems.append, options=QUICK
-    ) as device:
-        await device.wait_connected(20)
+    ) as client:
+        await client.wait_connected(20)
     assert [type(problem) for problem in problems] == [TokenUnavailable, NotAuthorized]
 
 
 def test_a_token_plant_needs_a_provider(plant: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="token_provider"):
-        Device(plant.package("TOKEN"), queue_path=tmp_path / "q")
+        PlantClient(plant.package("TOKEN"), queue_path=tmp_path / "q")
 
 
 async def test_stopping_does_not_wait_for_a_broker_that_is_away(plant: Any, tmp_path: Path, unused_tcp_port: int) -> None:
     plant.port = unused_tcp_port
     started = time.monotonic()
-    async with Device(plant.package(), queue_path=tmp_path / "q", options=QUICK) as device:
-        await device.send(Snapshot(time=1))
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.send(Snapshot(time=1))
         await asyncio.sleep(0.2)
     assert time.monotonic() - started < 5
 
 
 def test_a_package_with_a_broken_certificate_is_a_package_error(plant: Any, tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="unusable"):
-        Device(plant.package("MTLS", clientKey="no key"), queue_path=tmp_path / "q")
+        PlantClient(plant.package("MTLS", clientKey="no key"), queue_path=tmp_path / "q")

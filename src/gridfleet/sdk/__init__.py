@@ -1,0 +1,1 @@
+"""Client libraries: `plant` for a plant's software, `partner` for a trading partner's software."""
