@@ -19,11 +19,14 @@ _STEPS: Final = (
     " NOT VALID",
     "ALTER TABLE telemetry_set_aside VALIDATE CONSTRAINT telemetry_set_aside_source_fkey",
     "COMMENT ON COLUMN telemetry_set_aside.source_id IS 'The source.'",
+    # Both statements wait for older transactions, such as a dump, and block no other process meanwhile.
+    "SET lock_timeout = '10min'",
     # A killed CREATE INDEX CONCURRENTLY leaves an index that is not used: it is made again.
     "DROP INDEX CONCURRENTLY IF EXISTS vcp_command_organization",
     "CREATE INDEX CONCURRENTLY vcp_command_organization ON vcp_command (organization_id)",
     "DROP INDEX CONCURRENTLY IF EXISTS partner_key_creator",
     "CREATE INDEX CONCURRENTLY partner_key_creator ON partner_key (created_by)",
+    "SET lock_timeout = '1s'",
 )
 
 
