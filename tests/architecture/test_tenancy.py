@@ -62,7 +62,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "the gateway publishes the events of all partners",
         "insert subscribed waiting delete delete_before",
     ),
-    "plants/store": ("ingest records the presence of all plants", "record_presence mark_silent identities"),
+    "plants/store": ("ingest records the presence of all plants", "hold_many record_presence mark_silent identities"),
     "plants/certificates/store": ("one authority serves all organisations", "count_trusting"),
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
     "plants/commands/store": (
@@ -119,8 +119,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         " limits rolled_up_before move_start earliest_start sources_that_start_later set_limits forget_dirty",
     ),
     "trading/store": (
-        "jobs sync the plants of all ESMs, and delete what was not saved",
-        "delete_unsaved enabled_configs record_sync",
+        "jobs sync the plants of all ESMs, and delete what was not saved; a plan's record moves with its plant",
+        "delete_unsaved enabled_configs record_sync finish_change",
     ),
     "vcp/store": (
         "the gateway takes the commands of all partners",

@@ -1,6 +1,7 @@
 """Transactions lock the rows of several plants in one order, or skip locked rows. None of them ends in a deadlock."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,15 +10,17 @@ from uuid import UUID
 
 import pytest
 
+from accounts import add_organization
 from commands_at_work import add_commandable, issue
 from gridfleet.domains.plants.lifecycle import delete_plant
-from gridfleet.domains.plants.models import PlantStatus
+from gridfleet.domains.plants.models import PlantChanges, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_presence, sweep_silent
+from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
-from ingest_bench import Bench, BenchPlant
+from ingest_bench import Bench, BenchPlant, moment
 from interleaving import is_locked, until_blocked
 
 
@@ -116,3 +119,44 @@ async def test_a_deletion_locks_open_commands_as_acknowledgements_do(database: D
     async with two.held_up("plant_command", first, lambda db: delete_plant(db, org, plant.id)):
         assert not await is_locked(database, "plant_command", second)
     assert await two.statuses() == []
+
+
+@pytest.mark.parametrize("end", ["deletion", "move"])
+@pytest.mark.parametrize("other", ["acknowledgement", "unregistered device"])
+async def test_a_batch_and_the_end_of_its_plant_do_not_deadlock(database: Database, end: str, other: str) -> None:
+    plant: BenchPlant = await Bench(database).plant()
+    await add_commandable(plant)
+    await plant.add_device("D")
+    command_id, buyer = await issue(plant), await add_organization(database)
+    caller = UserCaller(new_id(), new_id(), "root@example.com", "Root", True, None)
+    org = OrgScope(plant.organization_id, OrgRole.ORG_ADMIN, caller)
+
+    def snapshot(status: str, *others: str) -> bytes:
+        devices = [{"id": name, "fields": {}, "status": status} for name in ("BAT1", "D", *others)]
+        return json.dumps({"time": moment(0).isoformat(), "devices": devices}).encode()
+
+    async def finish(db: Connection) -> None:
+        if end == "deletion":
+            await delete_plant(db, org, plant.id)
+        else:
+            await update_plant(db, org, plant.id, PlantChanges(organization_id=buyer.id))
+
+    async def run(work: Callable[[Connection], Awaitable[object]]) -> None:
+        async with database.transaction() as db:
+            await work(db)
+
+    await plant.bench.take(plant.message(snapshot("ONLINE")))
+    # The plant's own presence was just written, so this batch writes only that of its sub-devices.
+    messages = [plant.message(snapshot("DEGRADED", *(["NEW"] if other == "unregistered device" else [])))]
+    if other == "acknowledgement":
+        ack = {"commandId": str(command_id), "status": "APPLIED", "time": datetime.now(UTC).isoformat()}
+        messages.append(plant.message(ack, channel="ack"))
+    batch = await plant.bench.pipeline.prepare(messages)
+    assert (len(batch.plants_seen), len(batch.devices_seen)) == (0, 2)
+    devices = await plant.rows("SELECT id FROM sub_device WHERE plant_id = %s ORDER BY id")
+    two = TwoPlants(database, [plant.id], [row[0] for row in devices])
+    async with two.held_up("sub_device", two.devices[1], lambda db: plant.bench.pipeline.store(db, batch)):
+        finishing = asyncio.create_task(run(finish))
+        await until_blocked(database, 2)
+    await finishing
+    assert len(await plant.rows("SELECT FROM plant WHERE id = %s")) == (end == "move")

@@ -66,6 +66,8 @@ class Batch:
     sightings: dict[tuple[UUID, str], int] = field(default_factory=dict)
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
     devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)
+    plants_held: set[UUID] = field(default_factory=set)
+    """Plants whose sub-devices or commands the transaction locks."""
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     command_steps: list[Transition] = field(default_factory=list)
     """The steps that follow from the acknowledgements; set when the batch is written."""

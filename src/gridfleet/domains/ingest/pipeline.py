@@ -113,8 +113,9 @@ class Pipeline:
         """Write a prepared batch. The caller commits the transaction, and acknowledges the messages only after that."""
         await note_newest(db, batch.findings)
         await write_batch(db, batch.frames)
-        if batch.plants_seen or batch.devices_seen:
-            for plant_id in await record_presence(db, batch.plants_seen.values(), batch.devices_seen.values()):
+        if batch.plants_seen or batch.plants_held:
+            seen = batch.plants_seen.values(), batch.devices_seen.values()
+            for plant_id in await record_presence(db, *seen, hold=batch.plants_held):
                 self.plant_cache.invalidate_status(str(plant_id))
         if batch.refused:
             await record_refused_messages(db, batch.refused)
@@ -266,7 +267,7 @@ class Pipeline:
         if told:
             _tell(batch, plant, delivery, f"{message_id} {path}", time, told)
         for device, status in statuses:
-            _see_device(batch, device, status, now)
+            _see_device(batch, plant, device, status, now)
         for external_id in unregistered:
             key = (plant.id, external_id)
             batch.sightings[key] = batch.sightings.get(key, 0) + 1
@@ -308,6 +309,7 @@ def _take_ack(batch: Batch, plant: KnownPlant, delivery: Delivery, message: wire
     reason = None
     if ack.reason is not None:
         reason = CommandReason(storable(ack.reason.code)[:64], storable(ack.reason.message)[:500])
+    batch.plants_held.add(plant.id)
     batch.acknowledgements.append(Acknowledgement(command_id, plant.id, ack.status, reported_at, reason, delivery.request_id))
 
 
@@ -368,12 +370,13 @@ def _see_plant(
         batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, interval, reason, sent_at, delivery.request_id)
 
 
-def _see_device(batch: Batch, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:
+def _see_device(batch: Batch, plant: KnownPlant, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:
     seen = device.seen
     seen.note(now)
     if status is not device.status or now - seen.written_at >= PRESENCE_EVERY:
         device.status = status
         seen.written_at = now
+        batch.plants_held.add(plant.id)
         batch.devices_seen[device.id] = DeviceSeen(device.id, now, status, seen.interval_seconds)
 
 

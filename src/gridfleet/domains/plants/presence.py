@@ -47,16 +47,24 @@ class DeviceSeen(NamedTuple):
     interval_seconds: float | None
 
 
-async def record_presence(db: Connection, plants: Collection[PlantSeen], devices: Collection[DeviceSeen]) -> set[UUID]:
+async def record_presence(
+    db: Connection, plants: Collection[PlantSeen], devices: Collection[DeviceSeen], *, hold: Collection[UUID] = ()
+) -> set[UUID]:
     """Write when plants and sub-devices were last seen, and their statuses; publish the changes of plants' statuses.
 
     Sub-devices of plants that go OFFLINE become UNKNOWN. A message that a plant sent before it went OFFLINE does not bring it
     back.
 
+    Args:
+        hold: Plants whose sub-devices or commands the transaction locks. They are locked first, because the deletion and the
+            move of a plant lock the plant first too.
+
     Returns:
         The plants that stay unchanged, because their message is older than that or because they do not exist.
     """
     written, changes = await store.record_presence(db, plants) if plants else ([], [])
+    if others := set(hold).difference(written):
+        await store.hold_many(db, others)
     await publish_status_changes(db, changes)
     offline = [seen.plant_id for seen in plants if seen.status is PlantStatus.OFFLINE]
     if devices or offline:

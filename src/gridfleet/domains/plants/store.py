@@ -117,6 +117,11 @@ async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
     return await cursor.fetchone()
 
 
+async def hold_many(db: Connection, plant_ids: Iterable[UUID]) -> None:
+    """Lock plants against deletion and moves until the transaction ends."""
+    await db.execute("SELECT FROM plant WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", (list(plant_ids),))
+
+
 def _listed(org: OrgScope, auth_method: AuthMethod | None) -> tuple[str, dict[str, Any]]:
     """Return the conditions that narrow a list further than the organisation does, and their parameters.
 
