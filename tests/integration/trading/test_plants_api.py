@@ -398,6 +398,23 @@ async def test_a_plant_that_moves_takes_its_plans_along(fleet: Fleet, stand_in: 
     assert (await fleet.call("GET", f"/trading/plants/{plant}/config-log"))[0] == 404
 
 
+async def test_a_plan_on_its_way_while_its_plant_moves_gets_its_answer(fleet: Fleet, stand_in: StandIn) -> None:
+    plant = await linked(fleet)
+    configured_at_esm(stand_in, "P1")
+    stand_in.faults.append(hangs)
+    sending = asyncio.create_task(fleet.call("POST", f"/trading/plants/{plant}/config", PLAN))
+    async with asyncio.timeout(10):
+        while not stand_in.calls("PUT", "/plants/P1/config"):
+            await asyncio.sleep(0.01)
+    move = {"organizationId": fleet.stranger["x-org-id"]}
+    assert (await fleet.call("PATCH", f"/plants/{plant}", move, fleet.super_admin))[0] == 200
+    stand_in.released.set()
+    status, sent = await sending
+    assert (status, sent["resultCode"]) == (201, "ESM_UNAVAILABLE"), sent
+    log = (await fleet.call("GET", f"/trading/plants/{plant}/config-log", headers=fleet.stranger))[1]["data"]
+    assert log == [sent]
+
+
 async def test_a_slow_esm_holds_no_connections_of_the_pool(fleet: Fleet, stand_in: StandIn) -> None:
     plant = await linked(fleet)
     configured_at_esm(stand_in, "P1")

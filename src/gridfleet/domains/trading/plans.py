@@ -136,7 +136,7 @@ async def finish(
     If a repetition of the same plan has been answered meanwhile, that record is returned. Raises PlantNotFound if the plant was
     deleted meanwhile.
     """
-    change = await store.finish_change(db, org, relay.change.id, outcome, version, responded_at)
+    change = await store.finish_change(db, relay.change.id, outcome, version, responded_at)
     if change is None:
         change = await store.find_change(db, org, relay.change.request_code)
     if change is None:

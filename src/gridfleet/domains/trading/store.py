@@ -158,9 +158,9 @@ async def find_change(db: Connection, org: OrgScope, request_code: UUID) -> Conf
 
 
 async def finish_change(
-    db: Connection, org: OrgScope, change_id: int, outcome: Outcome, version: int | None, responded_at: datetime
+    db: Connection, change_id: int, outcome: Outcome, version: int | None, responded_at: datetime
 ) -> ConfigChange | None:
-    """Save a plan's outcome and return the plan.
+    """Save a plan's outcome and return the plan, even if its plant has moved to another organisation meanwhile.
 
     None if it was deleted with its plant, or if the ESM has already answered it.
     """
@@ -169,9 +169,8 @@ async def finish_change(
         "UPDATE trading_config_change SET result_code = %(result_code)s, message = %(message)s, is_error = %(is_error)s,"
         " is_terminal = %(is_terminal)s, responded_at = %(at)s,"
         " config_snapshot = jsonb_set(config_snapshot, '{version}', coalesce(to_jsonb(%(version)s::bigint), 'null'))"
-        " WHERE id = %(id)s AND organization_id = %(org)s"
-        f" AND (responded_at IS NULL OR result_code IN ('TIMEOUT', 'ESM_UNAVAILABLE')) RETURNING {_CHANGE}",
-        {**outcome._asdict(), "at": responded_at, "version": version, "id": change_id, "org": org.organization_id},
+        f" WHERE id = %(id)s AND (responded_at IS NULL OR result_code IN ('TIMEOUT', 'ESM_UNAVAILABLE')) RETURNING {_CHANGE}",
+        {**outcome._asdict(), "at": responded_at, "version": version, "id": change_id},
     )
     return await cursor.fetchone()
 
