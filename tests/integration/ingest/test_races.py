@@ -1,6 +1,7 @@
 """What changes while a batch is being read must cost no message."""
 
 import asyncio
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from alerting import ago, snapshot
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.telemetry.frames.store import partition_days
+from gridfleet.kernel.clock import utc_now
 from ingest_bench import Bench, BenchPlant, moment
 from interleaving import until_blocked
 
@@ -150,3 +153,16 @@ async def test_what_is_deleted_while_it_is_looked_up_does_not_fail_the_batch(ben
     assert {metric: list(values.values()) for metric, values in (await other.stored()).items()} == {"a": [2]}
     if table == "sub_device":
         assert [len(values) for values in (await plant.stored()).values()] == [2, 1]
+
+
+async def test_caches_may_be_cleared_while_a_partition_is_created(bench: Bench) -> None:
+    partitions = bench.pipeline.partitions
+    day = utc_now().date() - timedelta(days=399)
+    async with bench.database.transaction() as db:
+        await db.execute("LOCK TABLE telemetry_frame")
+        creating = asyncio.create_task(partitions.ensure([day]))
+        await bench.waiting_for("telemetry_frame")
+        bench.pipeline.invalidate()
+    await creating
+    async with bench.database.transaction() as db:
+        assert day in await partition_days(db)

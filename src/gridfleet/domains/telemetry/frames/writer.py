@@ -37,13 +37,14 @@ class Partitions:
 
     async def ensure(self, days: Iterable[date]) -> None:
         """Create the missing partitions of these UTC days."""
-        if self._days is None:
+        known = self._days  # `invalidate` may be called while this waits
+        if known is None:
             async with self._database.transaction() as db:
-                self._days = await store.partition_days(db)
-        for day in sorted(set(days) - self._days):
+                known = self._days = await store.partition_days(db)
+        for day in sorted(set(days) - known):
             async with self._database.transaction() as db:
                 await store.create_partition(db, day)
-            self._days.add(day)
+            known.add(day)
 
     async def ensure_ahead(self, count: int) -> None:
         """Create today's partition and those of the next `count` days."""
