@@ -238,8 +238,9 @@ async def test_unsigned_forged_and_foreign_orders_do_nothing(trading: Partnershi
 
 
 async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership, battery: Battery) -> None:
-    """The broker does not look at CC and BCC; the gateway does."""
+    """RabbitMQ 3 does not look at CC and BCC; the gateway does. RabbitMQ 4 refuses the keys that the scope forbids."""
     created = await asyncio.to_thread(trading.key, WRITING[:3])
+    carried_out = 0
     async with trading.partner(created) as partner:
         for header in ("CC", "BCC"):
             for key in (f"{trading.slug}.command.mode", f"{trading.slug}.command.site-setpoint"):
@@ -251,18 +252,24 @@ async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership
                     "powerKw": 1,
                 }
                 channel = await partner._connection.channel()
-                await channel.basic_publish(
-                    json.dumps(body).encode(),
-                    exchange="vcp",
-                    routing_key=f"{trading.slug}.command.site-setpoint",
-                    properties=aiormq.spec.Basic.Properties(headers={header: [key]}),
-                )
+                try:
+                    await channel.basic_publish(
+                        json.dumps(body).encode(),
+                        exchange="vcp",
+                        routing_key=f"{trading.slug}.command.site-setpoint",
+                        properties=aiormq.spec.Basic.Properties(headers={header: [key]}),
+                    )
+                except aiormq.exceptions.ChannelAccessRefused:
+                    assert key.endswith(".command.mode")
+                    continue
                 ack = await partner.wait_for(body["messageId"])
                 # The broker shows nobody a BCC: the message counts for what its own key says, and once.
                 assert ack.get("rejectionReason") == ("MALFORMED" if header == "CC" else None)
                 assert ack["commandType"] == "SITE_SETPOINT"
+                carried_out += header == "BCC"
+    assert carried_out >= 1
     rows = trading.fleet.sql("SELECT type FROM plant_command WHERE plant_id = %s", [battery.plant.id])
-    assert rows == [("SITE_SETPOINT",)] * 2
+    assert rows == [("SITE_SETPOINT",)] * carried_out
 
 
 async def test_a_partner_hears_of_the_plants_that_he_may_see(trading: Partnership, battery: Battery) -> None:

@@ -151,7 +151,6 @@ async def test_a_key_is_disconnected_while_the_vhosts_of_others_are_being_remove
             took = time.perf_counter() - revoked
 
             assert closed.done()
-            assert took < 1
             print(f"closed after {took * 1000:.0f} ms")
             slow.released.set()
             async with open_management(partners.node.management_url) as management, asyncio.timeout(30):
