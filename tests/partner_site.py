@@ -88,21 +88,20 @@ class PartnerSite:
         said = [Acknowledgement(one, self.plant.id, AckStatus(status), now, reason) for one, status in acks.items()]
         connected = {self.plant.id} if connects else set[UUID]()
         async with self.database.transaction() as db:
-            steps = await apply_acknowledgements(db, said, connected, now)
-            await follow_commands(db, steps, connected)
+            await apply_acknowledgements(db, said, connected, now, follow_commands)
 
     async def expire(self, seconds: float = 0, *, now: datetime | None = None) -> None:
         """Expire the commands that are due `seconds` from now."""
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
-            await follow_commands(db, await expire_due(db, now))
+            await expire_due(db, now, follow_commands)
 
     async def send_commands(self, seconds: float = 0, *, now: datetime | None = None) -> list[UUID]:
         """Send the commands that are due `seconds` from now to a broker that accepts all. Returns their ids."""
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
             due = await claim_due(db, self.plant.bench.keyring, now, 100)
-            await follow_commands(db, await settle(db, now, [(encrypted.command, True) for encrypted in due]))
+            await settle(db, now, [(encrypted.command, True) for encrypted in due], follow_commands)
         return [encrypted.command.id for encrypted in due]
 
     async def steer(self, seconds: float = 0, *, now: datetime | None = None) -> int:

@@ -66,8 +66,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
             delivered = await asyncio.gather(*(_send(channel, command) for command in commands))
             async with database.transaction() as db:
                 published = [(signed.command, taken) for signed, taken in zip(commands, delivered, strict=True)]
-                sent = await settle(db, utc_now(), published)
-                await follow_commands(db, sent)
+                sent = await settle(db, utc_now(), published, follow_commands)
             count_committed(sent)
 
 
@@ -89,15 +88,14 @@ async def _expire_due(database: Database, now: datetime) -> int:
     async def expire(only: Sequence[UUID] | None) -> None:
         nonlocal ended
         async with database.transaction() as db:
-            steps = await expire_due(db, now, only)
-            await follow_commands(db, steps)
+            steps = await expire_due(db, now, follow_commands, only)
         ended += len(steps)
         count_committed(steps)
 
     async def expire_alone(command_id: UUID, error: Exception) -> None:
         """End a command whose end cannot be applied to its site, so that it is not retried forever."""
         async with database.transaction() as db:
-            steps = await expire_due(db, now, [command_id])
+            steps = await expire_due(db, now, None, [command_id])
             await set_aside.insert(db, Consumer.COMMANDS, reason_of(error), {"commandId": str(command_id)}, None)
         count_committed(steps)
 

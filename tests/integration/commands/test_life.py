@@ -52,7 +52,7 @@ async def claim(bench: Bench, at: datetime | None = None, limit: int = 100) -> l
 async def settled(bench: Bench, claimed: Sequence[SignedCommand], *, delivered: bool = True, at: datetime | None = None) -> int:
     """How many became SENT."""
     async with bench.database.transaction() as db:
-        return len(await settle(db, at or now(), [(one.command, delivered) for one in claimed]))
+        return len(await settle(db, at or now(), [(one.command, delivered) for one in claimed], None))
 
 
 async def send(bench: Bench, *command_ids: UUID) -> None:
@@ -63,7 +63,7 @@ async def send(bench: Bench, *command_ids: UUID) -> None:
 
 async def sweep(bench: Bench) -> list[tuple[UUID, str]]:
     async with bench.database.transaction() as db:
-        return [(step.command_id, step.status) for step in await expire_due(db, now())]
+        return [(step.command_id, step.status) for step in await expire_due(db, now(), None)]
 
 
 def ack(plant: BenchPlant, command_id: UUID | str, status: str, **more: Any) -> Delivery:

@@ -289,9 +289,9 @@ async def end_without_its_site(site: PartnerSite, status: AckStatus | None, seco
     newest = await site.newest()
     async with site.database.transaction() as db:
         if status is None:
-            await expire_due(db, now)
+            await expire_due(db, now, None)
         else:
-            await apply_acknowledgements(db, [Acknowledgement(newest, site.plant.id, status, now)], set(), now)
+            await apply_acknowledgements(db, [Acknowledgement(newest, site.plant.id, status, now)], set(), now, None)
 
 
 async def settle(site: PartnerSite) -> int:

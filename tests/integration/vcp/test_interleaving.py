@@ -101,7 +101,7 @@ async def test_a_mode_accepted_while_the_one_before_is_refused_finds_it_gone(sit
     acks = [Acknowledgement(await site.newest(), site.plant.id, AckStatus.REJECTED, datetime.now(UTC))]
     charge = written(site, "command.mode", mode="CHARGE", expiresAt=soon(600))
     async with site.database.transaction() as db:
-        await follow_commands(db, await apply_acknowledgements(db, acks, (), datetime.now(UTC)))
+        await apply_acknowledgements(db, acks, (), datetime.now(UTC), follow_commands)
         taking = asyncio.create_task(site.take(charge))
         await until_blocked(site.database)
     assert await taking == "ACCEPTED"
@@ -130,7 +130,7 @@ async def test_an_answer_and_a_move_do_not_wait_for_each_other(site: PartnerSite
             await update_plant(db, seller, site.plant.id, PlantChanges(organization_id=buyer.id))
 
     async with site.database.transaction() as db:
-        steps = await apply_acknowledgements(db, acks, (), datetime.now(UTC))
+        steps = await apply_acknowledgements(db, acks, (), datetime.now(UTC), None)
         moving = asyncio.create_task(move())
         await until_blocked(site.database)
         await follow_commands(db, steps)

@@ -38,7 +38,7 @@ async def moved(site: PartnerSite, to: UUID) -> None:
 
 async def expire(site: PartnerSite) -> None:
     async with site.database.transaction() as db:
-        await follow_commands(db, await expire_due(db, datetime.now(UTC)))
+        await expire_due(db, datetime.now(UTC), follow_commands)
 
 
 @pytest.fixture

@@ -52,10 +52,10 @@ async def test_a_command_that_is_locked_during_a_stop_never_leaves(site: Partner
         assert command not in await site.send_commands(seconds)
 
     async with site.database.transaction() as db:
-        await follow_commands(db, await expire_due(db, datetime.now(UTC)))
+        await expire_due(db, datetime.now(UTC), follow_commands)
     assert (await site.log())[0][:2] == ("EXPIRED", "EXPIRED")
     async with site.database.transaction() as db:
-        await expire_due(db, datetime.now(UTC))
+        await expire_due(db, datetime.now(UTC), None)
     assert await site.rows("SELECT 1 FROM plant_command_withdrawn") == []
 
 

@@ -184,7 +184,7 @@ async def test_what_an_offline_plant_was_sent_before_an_emergency_stop_is_not_se
     assert await site.send_commands(seconds=1) == [stop]
     assert setpoint not in await site.send_commands(seconds=180), "a newer copy would come after the emergency stop"
     async with site.database.transaction() as db:
-        await follow_commands(db, await expire_due(db, datetime.now(UTC)))
+        await expire_due(db, datetime.now(UTC), follow_commands)
     assert [entry[:2] for entry in await site.log()] == [("EXPIRED", "EXPIRED"), ("SENT", "ACCEPTED")]
 
 

@@ -1,14 +1,17 @@
 """A command's life: whatever comes in whatever order, its history is a legal one."""
 
+import inspect
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgement
-from gridfleet.domains.plants.commands.delivery import retry_wait
-from gridfleet.domains.plants.commands.expiry import expire
+from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgement, apply_acknowledgements
+from gridfleet.domains.plants.commands.delivery import retry_wait, settle
+from gridfleet.domains.plants.commands.expiry import expire, expire_due
 from gridfleet.domains.plants.commands.models import (
     OPEN,
     Acknowledgement,
@@ -153,3 +156,8 @@ def check(life: CommandLife, history: dict[str, Transition]) -> None:
 def test_waits_grow_up_to_a_quarter_of_a_minute() -> None:
     waits = [retry_wait(attempts).total_seconds() for attempts in (1, 2, 3, 4, 5, 6, 1_000_000)]
     assert waits == [1, 2, 4, 8, 15, 15, 15]
+
+
+@pytest.mark.parametrize("writes_steps", [apply_acknowledgements, expire_due, settle])
+def test_who_writes_steps_has_to_say_what_follows_from_them(writes_steps: Callable[..., Any]) -> None:
+    assert inspect.signature(writes_steps).parameters["follow"].default is inspect.Parameter.empty

@@ -123,8 +123,9 @@ class Pipeline:
             now = utc_now()
             await record_sightings(db, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
         if batch.acknowledgements or batch.connected:
-            batch.command_steps = await apply_acknowledgements(db, batch.acknowledgements, batch.connected, utc_now())
-            await follow_commands(db, batch.command_steps, batch.connected)
+            batch.command_steps = await apply_acknowledgements(
+                db, batch.acknowledgements, batch.connected, utc_now(), follow_commands
+            )
         for plant_id, count in batch.bad_signatures.items():
             await record_bad_signatures(db, plant_id, count)
         # Last, because other processes may wait for the locked rules until this transaction ends.

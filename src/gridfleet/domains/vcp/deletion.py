@@ -25,7 +25,6 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await lifecycle.require_plant(db, org, plant_id)
     now = utc_now()
     commands = await end_open_commands(db, org, plant_id, now, PLANT_DELETED)
-    while steps := await expire_due(db, now, commands):
-        await follow_commands(db, steps)
+    while steps := await expire_due(db, now, follow_commands, commands):
         after_commit(db, partial(count_committed, steps))
     await lifecycle.delete_plant(db, org, plant_id)

@@ -15,6 +15,7 @@ from gridfleet.domains.plants.commands.models import (
     CommandLife,
     CommandReason,
     CommandStatus,
+    FollowSteps,
     Transition,
 )
 from gridfleet.kernel.db import Connection
@@ -71,10 +72,14 @@ async def apply_acknowledgements(
     acknowledgements: Sequence[Acknowledgement],
     connected: Collection[UUID],
     now: datetime,
+    follow: FollowSteps | None,
 ) -> list[Transition]:
     """Apply acknowledgements in their order, and make commands due again that plants in `connected` have not acknowledged.
 
     Acknowledgements of a command that belongs to another plant, or does not exist, are ignored.
+
+    Args:
+        follow: Applies the new steps; None if the caller does it.
 
     Returns:
         The steps that are new. A second call with the same acknowledgements changes nothing.
@@ -95,4 +100,7 @@ async def apply_acknowledgements(
         await store.save_lives(db, list(changed.values()))
     if connected and held:
         await store.wake(db, connected, now, now + _PATIENCE)
-    return await store.record(db, steps) if steps else []
+    recorded = await store.record(db, steps) if steps else []
+    if follow is not None:
+        await follow(db, recorded, connected)
+    return recorded

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from gridfleet.domains.plants.commands import store
-from gridfleet.domains.plants.commands.models import DueCommand, Transition
+from gridfleet.domains.plants.commands.models import DueCommand, FollowSteps, Transition
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
@@ -75,11 +75,14 @@ async def claim_due(db: Connection, keyring: Keyring, now: datetime, limit: int)
     ]
 
 
-async def settle(db: Connection, now: datetime, published: Sequence[tuple[DueCommand, bool]]) -> list[Transition]:
+async def settle(
+    db: Connection, now: datetime, published: Sequence[tuple[DueCommand, bool]], follow: FollowSteps | None
+) -> list[Transition]:
     """Record the results of publishing claimed commands.
 
     Args:
         published: (command, whether a queue of the plant took it).
+        follow: Applies the new steps; None if the caller does it.
 
     Returns:
         The new steps of the commands.
@@ -88,7 +91,10 @@ async def settle(db: Connection, now: datetime, published: Sequence[tuple[DueCom
     waiting = [command for command, delivered in published if not delivered]
     if waiting:
         await store.postpone(db, [(command, now + retry_wait(command.attempts)) for command in waiting])
-    return await store.mark_sent(db, now, [(command, now + _REPEAT) for command in taken]) if taken else []
+    steps = await store.mark_sent(db, now, [(command, now + _REPEAT) for command in taken]) if taken else []
+    if steps and follow is not None:
+        await follow(db, steps, ())
+    return steps
 
 
 def retry_wait(attempts: int) -> timedelta:

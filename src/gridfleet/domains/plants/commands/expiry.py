@@ -14,6 +14,7 @@ from gridfleet.domains.plants.commands.models import (
     CommandLife,
     CommandReason,
     CommandStatus,
+    FollowSteps,
     PlantCommand,
     Transition,
 )
@@ -68,10 +69,13 @@ def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
     )
 
 
-async def expire_due(db: Connection, now: datetime, only: Sequence[UUID] | None = None) -> list[Transition]:
+async def expire_due(
+    db: Connection, now: datetime, follow: FollowSteps | None, only: Sequence[UUID] | None = None
+) -> list[Transition]:
     """End up to 1,000 commands that were withdrawn or whose expiry has passed.
 
     Args:
+        follow: Applies the steps; None if they cannot be applied.
         only: The commands to consider; all if None.
 
     Returns:
@@ -79,7 +83,10 @@ async def expire_due(db: Connection, now: datetime, only: Sequence[UUID] | None 
     """
     if only is None:
         await ending.settle_withdrawn(db)
-    return await ending.expire(db, now, EXPIRY_REASONS, only, _BATCH)
+    steps = await ending.expire(db, now, EXPIRY_REASONS, only, _BATCH)
+    if steps and follow is not None:
+        await follow(db, steps, ())
+    return steps
 
 
 async def list_due(db: Connection, now: datetime) -> list[UUID]:

@@ -1,5 +1,6 @@
 """Commands as they are stored, and their steps."""
 
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -7,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import AckStatus, CommandType
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "CommandStatus",
     "CommandType",
     "DueCommand",
+    "FollowSteps",
     "NewCommand",
     "PlantCommand",
     "Requester",
@@ -129,6 +132,10 @@ class Transition(NamedTuple):
     reported_at: datetime | None = None
     reason: CommandReason | None = None
     request_id: str | None = None
+
+
+FollowSteps = Callable[[Connection, Sequence[Transition], Collection[UUID]], Awaitable[None]]
+"""Apply new steps, and the connection of plants, to what follows from them, in the transaction that writes the steps."""
 
 
 class Acknowledgement(NamedTuple):
