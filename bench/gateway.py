@@ -23,9 +23,9 @@ from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import telemetry_event
 from gridfleet.domains.partners.models import vhost_of
+from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_routes import EventKind, event_queue

@@ -19,10 +19,10 @@ from alerting import add_rule, alerts_of
 from broker_node import BrokerNode
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.amqp.plant_commands import send_commands
+from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, settle_partner_vhost
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.mqtt.worker import IngestWorker

@@ -25,16 +25,16 @@ from deployed_stack import fill, install_plugins
 from fleet_under_test import wait_for
 from free_ports import free_ports, settings_at
 from gridfleet.amqp.upkeep import keep_broker
-from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.legacy_topology import (
+from gridfleet.domains.partners.legacy.topology import (
     LEGACY_EVENTS,
     LEGACY_INTAKE,
     LEGACY_ORDERS,
     replace_legacy_intake,
     settle_legacy_vhost,
 )
+from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker

@@ -10,16 +10,16 @@ from aiormq.exceptions import ChannelPreconditionFailed
 from pamqp.commands import Basic
 
 from broker_node import BrokerNode
-from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.legacy_topology import (
+from gridfleet.domains.partners.legacy.topology import (
     LEGACY_EVENTS,
     LEGACY_INTAKE,
     LEGACY_ORDERS,
     replace_legacy_intake,
     settle_legacy_vhost,
 )
+from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.broker.queue_types import ServiceQueue, ensure_queue, is_outdated, replace_queue
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue

@@ -13,10 +13,10 @@ from aiormq.exceptions import ChannelNotFoundEntity
 
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.own_queues import record_dropped_events
+from gridfleet.domains.partners.topology import dropped_queue
 from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed
-from gridfleet.kernel.broker.partner_topology import dropped_queue
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.partner_routes import EventKind, event_queue
 

@@ -12,18 +12,18 @@ import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from aiormq.exceptions import DeliveryError
 
-from gridfleet.domains.partners.vhosts import legacy_slugs
-from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.decoding import UNDECODABLE
-from gridfleet.kernel.broker.legacy_topology import (
+from gridfleet.domains.partners.legacy.topology import (
     LEGACY_INTAKE,
     LEGACY_ORDERS,
     replace_legacy_intake,
     settle_legacy_vhost,
 )
+from gridfleet.domains.partners.topology import MAX_CONNECTIONS
+from gridfleet.domains.partners.vhosts import legacy_slugs
+from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.kernel.broker.management import Management, open_management
-from gridfleet.kernel.broker.partner_topology import MAX_CONNECTIONS
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside

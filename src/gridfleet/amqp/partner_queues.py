@@ -10,9 +10,9 @@ from typing import Final
 import structlog
 
 from gridfleet.domains.partners.own_queues import VhostOwner, find_owner, record_removal
+from gridfleet.domains.partners.topology import forbidden_argument
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.management import Management, QueueFacts, open_management
-from gridfleet.kernel.broker.partner_topology import forbidden_argument
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import open_leases
 from gridfleet.kernel.settings import Settings

@@ -6,14 +6,14 @@ from typing import Any, Final
 import structlog
 
 from gridfleet.domains.partners import vhosts
-from gridfleet.kernel.broker.legacy_topology import settle_legacy_vhost
-from gridfleet.kernel.broker.management import Management, open_management
-from gridfleet.kernel.broker.partner_topology import (
+from gridfleet.domains.partners.legacy.topology import settle_legacy_vhost
+from gridfleet.domains.partners.topology import (
     has_current_bounds,
     remove_partner_vhost,
     settle_partner_vhost,
     vhosts_with_outdated_queues,
 )
+from gridfleet.kernel.broker.management import Management, open_management
 from gridfleet.kernel.broker.queue_types import choose_queue_type
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut

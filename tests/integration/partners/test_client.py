@@ -12,9 +12,9 @@ import pytest
 from yarl import URL
 
 from broker_node import BrokerNode
+from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, settle_partner_vhost
 from gridfleet.protocol.partner_routes import EXCHANGE, event_queue, event_routing_key
 from gridfleet.sdk.partner import EventKind, Order, OrderRefused, Partner
 

@@ -9,10 +9,10 @@ from pydantic import SecretStr
 
 from broker_node import BrokerNode
 from gridfleet.amqp.effects import carry_out_effects
+from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
 from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, settle_partner_vhost
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.set_aside import newest
 from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue

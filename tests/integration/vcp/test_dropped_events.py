@@ -12,10 +12,10 @@ from gridfleet.amqp import dropped_events
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
+from gridfleet.domains.partners.topology import EVENTS, PartnerQueues, settle_partner_vhost
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import EVENTS, PartnerQueues, settle_partner_vhost
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_routes import EventKind, event_queue

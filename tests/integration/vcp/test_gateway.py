@@ -20,11 +20,11 @@ from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
+from gridfleet.domains.partners.topology import PartnerQueues, dropped_queue, inbound_queue, settle_partner_vhost
 from gridfleet.domains.vcp.intake import take_order
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, dropped_queue, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_messages import PartnerAck

@@ -10,9 +10,9 @@ from pydantic import SecretStr
 
 from broker_node import BrokerNode
 from gridfleet.amqp.legacy_orders import forward_legacy_orders
+from gridfleet.domains.partners.legacy.topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.decoding import UNDECODABLE
-from gridfleet.kernel.broker.legacy_topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.partner_routes import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from gridfleet.domains.partners.scopes import WRITE_SCOPES
+from gridfleet.domains.partners.topology import PartnerQueues, service_queues
 from gridfleet.domains.trading.partner_queues import partner_queues
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, service_queues
 from gridfleet.protocol.partner_routes import FAMILIES, EventKind, Order, parse_inbound
 
 

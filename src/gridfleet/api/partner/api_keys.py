@@ -15,9 +15,9 @@ from gridfleet.domains.partners.errors import SelfTestFailed
 from gridfleet.domains.partners.key_creation import PreparedKey
 from gridfleet.domains.partners.models import ApiKey, CreatedKey, NewKey
 from gridfleet.domains.partners.scopes import Scope
+from gridfleet.domains.partners.topology import settle_partner_vhost
 from gridfleet.kernel.addresses import IPNetwork, parse_network
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.partner_topology import settle_partner_vhost
 from gridfleet.kernel.broker.probe import probe
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.models import AmqpPlace
-from gridfleet.kernel.broker.partner_topology import PartnerQueues, inbound_queue
+from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from gridfleet.domains.partners import store
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
-from gridfleet.kernel.broker.partner_topology import PartnerQueues
+from gridfleet.domains.partners.topology import PartnerQueues
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.outbox import enqueue

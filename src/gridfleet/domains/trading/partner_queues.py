@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from gridfleet.kernel.broker.partner_topology import inbound_queue
+from gridfleet.domains.partners.topology import inbound_queue
 from gridfleet.protocol.partner_routes import EVENTS, EXCHANGE, FAMILIES, event_queue, event_routing_key
 
 __all__ = ["EXCHANGE", "RESERVED_PREFIX", "PartnerQueue", "partner_queues"]

@@ -17,8 +17,8 @@ from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.queues import queue_prefix
 from gridfleet.domains.partners.rest_access import NOTED_EVERY
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST, WRITE_SCOPES, Scope
+from gridfleet.domains.partners.topology import inbound_queue
 from gridfleet.kernel.addresses import is_within
-from gridfleet.kernel.broker.partner_topology import inbound_queue
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gridfleet.domains.partner_events.models import QueuedEvent
+from gridfleet.domains.partners.legacy.topology import LEGACY_EVENTS
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.domains.partners.signing import list_amqp_keys
+from gridfleet.domains.partners.topology import inbound_queue
 from gridfleet.domains.vcp.events import store
-from gridfleet.kernel.broker.legacy_topology import LEGACY_EVENTS
-from gridfleet.kernel.broker.partner_topology import inbound_queue
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST
 

@@ -12,9 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.management import Management
-from gridfleet.kernel.broker.partner_topology import (
+from gridfleet.domains.partners.topology import (
     DROPPED,
     DROPPED_EXCHANGE,
     DROPPED_PATTERN,
@@ -26,6 +24,8 @@ from gridfleet.kernel.broker.partner_topology import (
     replace_service_queues,
     service_queues,
 )
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import Management
 from gridfleet.kernel.broker.queue_types import ServiceQueue, choose_queue_type, ensure_queue, is_outdated, replace_queue
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST
 
