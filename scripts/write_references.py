@@ -21,12 +21,12 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
 
 from gridfleet.api.access.guards import CallerKind, CallerRule
+from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.cli import application
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel import metrics
 from gridfleet.kernel.db import migrations
-from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
 from gridfleet.protocol.partner_messages import MESSAGE_TYPES, Heading
 from gridfleet.protocol.partner_routes import FAMILIES, Family, Order

@@ -16,11 +16,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.cli import application
 from gridfleet.domains.audit.models import Event
 from gridfleet.kernel import metrics
-from gridfleet.kernel.errors import CATALOGUE
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.plugins import AUTH_PLUGIN, BOUNDS_PLUGIN
 from gridfleet.protocol import envelope, signature

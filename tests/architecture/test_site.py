@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gridfleet.kernel.errors import CATALOGUE
+from gridfleet.api.error_catalogue import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.domains.identity import bootstrap, housekeeping, lockout, sessions
 from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials, RefreshTokenInvalid, RefreshTokenMalformed
 from gridfleet.domains.identity.login import log_in
@@ -213,7 +214,7 @@ async def test_malformed_refresh_tokens_are_bad_requests(identity: Identity, tok
 async def test_unknown_refresh_tokens_are_unauthorized(identity: Identity) -> None:
     with pytest.raises(RefreshTokenInvalid) as refusal:
         await identity.refresh("A" * 43)
-    assert refusal.value.status == 401
+    assert (refusal.value.status, CATALOGUE[refusal.value.code].status) == (None, 401)
 
 
 async def test_logout_ends_both_tokens_at_once_and_no_other_session(identity: Identity) -> None:

@@ -15,11 +15,11 @@ from typing import Any, Final, Literal, TypeVar, get_type_hints
 from uuid import UUID
 
 from gridfleet.api.access.guards import CallerKind, CallerRule
+from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.call import Call
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import CATALOGUE
 
 __all__ = [
     "ENDPOINTS",

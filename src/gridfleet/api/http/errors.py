@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
+from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.responses import Answer, Header
-from gridfleet.kernel.errors import CATALOGUE, CodedError
+from gridfleet.kernel.errors import CodedError
 
 __all__ = ["PayloadTooLarge", "UndeclaredCode", "envelope", "error_answer", "security_headers"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from gridfleet.api.access.guards import CallerKind, CallerRule
+from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.endpoint import Endpoint
 from gridfleet.api.http.schema import JsonSchemas, reference
-from gridfleet.kernel.errors import CATALOGUE
 
 __all__ = ["build_document"]
 
