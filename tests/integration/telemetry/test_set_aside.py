@@ -10,6 +10,7 @@ import pytest
 
 from gridfleet.cli.doctor import examination
 from gridfleet.cli.doctor.database import check_database
+from gridfleet.domains.maintenance.queues import waiting
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket
@@ -18,7 +19,6 @@ from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
-from gridfleet.kernel.db.queues import waiting
 from gridfleet.kernel.settings import Settings
 from telemetry_records import RecordedPlant
 

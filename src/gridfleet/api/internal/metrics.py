@@ -14,8 +14,8 @@ from cryptography import x509
 from prometheus_client import REGISTRY, generate_latest
 
 from gridfleet.api.state import AppState
+from gridfleet.domains.maintenance import queues
 from gridfleet.kernel import metrics
-from gridfleet.kernel.db import queues
 
 __all__ = ["Scrape"]
 

@@ -1,10 +1,8 @@
-"""Lengths and ages of the database's queues, for the metrics."""
+"""SQL of the lengths and ages of the database's queues."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from gridfleet.kernel.db.pool import Connection
-
-__all__ = ["Waiting", "waiting"]
+from gridfleet.kernel.db import Connection
 
 _MOST: Final = 10_000
 """Maximum number of rows to count in a queue: a metric must not read through a backlog of millions."""
@@ -25,15 +23,7 @@ _QUERY: Final = " UNION ALL ".join(
 )
 
 
-class Waiting(NamedTuple):
-    """State of a queue: number of due rows, at most 10,000, and how many seconds the oldest has been due."""
-
-    queue: str
-    length: int
-    oldest_seconds: float
-
-
-async def waiting(db: Connection) -> list[Waiting]:
-    """Return the state of every queue, in one statement."""
+async def waiting(db: Connection) -> list[tuple[str, int, float]]:
+    """Return (queue, due rows, seconds that the oldest has been due) of every queue, in one statement."""
     cursor = await db.execute(_QUERY.encode())
-    return [Waiting(*row) for row in await cursor.fetchall()]
+    return await cursor.fetchall()
