@@ -15,8 +15,8 @@ MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "alerts/store": (
         "ingest raises alerts about what verified plants reported",
-        "standings newest_times insert_standings update_standings delete_standings plant_names insert resolve_by_itself"
-        " changes",
+        "standings newest_times hold_rules insert_standings update_standings delete_standings plant_names insert"
+        " resolve_by_itself changes",
     ),
     "alerts/rules/store": (
         "ingest applies every organisation's rules to its plants",

@@ -455,3 +455,25 @@ async def test_a_boolean_of_a_signal_meets_a_rule(bench: Bench) -> None:
 
     (alert,) = await alerts_of(bench.database, plant.organization_id)
     assert alert.message == "Relay: relay.closed of Plant is 1, equal to 1"
+
+
+async def test_a_batch_and_the_deletion_of_a_rule_do_not_deadlock(bench: Bench) -> None:
+    plant = await bench.plant(["D1", "D2"])
+    rule = await add_rule(bench.database, plant.organization_id, auto_resolve=True, for_seconds=60)
+    for seconds_ago in (130, 60):
+        await say(bench, plant, seconds_ago, D1={"soc": 5})
+
+    async def delete() -> None:
+        async with bench.database.transaction() as db:
+            await delete_rule(db, operator(plant.organization_id), rule.id)
+
+    async with bench.database.transaction() as holding:
+        await holding.execute("SELECT FROM alert_state FOR UPDATE")
+        storing = asyncio.create_task(say(bench, plant, 10, D1={"soc": 50}, D2={"soc": 5}))
+        await until_blocked(bench.database)
+        deleting = asyncio.create_task(delete())
+        await until_blocked(bench.database, 2)
+    await storing
+    await deleting
+    assert await statuses(bench, plant) == [AlertStatus.RESOLVED]
+    assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []

@@ -175,6 +175,9 @@ async def _save(
         new = store.RuleStateRow(*key, to_datetime(step.state.since), to_datetime(step.state.seen_at), alert_id)
         if new != row:
             (inserted if row is None or new_alert is not None else updated).append(new)
+    if inserted:
+        existing = await store.hold_rules(db, {row.rule_id for row in inserted})
+        inserted = [row for row in inserted if row.rule_id in existing]
     if resolved:
         await publish_changes(db, await store.resolve_by_itself(db, resolved))
     if gone:

@@ -174,14 +174,22 @@ async def newest_times(db: Connection, metrics: Iterable[tuple[int, str]]) -> di
     return {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
 
 
+async def hold_rules(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
+    """Return the rules that exist, locked against deletion until the transaction ends.
+
+    Call this before alerts and states of the rules are locked, because the deletion of a rule locks the rule first too.
+    """
+    cursor = await db.execute("SELECT id FROM alert_rule WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", (list(rule_ids),))
+    return {row[0] for row in await cursor.fetchall()}
+
+
 async def insert_standings(db: Connection, rows: Sequence[RuleStateRow]) -> None:
-    """Write states that are new or have an alert now; states of a rule that no longer exists are ignored."""
+    """Write states that are new or have an alert now."""
     await db.execute(
         f"INSERT INTO alert_state AS s ({_STANDING}) SELECT new.* FROM {_NEW_STANDINGS}"
-        " JOIN (SELECT id FROM alert_rule WHERE id = ANY(%s) FOR KEY SHARE) r ON r.id = new.rule_id"
         " ON CONFLICT (rule_id, source_id, metric) DO UPDATE"
         " SET since = excluded.since, seen_at = excluded.seen_at, alert_id = excluded.alert_id",
-        (*_by_column(rows), [row.rule_id for row in rows]),
+        _by_column(rows),
     )
 
 
