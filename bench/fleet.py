@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from gridfleet.domains.telemetry.frames.writer import load_sources
+from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.keyring import Keyring

@@ -19,8 +19,9 @@ import uvloop
 from bench.fleet import SIGNALS, Fleet, register_fleet
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
 from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
-from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, load_sources, write_batch
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.protocol.envelope import format_time

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from accounts import add_organization
 from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
-from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, load_sources, write_batch
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, write_batch
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id

@@ -62,7 +62,10 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "the gateway publishes the events of all partners",
         "insert subscribed waiting delete delete_before",
     ),
-    "plants/store": ("ingest records the presence of all plants", "hold_many record_presence mark_silent identities"),
+    "plants/store": (
+        "ingest records the presence of all plants; an organisation's ESM reports the plants that are linked to it",
+        "hold_many record_presence mark_silent identities linked_plants write_esm_facts",
+    ),
     "plants/certificates/store": ("one authority serves all organisations", "count_trusting"),
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
     "plants/commands/store": (
@@ -84,7 +87,6 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "plants/credentials/packages": ("old secrets of all plants are deleted", "forget_old_packages forget_previous_secrets"),
     "plants/credentials/signing_keys": ("the service signs for all plants", "load_signing_keys"),
-    "plants/esm_link/store": ("an organisation's ESM reports the plants that are linked to it", "linked write"),
     "plants/installation/store": (
         "ingest records what any plant sent wrongly",
         "insert_refused trim_refused record_sightings trim_sightings",
@@ -106,13 +108,12 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
         "ensure_sources sources used_layouts write_frames write_latest abandoned_sources delete_frames hold_source"
-        " delete_latest delete_source",
+        " delete_latest delete_source source_owners",
     ),
     "telemetry/history/store": (
         "source ids come from `sources` alone, which takes the scope",
         "values_page frames_page count_values count_points extent buckets wide_buckets",
     ),
-    "telemetry/places/store": ("ingest finds the owners of the sources that it writes", "source_owners"),
     "telemetry/rollups/store": (
         "roll-ups and retention treat the sources of all organisations alike; `reach` is read with ids of `sources`",
         "advance_watermark take_dirty set_aside set_aside_hours layouts_to_recompute _recompute_hours _recompute_days reach"

@@ -16,7 +16,6 @@ from aiormq.exceptions import PublishError
 
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due, list_due
-from gridfleet.domains.plants.commands.statistics import count_committed
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
@@ -66,8 +65,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
             delivered = await asyncio.gather(*(_send(channel, command) for command in commands))
             async with database.transaction() as db:
                 published = [(signed.command, taken) for signed, taken in zip(commands, delivered, strict=True)]
-                sent = await settle(db, utc_now(), published, follow_commands)
-            count_committed(sent)
+                await settle(db, utc_now(), published, follow_commands)
 
 
 async def expire_commands(database: Database) -> None:
@@ -90,14 +88,12 @@ async def _expire_due(database: Database, now: datetime) -> int:
         async with database.transaction() as db:
             steps = await expire_due(db, now, follow_commands, only)
         ended += len(steps)
-        count_committed(steps)
 
     async def expire_alone(command_id: UUID, error: Exception) -> None:
         """End a command whose end cannot be applied to its site, so that it is not retried forever."""
         async with database.transaction() as db:
-            steps = await expire_due(db, now, None, [command_id])
+            await expire_due(db, now, None, [command_id])
             await set_aside.insert(db, Consumer.COMMANDS, reason_of(error), {"commandId": str(command_id)}, None)
-        count_committed(steps)
 
     try:
         await expire(None)

@@ -8,13 +8,11 @@ from msgspec import UNSET
 
 from accounts import add_organization
 from gridfleet.domains.plants.errors import PlantNotFound
-from gridfleet.domains.plants.esm_link.facts import write_facts
-from gridfleet.domains.plants.esm_link.models import EsmFacts
-from gridfleet.domains.plants.models import PlantChanges
-from gridfleet.domains.plants.registry import update_plant
+from gridfleet.domains.plants.models import EsmFacts, PlantChanges
+from gridfleet.domains.plants.registry import update_plant, write_esm_facts
 from gridfleet.domains.plants.sub_devices.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import create_sub_device
-from gridfleet.domains.telemetry.frames.writer import load_sources
+from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
@@ -123,7 +121,7 @@ async def test_a_plant_that_moves_is_no_longer_linked_to_the_esm_it_leaves(
     facts = EsmFacts(50.0, 9.9, True, "South roof", "PLC_READY", 50.1, 14.4, True, "A")
     async with plant.database.transaction() as db:
         await update_plant(db, administrator(plant), plant.id, PlantChanges(external_plant_id="P1"))
-        await write_facts(db, plant.organization_id, plant.id, "P1", facts)
+        await write_esm_facts(db, plant.organization_id, plant.id, "P1", facts)
         changes = PlantChanges(organization_id=buyer, external_plant_id=UNSET if given is None else given)
         updated = await update_plant(db, administrator(plant), plant.id, changes)
     assert (updated.organization_id, updated.external_plant_id) == (buyer, given)

@@ -15,9 +15,8 @@ from gridfleet.domains.alerts.matches import Findings, Hit, Run, Watch
 from gridfleet.domains.alerts.models import AlertRule, Condition
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.units import adopt_unit, in_unit, report_unfit
-from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
-from gridfleet.domains.telemetry.places.lookup import layout_columns, source_owners
-from gridfleet.domains.telemetry.places.models import LayoutColumns, SourceOwner
+from gridfleet.domains.telemetry.frames.lookup import layout_columns, source_owners
+from gridfleet.domains.telemetry.frames.models import FrameBatch, LayoutColumns, SourceOwner, microseconds
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 

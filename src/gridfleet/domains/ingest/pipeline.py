@@ -20,7 +20,6 @@ from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.partner_events.telemetry import telemetry_event
-from gridfleet.domains.plants.commands import statistics as command_statistics
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.plants.installation.models import RefusedMessage
@@ -282,7 +281,6 @@ def count_committed(batch: Batch) -> None:
     metrics.INGEST_UNDECLARED_FIELDS.inc(batch.undeclared_fields)
     for severity in batch.alerts:
         metrics.ALERTS_RAISED.labels(severity.lower()).inc()
-    command_statistics.count_committed(batch.command_steps)
     if batch.oldest_sent_at is not None:
         metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
 

@@ -15,7 +15,8 @@ from gridfleet.domains.ingest.readers import OwnNamesReader, Reader, TemplateRea
 from gridfleet.domains.plants.connected import ConnectedPlant, load_connected_plants
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, load_sources
+from gridfleet.domains.telemetry.frames.lookup import load_sources
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.security.keyring import Keyring

@@ -7,8 +7,9 @@ from math import isfinite
 from typing import Final
 
 from gridfleet.domains.device_templates.decoder import Metric, SignalMap
+from gridfleet.domains.telemetry.frames.lookup import used_layouts
 from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, frame_layouts
-from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, used_layouts
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 

@@ -2,13 +2,13 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-__all__ = ["AuthMethod", "Lifecycle", "Plant", "PlantChanges", "PlantStatus", "PlantToImport", "PlantType"]
+__all__ = ["AuthMethod", "EsmFacts", "Lifecycle", "Plant", "PlantChanges", "PlantStatus", "PlantToImport", "PlantType"]
 
 
 class PlantType(StrEnum):
@@ -104,3 +104,17 @@ class PlantToImport(msgspec.Struct, frozen=True):
     external_plant_id: str | None
     template_id: UUID | None
     metadata: dict[str, Any]
+
+
+class EsmFacts(NamedTuple):
+    """A plant as its ESM describes it: capacity in kWh, peak power in kWp, coordinates in degrees. Named like the columns."""
+
+    capacity_kwh: float | None
+    fve_peak_power_kwp: float | None
+    config_enabled: bool | None
+    description: str | None
+    esi_state: str | None
+    latitude: float | None
+    longitude: float | None
+    plant_with_load: bool | None
+    tag: str | None

@@ -15,9 +15,8 @@ from gridfleet.domains.plants import store
 from gridfleet.domains.plants.commands.expiry import PLANT_MOVED, end_open_commands
 from gridfleet.domains.plants.connections import queue_purge
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
-from gridfleet.domains.plants.esm_link.models import EsmFacts
 from gridfleet.domains.plants.groups import store as groups
-from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantChanges, PlantType
+from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, Plant, PlantChanges, PlantType
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -25,7 +24,7 @@ from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["create_plant", "get_plant", "list_plants", "update_plant", "visible_among"]
+__all__ = ["create_plant", "get_plant", "linked_plants", "list_plants", "update_plant", "visible_among", "write_esm_facts"]
 
 
 async def create_plant(
@@ -128,3 +127,17 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         if error.diag.constraint_name == "plant_template_fkey":
             raise TemplateNotFound from None
         raise PlantStateForbids(details=["organizationId: there is no such organisation"]) from None
+
+
+async def linked_plants(db: Connection, organization_id: UUID, plant_ids: Collection[UUID] | None) -> dict[str, UUID]:
+    """Return the organisation's linked plants by their ids at the ESM; only those in `plant_ids`, if given."""
+    return await store.linked_plants(db, organization_id, plant_ids)
+
+
+async def write_esm_facts(db: Connection, organization_id: UUID, plant_id: UUID, external_id: str, facts: EsmFacts) -> None:
+    """Update one plant, if it still has this link.
+
+    Use one transaction per plant: another transaction that writes several plants in a different order must not wait for this
+    one.
+    """
+    await store.write_esm_facts(db, organization_id, plant_id, external_id, facts)

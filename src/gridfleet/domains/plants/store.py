@@ -1,6 +1,6 @@
 """SQL of plants."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,7 @@ from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.partner_events.models import StatusChange
-from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant, PlantStatus, PlantToImport, PlantType
+from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, Plant, PlantStatus, PlantToImport, PlantType
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
@@ -340,3 +340,27 @@ async def identities(db: Connection, plant_ids: Sequence[UUID]) -> list[tuple[UU
         "SELECT id, organization_id, lifecycle_status, template_id FROM plant WHERE id = ANY(%s)", (list(plant_ids),)
     )
     return await cursor.fetchall()
+
+
+async def linked_plants(db: Connection, organization_id: UUID, plant_ids: Collection[UUID] | None) -> dict[str, UUID]:
+    """Return the organisation's linked plants by external id; only those in `plant_ids`, if given."""
+    cursor = await db.execute(
+        "SELECT external_plant_id, id FROM plant WHERE organization_id = %(org)s AND external_plant_id IS NOT NULL"
+        " AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))",
+        {"org": organization_id, "plants": None if plant_ids is None else list(plant_ids)},
+    )
+    return {str(external_id): plant_id for external_id, plant_id in await cursor.fetchall()}
+
+
+_FACTS = sql.SQL(", ").join(map(sql.Identifier, EsmFacts._fields))
+_FACT_VALUES = sql.SQL(", ").join(map(sql.Placeholder, EsmFacts._fields))
+_WRITE_FACTS = sql.SQL(
+    "UPDATE plant SET ({columns}) = ROW ({values}), updated_at = now()"
+    " WHERE id = %(id)s AND organization_id = %(org)s AND external_plant_id = %(external)s"
+    " AND ({columns}) IS DISTINCT FROM ROW ({values})"
+).format(columns=_FACTS, values=_FACT_VALUES)
+
+
+async def write_esm_facts(db: Connection, organization_id: UUID, plant_id: UUID, external_id: str, facts: EsmFacts) -> None:
+    """Write the values that changed, if the plant still has this link."""
+    await db.execute(_WRITE_FACTS, {**facts._asdict(), "id": plant_id, "org": organization_id, "external": external_id})

@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from gridfleet.domains.plants.esm_link.facts import linked_plants, write_facts
-from gridfleet.domains.plants.esm_link.models import EsmFacts
+from gridfleet.domains.plants.models import EsmFacts
+from gridfleet.domains.plants.registry import linked_plants, write_esm_facts
 from gridfleet.domains.trading import store
 from gridfleet.domains.trading.configuration import access_of
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
@@ -92,7 +92,7 @@ async def _write(
     async def write(external_ids: Sequence[str]) -> None:
         async with database.autocommit() as db:
             for external_id in external_ids:
-                await write_facts(db, organization_id, linked[external_id], external_id, facts[external_id])
+                await write_esm_facts(db, organization_id, linked[external_id], external_id, facts[external_id])
 
     async def complain(external_id: str, error: Exception) -> None:
         complaints.append(f"{external_id}: cannot be stored: {reason_of(error)}")

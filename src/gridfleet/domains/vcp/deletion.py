@@ -1,15 +1,13 @@
 """Deletion of plants that partners control."""
 
-from functools import partial
 from uuid import UUID
 
 from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, end_open_commands, expire_due
-from gridfleet.domains.plants.commands.statistics import count_committed
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, after_commit
+from gridfleet.kernel.db import Connection
 
 __all__ = ["delete_plant"]
 
@@ -25,6 +23,6 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await lifecycle.require_plant(db, org, plant_id)
     now = utc_now()
     commands = await end_open_commands(db, org, plant_id, now, PLANT_DELETED)
-    while steps := await expire_due(db, now, follow_commands, commands):
-        after_commit(db, partial(count_committed, steps))
+    while await expire_due(db, now, follow_commands, commands):
+        continue
     await lifecycle.delete_plant(db, org, plant_id)

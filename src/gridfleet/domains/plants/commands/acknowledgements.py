@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from gridfleet.domains.plants.commands import store
-from gridfleet.domains.plants.commands.expiry import expire
+from gridfleet.domains.plants.commands.expiry import count, expire
 from gridfleet.domains.plants.commands.models import (
     OPEN,
     Acknowledgement,
@@ -100,7 +100,7 @@ async def apply_acknowledgements(
         await store.save_lives(db, list(changed.values()))
     if connected and held:
         await store.wake(db, connected, now, now + _PATIENCE)
-    recorded = await store.record(db, steps) if steps else []
+    recorded = count(db, await store.record(db, steps)) if steps else []
     if follow is not None:
         await follow(db, recorded, connected)
     return recorded

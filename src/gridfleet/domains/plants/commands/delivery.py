@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.expiry import count
 from gridfleet.domains.plants.commands.models import DueCommand, FollowSteps, Transition
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.db import Connection
@@ -91,7 +92,7 @@ async def settle(
     waiting = [command for command, delivered in published if not delivered]
     if waiting:
         await store.postpone(db, [(command, now + retry_wait(command.attempts)) for command in waiting])
-    steps = await store.mark_sent(db, now, [(command, now + _REPEAT) for command in taken]) if taken else []
+    steps = count(db, await store.mark_sent(db, now, [(command, now + _REPEAT) for command in taken])) if taken else []
     if steps and follow is not None:
         await follow(db, steps, ())
     return steps

@@ -18,8 +18,9 @@ from gridfleet.domains.plants.commands.models import (
     PlantCommand,
     Transition,
 )
+from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, after_commit
 
 __all__ = [
     "DEVICE_DELETED",
@@ -28,6 +29,7 @@ __all__ = [
     "PLANT_MOVED",
     "PLANT_REVOKED",
     "as_of",
+    "count",
     "end_open_commands",
     "expire",
     "expire_due",
@@ -83,7 +85,7 @@ async def expire_due(
     """
     if only is None:
         await ending.settle_withdrawn(db)
-    steps = await ending.expire(db, now, EXPIRY_REASONS, only, _BATCH)
+    steps = count(db, await ending.expire(db, now, EXPIRY_REASONS, only, _BATCH))
     if steps and follow is not None:
         await follow(db, steps, ())
     return steps
@@ -112,3 +114,10 @@ async def end_open_commands(
 async def forget_ended(db: Connection, before: UUID, limit: int) -> int:
     """Delete up to `limit` commands that have ended and whose ids are below `before`. Returns their number."""
     return await store.delete_finished(db, before, limit)
+
+
+def count(db: Connection, steps: list[Transition]) -> list[Transition]:
+    """Count steps of commands after the commit. Returns the steps."""
+    for step in steps:
+        after_commit(db, metrics.COMMANDS.labels("LATE" if step.late else step.status).inc)
+    return steps

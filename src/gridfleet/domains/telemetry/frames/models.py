@@ -4,8 +4,10 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from hashlib import sha256
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -16,8 +18,10 @@ __all__ = [
     "FrameBatch",
     "FrameLayout",
     "LatestRow",
+    "LayoutColumns",
     "Source",
     "SourceLayout",
+    "SourceOwner",
     "Values",
     "frame_layouts",
     "microseconds",
@@ -192,3 +196,26 @@ _TIMESTAMPTZ_OID: Final = 1184
 _timestamp: Final = struct.Struct(">iq").pack
 _NULL: Final = struct.pack(">i", -1)
 _element: Final = struct.Struct(">id").pack
+
+
+class SourceOwner(NamedTuple):
+    """The organisation and plant of a source. `external_id` is None for the plant itself."""
+
+    id: int
+    organization_id: UUID
+    plant_id: UUID
+    external_id: str | None
+
+
+@dataclass(frozen=True)
+class LayoutColumns:
+    """Keys and units of a layout's metrics, in the order of their positions."""
+
+    layout_id: int
+    keys: list[str]
+    units: list[str]
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """The position of each key, from 0."""
+        return {key: position for position, key in enumerate(self.keys)}

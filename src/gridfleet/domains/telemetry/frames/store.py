@@ -6,7 +6,16 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, Source, SourceLayout, pack_latest_row, pack_row
+from gridfleet.domains.telemetry.frames.models import (
+    FrameBatch,
+    FrameLayout,
+    LayoutColumns,
+    Source,
+    SourceLayout,
+    SourceOwner,
+    pack_latest_row,
+    pack_row,
+)
 from gridfleet.kernel.db import Connection
 
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -196,3 +205,21 @@ async def delete_latest(db: Connection, source_id: int) -> None:
 async def delete_source(db: Connection, source_id: int) -> None:
     """Delete a source that has no telemetry left."""
     await db.execute("DELETE FROM telemetry_source WHERE id = %s", (source_id,))
+
+
+async def source_owners(db: Connection, source_ids: Sequence[int]) -> list[SourceOwner]:
+    """Return the owners of these sources."""
+    cursor = db.cursor(row_factory=class_row(SourceOwner))
+    await cursor.execute(
+        "SELECT id, organization_id, plant_id, external_id FROM telemetry_source WHERE id = ANY(%s)", (source_ids,)
+    )
+    return await cursor.fetchall()
+
+
+async def layout_columns(db: Connection, layout_ids: Sequence[int]) -> list[LayoutColumns]:
+    """Return the metrics of these layouts."""
+    cursor = db.cursor(row_factory=class_row(LayoutColumns))
+    await cursor.execute(
+        "SELECT id AS layout_id, metrics AS keys, units FROM telemetry_layout WHERE id = ANY(%s)", (layout_ids,)
+    )
+    return await cursor.fetchall()

@@ -1,15 +1,14 @@
 """Write a batch of frames in the caller's transaction; create sources, layouts and partitions before it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date, timedelta
-from uuid import UUID
 
 from gridfleet.domains.telemetry.frames import store
-from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, Source, SourceLayout, to_datetime
+from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, to_datetime
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 
-__all__ = ["LayoutIdCache", "Partitions", "days_of", "load_sources", "used_layouts", "write_batch"]
+__all__ = ["LayoutIdCache", "Partitions", "days_of", "write_batch"]
 
 
 class LayoutIdCache:
@@ -54,17 +53,6 @@ class Partitions:
     def invalidate(self) -> None:
         """Clear the cache: retention may have dropped partitions."""
         self._days = None
-
-
-async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
-    """Return the sources of these plants and their sub-devices; create missing ones."""
-    await store.ensure_sources(db, plant_ids)
-    return await store.sources(db, plant_ids)
-
-
-async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
-    """Return every layout that the source has used, oldest first."""
-    return await store.used_layouts(db, source_id)
 
 
 async def write_batch(db: Connection, batch: FrameBatch) -> None:

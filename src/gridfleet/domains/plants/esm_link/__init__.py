@@ -1,1 +1,0 @@
-"""Data of linked plants from an ESM: fetched from outside, shown with the plant."""

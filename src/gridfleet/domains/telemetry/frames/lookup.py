@@ -1,0 +1,31 @@
+"""Look up sources and layouts."""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from gridfleet.domains.telemetry.frames import store
+from gridfleet.domains.telemetry.frames.models import LayoutColumns, Source, SourceLayout, SourceOwner
+from gridfleet.kernel.db import Connection
+
+__all__ = ["layout_columns", "load_sources", "source_owners", "used_layouts"]
+
+
+async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
+    """Return the sources of these plants and their sub-devices; create missing ones."""
+    await store.ensure_sources(db, plant_ids)
+    return await store.sources(db, plant_ids)
+
+
+async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
+    """Return every layout that the source has used, oldest first."""
+    return await store.used_layouts(db, source_id)
+
+
+async def source_owners(db: Connection, source_ids: Iterable[int]) -> dict[int, SourceOwner]:
+    """Return the sources by id."""
+    return {place.id: place for place in await store.source_owners(db, list(source_ids))}
+
+
+async def layout_columns(db: Connection, layout_ids: Iterable[int]) -> dict[int, LayoutColumns]:
+    """Return the metrics of layouts by the layout's id."""
+    return {keys.layout_id: keys for keys in await store.layout_columns(db, list(layout_ids))}
