@@ -11,6 +11,7 @@ from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.sending import Outbound
+from interleaving import until_blocked
 from plants_over_http import Fleet
 from postbox import work_off
 
@@ -413,6 +414,19 @@ async def test_a_plan_on_its_way_while_its_plant_moves_gets_its_answer(fleet: Fl
     assert (status, sent["resultCode"]) == (201, "ESM_UNAVAILABLE"), sent
     log = (await fleet.call("GET", f"/trading/plants/{plant}/config-log", headers=fleet.stranger))[1]["data"]
     assert log == [sent]
+
+
+async def test_a_plan_for_a_plant_that_is_deleted_at_this_moment_finds_no_plant(fleet: Fleet, stand_in: StandIn) -> None:
+    plant = await linked(fleet)
+    configured_at_esm(stand_in, "P1")
+    database = fleet.service.state.database
+    async with database.transaction() as db:
+        await db.execute("DELETE FROM plant WHERE id = %s", (plant,))
+        sending = asyncio.create_task(fleet.call("POST", f"/trading/plants/{plant}/config", PLAN))
+        await until_blocked(database)
+    status, answer = await sending
+    assert (status, answer["code"]) == (404, "PLANT_NOT_FOUND"), answer
+    assert not stand_in.calls("PUT", "/plants/P1/config")
 
 
 async def test_a_slow_esm_holds_no_connections_of_the_pool(fleet: Fleet, stand_in: StandIn) -> None:

@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
+from psycopg import errors as pg
+
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import DeviceTemplate, TemplateLevel
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.models import PlantToImport
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import Forbidden
+from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 
 __all__ = ["complaints_about", "import_plants"]
@@ -61,7 +63,13 @@ async def import_plants(db: Connection, org: OrgScope, plants: Sequence[PlantToI
 
     Returns:
         The new ids by row. A row is missing if another request took its numbers at the same time.
+
+    Raises:
+        ValidationFailed: A template was deleted at the same time.
     """
     ids = [new_id() for _ in plants]
-    written = await store.insert_many(db, org, ids, plants)
+    try:
+        written = await store.insert_many(db, org, ids, plants)
+    except pg.ForeignKeyViolation:
+        raise ValidationFailed(details=["templateId: a template of the file was deleted at the same time"]) from None
     return {plant.row: plant_id for plant, plant_id in zip(plants, ids, strict=True) if plant_id in written}

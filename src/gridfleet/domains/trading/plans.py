@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
+from psycopg import errors as pg
 
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.registry import get_plant
@@ -96,7 +97,10 @@ async def begin(
     plant = await linked_plant(db, org, keyring, plant_id)
     snapshot = {"timeConfigs": msgspec.to_builtins(list(blocks)), "version": None}
     code = new_id() if key is None else uuid5(_REQUEST_CODES, f"{org.organization_id} {org.actor.id} {plant_id} {key}")
-    change = await store.insert_change(db, org, plant_id, code, snapshot, utc_now(), validate_only=validate_only)
+    try:
+        change = await store.insert_change(db, org, plant_id, code, snapshot, utc_now(), validate_only=validate_only)
+    except pg.ForeignKeyViolation:  # the plant was deleted or moved in the meantime
+        raise PlantNotFound from None
     if change is None:
         change = await store.find_change(db, org, code)
         if change is None:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
+from psycopg import errors as pg
 
 from gridfleet.domains.plants.errors import PlantGroupNotFound
 from gridfleet.domains.plants.groups import store
@@ -107,7 +108,10 @@ async def add_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: I
         NotFound: One of the plants does not exist.
     """
     wanted = await _require_plants(db, org, group_id, plant_ids)
-    await store.add(db, org, group_id, wanted)
+    try:
+        await store.add(db, org, group_id, wanted)
+    except pg.ForeignKeyViolation:  # the group was deleted in the meantime; the plants are held
+        raise PlantGroupNotFound from None
 
 
 async def remove_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
