@@ -10,6 +10,7 @@ import pytest
 
 from alerting import add_rule, ago, alerts_of, operator, snapshot
 from gridfleet.domains.alerts.actions import acknowledge, resolve
+from gridfleet.domains.alerts.deletion import delete_sub_device
 from gridfleet.domains.alerts.models import AlertRule, AlertStatus, Condition, RuleChanges, Severity
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
 from gridfleet.domains.plants.models import PlantChanges
@@ -477,3 +478,19 @@ async def test_a_batch_and_the_deletion_of_a_rule_do_not_deadlock(bench: Bench) 
     await deleting
     assert await statuses(bench, plant) == [AlertStatus.RESOLVED]
     assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []
+
+
+async def test_a_deleted_sub_device_resolves_its_alerts_with_auto_resolve(bench: Bench) -> None:
+    plant = await bench.plant(["D1", "D2"])
+    rules = [
+        await add_rule(bench.database, plant.organization_id, auto_resolve=True, metric="D1.soc"),
+        await add_rule(bench.database, plant.organization_id, auto_resolve=True, metric="D2.soc"),
+        await add_rule(bench.database, plant.organization_id, metric="D1.soc", clear_threshold=20.0),
+    ]
+    await say(bench, plant, 60, D1={"soc": 5}, D2={"soc": 5})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE] * 3
+    async with bench.database.transaction() as db:
+        await delete_sub_device(db, operator(plant.organization_id), plant.id, "D1")
+    found = dict(await plant.rows("SELECT rule_id, status FROM alert WHERE plant_id = %s"))
+    assert [found[rule.id] for rule in rules] == ["RESOLVED", "ACTIVE", "ACTIVE"]
+    assert len(await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL")) == 1

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gridfleet.api.http import NOT_NULL, Message, Metadata, PageQuery, S, endpoint, org_member
+from gridfleet.domains.alerts import deletion
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices import registry
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceChanges, SubDeviceStatus
@@ -124,6 +125,9 @@ async def update_sub_device(org: OrgScope, db: Connection, plant_id: UUID, exter
     bad_path_id="INVALID_UUID",
 )
 async def delete_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> Message:
-    """Delete a sub-device. Its history stays readable through its plant."""
-    await registry.delete_sub_device(db, org, plant_id, external_id)
+    """Delete a sub-device. Its history stays readable through its plant.
+
+    Its open alerts of rules with `autoResolve` are resolved.
+    """
+    await deletion.delete_sub_device(db, org, plant_id, external_id)
     return Message("The sub-device is deleted.")

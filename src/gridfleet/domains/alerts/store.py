@@ -131,6 +131,34 @@ async def forget_standing_of_alert(db: Connection, org: OrgScope, alert_id: UUID
     )
 
 
+async def sources_of_device(db: Connection, org: OrgScope, sub_device_id: UUID) -> list[int]:
+    """Return the telemetry sources of a sub-device."""
+    cursor = await db.execute(
+        "SELECT id FROM telemetry_source WHERE sub_device_id = %s AND organization_id = %s",
+        (sub_device_id, org.organization_id),
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def clearing_alerts(db: Connection, org: OrgScope, source_ids: Sequence[int]) -> list[UUID]:
+    """Return the alerts on these sources that their rules resolve automatically."""
+    cursor = await db.execute(
+        "SELECT s.alert_id FROM alert_state s JOIN alert_rule r ON r.id = s.rule_id AND r.auto_resolve"
+        " WHERE s.source_id = ANY(%s) AND s.alert_id IS NOT NULL AND r.organization_id = %s ORDER BY s.alert_id",
+        (source_ids, org.organization_id),
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def forget_sources(db: Connection, org: OrgScope, source_ids: Sequence[int]) -> None:
+    """Delete the states of the metrics of these sources."""
+    await db.execute(
+        "DELETE FROM alert_state s USING telemetry_source t"
+        " WHERE t.id = s.source_id AND t.id = ANY(%s) AND t.organization_id = %s",
+        (source_ids, org.organization_id),
+    )
+
+
 async def forget_waiting(db: Connection, org: OrgScope, rule_id: UUID) -> None:
     """Restart the time of every metric that has not met a rule of the organisation for long enough yet."""
     await db.execute(
