@@ -16,7 +16,7 @@ from aiormq.exceptions import PublishError
 
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due, list_due
-from gridfleet.domains.vcp.acknowledgements import follow_commands
+from gridfleet.domains.vcp.acknowledgements import follow_commands, follow_without_sites
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
 from gridfleet.kernel.cause import at_work
@@ -92,7 +92,7 @@ async def _expire_due(database: Database, now: datetime) -> int:
     async def expire_alone(command_id: UUID, error: Exception) -> None:
         """End a command whose end cannot be applied to its site, so that it is not retried forever."""
         async with database.transaction() as db:
-            await expire_due(db, now, None, [command_id])
+            await expire_due(db, now, follow_without_sites, [command_id])
             await set_aside.insert(db, Consumer.COMMANDS, reason_of(error), {"commandId": str(command_id)}, None)
 
     try:

@@ -85,3 +85,16 @@ async def test_commands_expire_at_all_other_sites(sites: list[PartnerSite]) -> N
     assert [status for _, _, status in await sites[1].commands()] == ["EXPIRED"]
     [(consumer, reason)] = await set_aside(sites[1])
     assert (consumer, reason.split(":")[0]) == ("commands", "ValidationError")
+
+
+async def test_a_partner_learns_that_a_command_expired_at_a_site_that_cannot_be_read(sites: list[PartnerSite]) -> None:
+    await sites[0].execute("UPDATE plant_command SET expires_at = now()")
+
+    async def has_ended() -> bool:
+        return [status for _, _, status in await sites[1].commands()] == ["EXPIRED"]
+
+    async with supervised(lambda: expire_commands(sites[0].database)):
+        await until(has_ended)
+    assert [entry[:2] for entry in await sites[1].log()] == [("EXPIRED", "EXPIRED")]
+    acks = [ack["ackStatus"] for ack in await sites[1].received() if ack["siteId"] == str(sites[1].plant.id)]
+    assert acks == ["ACCEPTED", "EXPIRED"]

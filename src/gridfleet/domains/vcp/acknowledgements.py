@@ -1,6 +1,6 @@
 """Acknowledgements of partner commands, and updates of the command log from the steps of plant commands."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_messages import AckEvent, PartnerAck, RejectionReason, encode_event
 from gridfleet.protocol.partner_routes import EventKind
 
-__all__ = ["acknowledgement", "follow_commands"]
+__all__ = ["acknowledgement", "follow_commands", "follow_without_sites"]
 
 _ENDS: Final = {
     CommandStatus.APPLIED: PartnerAck.APPLIED,
@@ -66,11 +66,32 @@ async def follow_commands(db: Connection, steps: Sequence[Transition], connected
         steps: steps of any plant commands, in their order.
         connected: plants that have just connected.
     """
-    last = {step.command_id: step for step in steps if not step.late}
+    last = _newest(steps)
+    moved = await _move_entries(db, last)
+    await apply_ends(db, last, {entry.id for entry in moved}, connected)
+    await _acknowledge_ended(db, moved, last)
+
+
+async def follow_without_sites(db: Connection, steps: Sequence[Transition], connected: Collection[UUID] = ()) -> None:
+    """Apply steps as `follow_commands` does, but not to the sites, for commands whose site cannot be changed.
+
+    Args:
+        steps: steps of any plant commands, in their order.
+        connected: not used, because only sites depend on it.
+    """
+    last = _newest(steps)
+    await _acknowledge_ended(db, await _move_entries(db, last), last)
+
+
+def _newest(steps: Sequence[Transition]) -> dict[UUID, Transition]:
+    return {step.command_id: step for step in steps if not step.late}
+
+
+async def _move_entries(db: Connection, last: Mapping[UUID, Transition]) -> list[store.Followed]:
+    """Move the log entries of partner commands to the states of their plant commands. Returns those that were open."""
     if not last:
-        await apply_ends(db, {}, (), connected)
-        return
-    moved = await store.follow(
+        return []
+    return await store.follow(
         db,
         [
             (
@@ -83,14 +104,16 @@ async def follow_commands(db: Connection, steps: Sequence[Transition], connected
             for step in last.values()
         ],
     )
-    ended = [entry for entry in moved if entry.status not in OPEN]
-    await apply_ends(db, last, {entry.id for entry in moved}, connected)
+
+
+async def _acknowledge_ended(db: Connection, moved: Sequence[store.Followed], last: Mapping[UUID, Transition]) -> None:
     await queue_events(
         db,
         [
             acknowledgement(entry.organization_id, entry.api_key_id, entry.plant_id, entry)._replace(
                 request_id=last[entry.id].request_id
             )
-            for entry in ended
+            for entry in moved
+            if entry.status not in OPEN
         ],
     )
