@@ -36,6 +36,7 @@ async def test_the_worst_answers(trading: PoisonedTrading) -> None:
             ("plants", b'{"plants":[{"externalPlantId":"P1","capacityKwh":%b}]}' % huge),
             ("plants", b'{"plants":[{"externalPlantId":"P1","capacityKwh":5e-324,"fvePeakPowerKwp":-1e308}]}'),
             ("plants", b'{"plants":[%b,{"externalPlantId":"P1","tag":%b}]}' % (deep, deep)),
+            ("plants", b'{"plants":[{"externalPlantId":"\xff"},{"externalPlantId":"P1","tag":"S\xfcd"}]}'),
             ("config", deep),
             ("config", b'{"configEnabled":true,"esiState":"a\\u0000\\u001b","version":%b,"timeConfigs":[]}' % huge),
             ("config", b'{"configEnabled":true,"esiState":"a\\u0000\\ud800","version":1,"timeConfigs":[]}'),
@@ -51,6 +52,13 @@ async def test_the_worst_answers(trading: PoisonedTrading) -> None:
     )
 
 
-@pytest.mark.parametrize("content", [b"[" * 2_000, b'{"plants":[{"externalPlantId":"P1","tag":"a\\u0000"}]}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 2_000,
+        b'{"plants":[{"externalPlantId":"P1","tag":"a\\u0000"}]}',
+        b'{"plants":[{"externalPlantId":"P1","tag":"S\xfcd"}]}',
+    ],
+)
 async def test_the_periodic_sync_ends_whatever_an_esm_answers(trading: PoisonedTrading, content: bytes) -> None:
     await trading.sync_job(content)

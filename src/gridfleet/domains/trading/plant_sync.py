@@ -109,7 +109,7 @@ def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[st
     for number, record in enumerate(told):
         try:
             external_id = msgspec.json.decode(record, type=EsmPlantName).external_plant_id
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             complaints.append(f"plants.{number}: {error}")
             continue
         if external_id not in linked or external_id in wrong:
@@ -119,7 +119,7 @@ def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[st
                 raise msgspec.ValidationError("is listed twice")
             plant = msgspec.json.decode(record, type=EsmPlant)
             facts[external_id] = EsmFacts(*(getattr(plant, name) for name in EsmFacts._fields))
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             wrong[external_id] = f"{external_id}: {error}"
             facts.pop(external_id, None)
     missing = [f"{external_id}: is not known to the ESM" for external_id in linked if external_id not in facts.keys() | wrong]
