@@ -71,6 +71,15 @@ def test_every_version_of_the_ring_verifies_and_no_other() -> None:
         PLANT.read(PlantTokens(stranger, timedelta(hours=1)).issue(new_id()).token)
 
 
+def test_tokens_of_a_machine_whose_clock_is_ahead_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, claims = datetime.now(UTC), AccessClaims(new_id(), new_id(), 1)
+    monkeypatch.setattr(module, "utc_now", lambda: start + timedelta(seconds=2))
+    access, plant = AccessTokens(RING).issue(claims), PLANT.issue(new_id())
+    monkeypatch.setattr(module, "utc_now", lambda: start)
+    assert AccessTokens(RING).read(access) == claims
+    assert PLANT.read(plant.token)[1] == plant.expires_at
+
+
 def test_tokens_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     access, plant = ACCESS.issue(AccessClaims(new_id(), new_id(), 1)), PLANT.issue(new_id()).token
     start = datetime.now(UTC)

@@ -53,6 +53,13 @@ class _OnlyAlgorithm(JWSRegistry):
         return self.algorithms[name]
 
 
+class _Claims(jwt.JWTClaimsRegistry):
+    """The checks of claims."""
+
+    def validate_iat(self, value: object) -> None:
+        """Accept any time of issue: the clock of the process that issued the token may be ahead of this one's."""
+
+
 class _Signer:
     """JWTs for one audience: one algorithm, and one key for each key version."""
 
@@ -80,7 +87,7 @@ class _Signer:
     def verify(self, token: str) -> dict[str, Any]:
         if len(token) > _MAX_TOKEN_CHARACTERS:
             raise InvalidToken("too long")
-        registry = jwt.JWTClaimsRegistry(
+        registry = _Claims(
             now=int(utc_now().timestamp()),
             aud={"essential": True, "value": self._audience},
             sub={"essential": True},
