@@ -14,6 +14,7 @@ from aiormq.abc import AbstractChannel
 
 from conftest import BrokerNode
 from gridfleet.domains.alerts.rule_cache import RuleCache
+from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.ingest.readers import OwnNamesReader
 from gridfleet.domains.telemetry.frames import store
@@ -129,6 +130,28 @@ async def test_messages_that_waited_while_nobody_worked_are_not_too_old(line: Li
     assert [await plant.refusals() for plant in plants] == [[]] * 4
     for first, plant in enumerate(plants):
         assert (await plant.stored())["a"] == {moment(n): n for n in range(first, count, 4)}
+
+
+async def test_messages_are_taken_after_a_clock_that_was_ahead_is_corrected(line: Line) -> None:
+    """The stored time at which the queue was empty is in the future. A message has waited for five minutes."""
+    plant = await line.bench.plant()
+    await drained(line, -timedelta(hours=1))
+    await line.publish(aged(plant, 0, timedelta(minutes=5)))
+
+    async with line.worker():
+        await until(lambda: _all_dealt_with(line, [plant], 1))
+
+    assert await plant.refusals() == []
+
+
+async def test_a_stored_time_that_is_in_the_future_is_replaced(line: Line) -> None:
+    await drained(line, -timedelta(hours=1))
+    now = datetime.now(UTC)
+    async with line.bench.database.transaction() as db:
+        await save_empty_at(db, {0: int(now.timestamp() * 1000) - 5_000})
+        await save_empty_at(db, {0: int(now.timestamp() * 1000) - 9_000})
+        found = await load_empty_at(db, 0)
+    assert found == int(now.timestamp() * 1000) - 5_000
 
 
 async def _all_dealt_with(line: Line, plants: Sequence[BenchPlant], count: int) -> bool:

@@ -87,7 +87,7 @@ async def test_commands_expire_at_all_other_sites(sites: list[PartnerSite]) -> N
     assert (consumer, reason.split(":")[0]) == ("commands", "ValidationError")
 
 
-async def test_a_partner_learns_that_a_command_expired_at_a_site_that_cannot_be_read(sites: list[PartnerSite]) -> None:
+async def test_a_partner_is_notified_of_a_command_that_expired_at_a_site_that_cannot_be_read(sites: list[PartnerSite]) -> None:
     await sites[0].execute("UPDATE plant_command SET expires_at = now()")
 
     async def has_ended() -> bool:

@@ -18,13 +18,15 @@ __all__ = ["load_empty_at", "save_empty_at"]
 async def load_empty_at(db: Connection, shard: int) -> int:
     """Return when the shard's queue was last known to be empty, in epoch milliseconds.
 
-    A shard without a stored time was empty when the deployment began, which is now.
+    A shard without a stored time was empty when the deployment began, which is now. So is one whose time is in the future:
+    a clock that was ahead stored it, and messages of the present would be refused as too old.
     """
-    drained = (await store.drained_at(db)).get(shard, utc_now())
-    return int(drained.timestamp() * 1000)
+    now = utc_now()
+    drained = (await store.drained_at(db)).get(shard, now)
+    return int(min(drained, now).timestamp() * 1000)
 
 
 async def save_empty_at(db: Connection, moments: Mapping[int, int]) -> None:
-    """Store times by shard (epoch milliseconds); they never move back."""
+    """Store times by shard (epoch milliseconds). A stored time moves back only if it is in the future."""
     drained = {shard: datetime.fromtimestamp(moment / 1000, UTC) for shard, moment in moments.items()}
     await store.record_drained(db, drained)

@@ -13,9 +13,10 @@ async def drained_at(db: Connection) -> dict[int, datetime]:
 
 
 async def record_drained(db: Connection, drained: Mapping[int, datetime]) -> None:
-    """Store these times; they never move back."""
+    """Store these times. A stored time moves back only if it is in the future."""
     await db.execute(
         "INSERT INTO ingest_shard AS s (shard, drained_at) SELECT * FROM unnest(%s::int[], %s::timestamptz[])"
-        " ON CONFLICT (shard) DO UPDATE SET drained_at = greatest(s.drained_at, excluded.drained_at)",
+        " ON CONFLICT (shard) DO UPDATE SET drained_at = CASE WHEN s.drained_at > now() THEN excluded.drained_at"
+        " ELSE greatest(s.drained_at, excluded.drained_at) END",
         (list(drained), list(drained.values())),
     )
