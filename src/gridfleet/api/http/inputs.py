@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from gridfleet.domains.identity.emails import is_address
 from gridfleet.kernel.ids import parse_uuid
 
 __all__ = ["MAX_COMPLAINTS", "MAX_DEPTH", "Checker", "InvalidInput", "build_checker", "storable", "text_reader"]
@@ -46,10 +47,6 @@ WRONG: Final = _Wrong()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)\Z")
-_EMAIL = re.compile(
-    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
-    r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])\Z"
-)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?\Z")
 
@@ -158,7 +155,7 @@ def _string(info: inspect.StrType, trim: bool, extra: dict[str, Any]) -> Checker
             return _say(complaints, path, length_rule)
         if pattern is not None and not pattern.search(text):
             return _say(complaints, path, pattern_rule)
-        if is_email and (not _EMAIL.match(text) or text.index("@") > 64):
+        if is_email and not is_address(text):
             return _say(complaints, path, "must be an e-mail address")
         return text
 
