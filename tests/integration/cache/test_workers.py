@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from api_process import RunningApi, api_command
+from free_ports import free_port_range, free_ports
 from redis_server import RedisServer
 
 LIMIT = 12
@@ -75,3 +76,21 @@ def test_they_count_together_replace_each_other_and_stop_together(api: RunningAp
     api.process.terminate()
     assert api.process.wait(30) == 0
     assert psutil.wait_procs(running, timeout=10)[1] == []
+
+
+def test_each_worker_serves_its_own_metrics(database_url: str, home: Path, running_redis: RedisServer) -> None:
+    first, [internal] = free_port_range(2), free_ports(1)
+    chosen = {"redis_url": running_redis.url, "metrics_port": first, "internal_port": internal}
+    with api_command(database_url, home, ("--workers", "2"), **chosen) as running:
+        wait_until(lambda: len(listening(running)) == 2)
+        wait_until(lambda: all('gridfleet_processes{process="serve"} 1.0' in scraped(first + n) for n in range(2)))
+        shared = scraped(internal)
+    assert "gridfleet_database_up 1.0" in shared
+    assert "gridfleet_processes" not in shared, "each scrape would reach another worker"
+
+
+def scraped(port: int) -> str:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=20).text
+    except httpx.TransportError:
+        return ""
