@@ -29,7 +29,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.db import migrations
 from gridfleet.kernel.settings import Settings
 from gridfleet.protocol.partner_messages import MESSAGE_TYPES, Heading
-from gridfleet.protocol.partner_routes import FAMILIES, Family, Order
+from gridfleet.protocol.partner_routes import FAMILIES, CommandKind, Family
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -170,7 +170,7 @@ def partner_commands_table() -> str:
     )
 
 
-def _bindings(order: Order, family: Family) -> tuple[str, ...]:
+def _bindings(order: CommandKind, family: Family) -> tuple[str, ...]:
     return family.bindings if family.bindings[0] == order else (order,)
 
 

@@ -44,7 +44,7 @@ from gridfleet.protocol.topics import parse_routing_key, parse_topic
 from gridfleet.sdk.plant.errors import PackageError
 from gridfleet.sdk.plant.package import Package
 from mutations import STRANGE, mutate_bytes, mutate_json, mutate_text
-from partner_orders import SIGNING_KEY, SLUG, order, sending_key, soon
+from partner_commands import SIGNING_KEY, SLUG, order, sending_key, soon
 
 PLANT: Final = UUID("018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d")
 NOW: Final = datetime.now(UTC)

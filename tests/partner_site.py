@@ -16,13 +16,13 @@ from gridfleet.domains.plants.commands.delivery import claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from gridfleet.domains.vcp.intake import take_order
+from gridfleet.domains.vcp.intake import take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.domains.vcp.scheduler import steer
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.envelope import AckStatus
 from ingest_bench import Bench, BenchPlant
-from partner_orders import order, sending_key
+from partner_commands import order, sending_key
 
 
 @dataclass
@@ -36,7 +36,7 @@ class PartnerSite:
     async def take(self, message: Inbound, *, now: datetime | None = None, sender: SendingKey | None = None) -> str:
         """Process one message as the gateway does. Returns the status of the acknowledgement."""
         async with self.database.transaction() as db:
-            return await take_order(db, sender or self.sender, message, now or datetime.now(UTC), 600)
+            return await take_command(db, sender or self.sender, message, now or datetime.now(UTC), 600)
 
     async def send(self, kind: str, *, now: datetime | None = None, **members: Any) -> str:
         """Process a new partner command. Returns its acknowledgement status, or the rejection reason."""

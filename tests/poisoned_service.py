@@ -26,9 +26,9 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.mqtt.worker import IngestWorker
-from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, Order, event_queue
+from gridfleet.protocol.partner_routes import EXCHANGE, CommandKind, EventKind, event_queue
 from ingest_bench import moment
-from partner_orders import body_of, order, sealed_bytes
+from partner_commands import body_of, order, sealed_bytes
 from partner_site import PartnerSite, partner_site
 from poison import poisoned
 
@@ -51,17 +51,17 @@ PLANT_MESSAGES: Final[dict[str, dict[str, Any]]] = {
     "ack": {"commandId": str(uuid4()), "status": "APPLIED", "time": _NOW, "reason": {"code": "X", "message": "y"}},
 }
 ORDERS: Final[dict[str, dict[str, Any]]] = {
-    Order.SETPOINT: {"powerKw": 1, "expiresAt": _LATER, "params": {"rampSeconds": 5}},
-    Order.DEVICE: {"deviceId": "BAT1", "action": "set_power", "params": {"power_kw": 1}},
-    Order.MODE: {"mode": "STANDBY", "expiresAt": _LATER},
-    Order.SCHEDULE_SET: {
+    CommandKind.SETPOINT: {"powerKw": 1, "expiresAt": _LATER, "params": {"rampSeconds": 5}},
+    CommandKind.DEVICE: {"deviceId": "BAT1", "action": "set_power", "params": {"power_kw": 1}},
+    CommandKind.MODE: {"mode": "STANDBY", "expiresAt": _LATER},
+    CommandKind.SCHEDULE_SET: {
         "scheduleId": "s",
         "revision": 1,
         "intervals": [{"start": _LATER, "durationSeconds": 900, "powerKw": 1}],
     },
-    Order.SCHEDULE_CANCEL: {"scheduleId": "s"},
-    Order.CONSTRAINTS: {"constraints": {"importLimitKw": 5}},
-    Order.FALLBACK: {"fallback": {"mode": "STANDBY", "afterSeconds": 60}},
+    CommandKind.SCHEDULE_CANCEL: {"scheduleId": "s"},
+    CommandKind.CONSTRAINTS: {"constraints": {"importLimitKw": 5}},
+    CommandKind.FALLBACK: {"fallback": {"mode": "STANDBY", "afterSeconds": 60}},
 }
 
 Sent = tuple[str, bytes, bool]
@@ -127,7 +127,7 @@ class PoisonedService:
         plant, key = self.other.plant, self.other.sender.key
         value = plant.message({"time": moment(self.rounds).isoformat(), "fields": {"soc": 50 + self.rounds % 40}})
         await self.plants.basic_publish(value.body, exchange="amq.topic", routing_key=value.routing_key)
-        asked = order(Order.SETPOINT, plant.id, slug=key.slug, powerKw=1)
+        asked = order(CommandKind.SETPOINT, plant.id, slug=key.slug, powerKw=1)
         message_id = json.loads(asked.body)["messageId"]
         async with open_channel(self.node.url, key.vhost) as channel, asyncio.timeout(IN_TIME_SECONDS):
             await channel.basic_publish(

@@ -87,13 +87,13 @@ async def _ingest(settings: Settings) -> None:
 
 async def _gateway(settings: Settings) -> None:
     from gridfleet.amqp.effects import carry_out_effects
-    from gridfleet.amqp.legacy_orders import forward_legacy_orders
+    from gridfleet.amqp.legacy_commands import forward_legacy_commands
     from gridfleet.amqp.partner_gateway import PartnerGateway
     from gridfleet.amqp.partner_queues import remove_forbidden_queues
     from gridfleet.amqp.partner_vhosts import keep_partner_vhosts
     from gridfleet.amqp.plant_channels import disconnect_broken_plants
     from gridfleet.amqp.plant_commands import expire_commands, send_commands
-    from gridfleet.amqp.site_steering import steer_sites
+    from gridfleet.amqp.site_scheduler import run_schedules
     from gridfleet.amqp.upkeep import keep_broker
     from gridfleet.kernel.security.keyring import Keyring
 
@@ -105,12 +105,12 @@ async def _gateway(settings: Settings) -> None:
                 "effects": partial(carry_out_effects, settings, database),
                 "partner vhosts": partial(keep_partner_vhosts, settings, database),
                 "plant channels": partial(disconnect_broken_plants, settings),
-                "legacy orders": partial(forward_legacy_orders, settings, database),
+                "legacy orders": partial(forward_legacy_commands, settings, database),
                 "partner queues": partial(remove_forbidden_queues, settings, database),
                 "plant commands": partial(send_commands, settings, database, keyring),
                 "command expiry": partial(expire_commands, database),
                 "partners": PartnerGateway(settings, database, keyring).run,
-                "sites": partial(steer_sites, database),
+                "sites": partial(run_schedules, database),
                 **_metrics(settings, "gateway", {"main": database}),
             }
         )

@@ -18,7 +18,7 @@ import pytest
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, JsonObject
 from free_ports import free_ports
-from gridfleet.sdk.partner import Event, EventKind, Order, OrderRefused, Partner
+from gridfleet.sdk.partner import CommandKind, CommandRefused, Event, EventKind, Partner
 from gridfleet.sdk.plant import DeviceEntry, Snapshot
 from partner_address import address_of
 from running_stack import RunningStack
@@ -101,7 +101,7 @@ async def test_a_setpoint_from_the_partner_to_the_plant_and_back(trading: Partne
     created = await asyncio.to_thread(trading.key)
     site = battery.plant.id
     async with battery.connected(), trading.partner(created) as partner:
-        order = await partner.order(Order.SETPOINT, site, powerKw=-12.5, durationSeconds=900, correlationId="trade-7")
+        order = await partner.send(CommandKind.SETPOINT, site, powerKw=-12.5, durationSeconds=900, correlationId="trade-7")
         ended = await partner.wait_for(order, *ENDS)
         acks = partner.acks(order)
 
@@ -132,20 +132,20 @@ async def test_every_kind_of_order_reaches_the_plant(trading: Partnership, batte
     interval = {"start": (now + timedelta(hours=1)).isoformat(), "durationSeconds": 900, "powerKw": 5}
     async with battery.connected(), trading.partner(created) as partner:
         orders = [
-            await partner.order(Order.CONSTRAINTS, site, constraints={"importLimitKw": 10}),
-            await partner.order(Order.FALLBACK, site, fallback={"mode": "STANDBY", "afterSeconds": 3600}),
-            await partner.order(Order.DEVICE, site, device="BAT1", action="set_power", params={"power_kw": 3}),
-            await partner.order(Order.SCHEDULE_SET, site, scheduleId="day", revision=1, intervals=[interval]),
-            await partner.order(Order.MODE, site, mode="CHARGE", expires_at=now + timedelta(minutes=10)),
+            await partner.send(CommandKind.CONSTRAINTS, site, constraints={"importLimitKw": 10}),
+            await partner.send(CommandKind.FALLBACK, site, fallback={"mode": "STANDBY", "afterSeconds": 3600}),
+            await partner.send(CommandKind.DEVICE, site, device="BAT1", action="set_power", params={"power_kw": 3}),
+            await partner.send(CommandKind.SCHEDULE_SET, site, scheduleId="day", revision=1, intervals=[interval]),
+            await partner.send(CommandKind.MODE, site, mode="CHARGE", expires_at=now + timedelta(minutes=10)),
         ]
         for order in orders:
             assert (await partner.wait_for(order, *ENDS))["ackStatus"] == "APPLIED"
         config = trading.read(created, f"{site}/config").json()
-        beyond = await partner.order(Order.SETPOINT, site, powerKw=10.5)
+        beyond = await partner.send(CommandKind.SETPOINT, site, powerKw=10.5)
         assert (await partner.wait_for(beyond))["rejectionReason"] == "CONSTRAINT_VIOLATED"
-        stop = await partner.order(Order.MODE, site, mode="EMERGENCY_STOP")
+        stop = await partner.send(CommandKind.MODE, site, mode="EMERGENCY_STOP")
         assert (await partner.wait_for(stop, *ENDS))["ackStatus"] == "APPLIED"
-        late = await partner.order(Order.SETPOINT, site, powerKw=1)
+        late = await partner.send(CommandKind.SETPOINT, site, powerKw=1)
         assert (await partner.wait_for(late))["rejectionReason"] == "EMERGENCY_STOP_ACTIVE"
 
     kinds = [command.type for command in battery.obeyed]
@@ -166,7 +166,7 @@ async def test_a_schedule_is_stepped_on_in_time(trading: Partnership, battery: B
         for second, power in ((-1, 1), (1, 2), (3, 3))
     ]
     async with battery.connected(), trading.partner(created) as partner:
-        order = await partner.order(Order.SCHEDULE_SET, battery.plant.id, scheduleId="s", revision=1, intervals=steps)
+        order = await partner.send(CommandKind.SCHEDULE_SET, battery.plant.id, scheduleId="s", revision=1, intervals=steps)
         await partner.wait_for(order, "APPLIED")
         async with asyncio.timeout(20):
             while battery.obeyed[-1].power_kw != 3:
@@ -178,12 +178,12 @@ async def test_a_schedule_is_stepped_on_in_time(trading: Partnership, battery: B
 async def test_an_event_that_was_not_worked_off_comes_again(trading: Partnership) -> None:
     created = await asyncio.to_thread(trading.key)
     async with trading.partner(created) as partner, asyncio.timeout(30):
-        await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+        await partner.send(CommandKind.SETPOINT, str(uuid4()), powerKw=1)
         failed = await anext(told := partner.events(EventKind.COMMAND_ACK))
         await told.aclose()
         worked_off = await anext(told := partner.events(EventKind.COMMAND_ACK))
         assert worked_off.id == failed.id
-        order = await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+        order = await partner.send(CommandKind.SETPOINT, str(uuid4()), powerKw=1)
         assert (await anext(told)).content["messageId"] == order, "asking for the next one works off the one before"
 
 
@@ -200,13 +200,13 @@ async def test_a_partner_waits_for_acks_again_after_its_patience_has_ended(tradi
             Partner(address, signing_key=created["signingKey"], authority=authority, patience_seconds=0.3) as partner,
             asyncio.timeout(30),
         ):
-            order = await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+            order = await partner.send(CommandKind.SETPOINT, str(uuid4()), powerKw=1)
             await partner.wait_for(order)
             await link.cut()
             with pytest.raises(ConnectionError):
                 await partner.wait_for("none of ours")
             await link.join()
-            order = await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+            order = await partner.send(CommandKind.SETPOINT, str(uuid4()), powerKw=1)
             assert (await partner.wait_for(order))["rejectionReason"] == "SITE_UNKNOWN"
     finally:
         await link.cut()
@@ -217,21 +217,21 @@ async def test_unsigned_forged_and_foreign_orders_do_nothing(trading: Partnershi
     limited = await asyncio.to_thread(trading.key, [*WRITING[:3], "vcp:write:mode"], allowedPlantIds=[battery.plant.id])
     site = battery.plant.id
     async with trading.partner({**created, "signingKey": None}) as partner:
-        order = await partner.order(Order.MODE, site, mode="AUTO")
+        order = await partner.send(CommandKind.MODE, site, mode="AUTO")
         assert (await partner.wait_for(order))["rejectionReason"] == "SIGNATURE_MISSING"
     async with trading.partner({**created, "signingKey": limited["signingKey"]}) as partner:
-        order = await partner.order(Order.MODE, site, mode="AUTO")
+        order = await partner.send(CommandKind.MODE, site, mode="AUTO")
         assert (await partner.wait_for(order))["rejectionReason"] == "SIGNATURE_INVALID"
     async with trading.partner(created) as partner:
-        order = await partner.order(Order.SETPOINT, str(uuid4()), powerKw=1)
+        order = await partner.send(CommandKind.SETPOINT, str(uuid4()), powerKw=1)
         assert (await partner.wait_for(order))["rejectionReason"] == "SITE_UNKNOWN"
     other = trading.fleet.plant()
     async with trading.partner(limited) as partner:
-        order = await partner.order(Order.SETPOINT, other.id, powerKw=1)
+        order = await partner.send(CommandKind.SETPOINT, other.id, powerKw=1)
         assert (await partner.wait_for(order))["rejectionReason"] == "SITE_NOT_ALLOWED"
-        with pytest.raises(OrderRefused):
-            await partner.order(Order.DEVICE, site, device="BAT1", action="stop")
-        order = await partner.order(Order.SETPOINT, site, powerKw=1)
+        with pytest.raises(CommandRefused):
+            await partner.send(CommandKind.DEVICE, site, device="BAT1", action="stop")
+        order = await partner.send(CommandKind.SETPOINT, site, powerKw=1)
         assert (await partner.wait_for(order))["ackStatus"] == "ACCEPTED"
     assert trading.read(limited, f"{other.id}/config").status_code == 403
     assert trading.read(limited, f"{site}/config").status_code == 200

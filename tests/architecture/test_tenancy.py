@@ -39,8 +39,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "organizations/invitations/registry": ("invitations of all organisations expire", "sweep_expired"),
     "partners/store": (
         "a key's text or id names its organisation; the gateway serves the keys of all",
-        "find_live note_use find_sending find_amqp list_amqp has_amqp_in legacy_slugs end_expired forget_unproven find_queues"
-        " find_prefix",
+        "find_live note_use find_sending find_amqp list_amqp has_amqp_in legacy_slugs end_expired delete_all_unproven"
+        " find_queues find_prefix",
     ),
     "partners/amqp_access/store": (
         "the broker names a key, and asks what it may do",
@@ -78,24 +78,24 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "plants/commands/acknowledgements": ("ingest takes the acknowledgements of all plants", "apply_acknowledgements"),
     "plants/commands/delivery": ("the gateway sends the commands of all organisations", "claim_due settle"),
-    "plants/commands/expiry": ("commands of all organisations expire", "expire_due list_due forget_ended"),
+    "plants/commands/expiry": ("commands of all organisations expire", "expire_due list_due delete_ended"),
     "plants/commands/relaying": ("the gateway relays partners' commands to their sites", "relay relay_stop"),
-    "plants/connected": ("ingest serves all plants that the broker let in", "load_connected_plants"),
+    "plants/connected": ("ingest serves all plants that the broker let in", "load_ingest_plants"),
     "plants/credentials/store": (
         "the service signs for all plants, and old secrets of all are deleted",
-        "forget_old_packages forget_previous_secrets find_many",
+        "delete_old_packages delete_previous_secrets find_many",
     ),
-    "plants/credentials/packages": ("old secrets of all plants are deleted", "forget_old_packages forget_previous_secrets"),
+    "plants/credentials/packages": ("old secrets of all plants are deleted", "delete_old_packages delete_previous_secrets"),
     "plants/credentials/signing_keys": ("the service signs for all plants", "load_signing_keys"),
-    "plants/installation/store": (
+    "plants/refused_messages/store": (
         "ingest records what any plant sent wrongly",
         "insert_refused trim_refused record_sightings trim_sightings",
     ),
-    "plants/installation/records": (
+    "plants/refused_messages/records": (
         "ingest records what any plant sent wrongly",
         "record_refused_messages record_sightings trim_refused_messages trim_sightings",
     ),
-    "plants/mqtt_access/store": ("the broker names a plant, and asks what it may do", "find count_failure forget_failures"),
+    "plants/mqtt_access/store": ("the broker names a plant, and asks what it may do", "find count_failure clear_failures"),
     "plants/presence": ("ingest records the presence of all plants", "record_presence record_bad_signatures sweep_silent"),
     "plants/sub_devices/store": (
         "ingest records the presence of all plants' devices",
@@ -117,7 +117,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "telemetry/rollups/store": (
         "roll-ups and retention treat the sources of all organisations alike; `reach` is read with ids of `sources`",
         "advance_watermark take_dirty set_aside set_aside_hours layouts_to_recompute _recompute_hours _recompute_days reach"
-        " limits rolled_up_before move_start earliest_start sources_that_start_later set_limits forget_dirty",
+        " limits rolled_up_before move_start earliest_start sources_that_start_later set_limits delete_dirty",
     ),
     "trading/store": (
         "jobs sync the plants of all ESMs, and delete what was not saved; a plan's record moves with its plant",
@@ -128,8 +128,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "hold_plant find_device find_claim find_refused insert_entry follow delete_entries",
     ),
     "vcp/acknowledgements": ("ingest takes the acknowledgements of all plants", "follow_commands"),
-    "vcp/intake": ("the gateway takes the commands of all partners", "take_order refuse_unstorable"),
-    "vcp/retention": ("commands of all partners are deleted after their time", "forget_commands"),
+    "vcp/intake": ("the gateway takes the commands of all partners", "take_command refuse_unstorable"),
+    "vcp/retention": ("commands of all partners are deleted after their time", "delete_commands"),
     "vcp/scheduler": ("the gateway issues what is due at all sites", "steer list_sites"),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
@@ -309,5 +309,5 @@ def test_a_violation_would_be_found() -> None:
     assert calls("x = OrgScope(1)", "OrgScope")
     assert not calls("def f(scope: OrgScope): ...", "OrgScope")
     assert beyond("from gridfleet.domains.plants.commands.expiry import expire_due") == {"expire_due"}
-    assert beyond("from gridfleet.domains.vcp import intake as x\nx.take_order()") == {"take_order"}
+    assert beyond("from gridfleet.domains.vcp import intake as x\nx.take_command()") == {"take_command"}
     assert beyond("from gridfleet.domains.vcp import intake\nintake.other()") == set()

@@ -15,7 +15,7 @@ from fleet_under_test import Fleet, JsonObject, wait_for
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.secrets import local_secret
-from gridfleet.sdk.partner import Order, Partner
+from gridfleet.sdk.partner import CommandKind, Partner
 from running_stack import RunningStack
 from trading_partner import AckLedger, connected, make_key, start_trading
 
@@ -31,7 +31,7 @@ HISTORY = (
 async def give_orders(partner: Partner, site: str, orders: list[str], stop: asyncio.Event) -> None:
     """Setpoints until stopped."""
     while not stop.is_set():
-        order = await partner.order(Order.SETPOINT, site, powerKw=len(orders) % 50)
+        order = await partner.send(CommandKind.SETPOINT, site, powerKw=len(orders) % 50)
         orders.append(order)
         await asyncio.sleep(0.1)
 

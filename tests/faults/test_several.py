@@ -19,7 +19,7 @@ import pytest
 from commanded_battery import Battery, add_template
 from fleet_under_test import Fleet, wait_for
 from gridfleet.protocol.envelope import format_time
-from gridfleet.sdk.partner import Order, Partner
+from gridfleet.sdk.partner import CommandKind, Partner
 from postbox import delivered
 from several_processes import Several, several
 from trading_partner import AckLedger, connected, make_key, start_trading
@@ -68,7 +68,7 @@ class Site:
         async with AsyncExitStack() as stack:
             connection = None
             while not stop.is_set():
-                self.orders.append(await partner.order(Order.SETPOINT, plant.id, powerKw=len(self.orders) % 50))
+                self.orders.append(await partner.send(CommandKind.SETPOINT, plant.id, powerKw=len(self.orders) % 50))
                 answer = await asyncio.to_thread(self.command)
                 if answer is not None:
                     self.commands.append(answer)

@@ -9,7 +9,7 @@ import pytest
 
 from api_service import api_service
 from gridfleet.domains.audit.csp_reports import cleaned
-from gridfleet.domains.audit.recorder import forget_old
+from gridfleet.domains.audit.recorder import delete_old
 from people import People, refused
 
 URL = "/api/v1/csp-report"
@@ -102,7 +102,7 @@ async def test_reports_are_forgotten_sooner_than_other_events(people: People) ->
     await report(people, {"csp-report": {}})
     before = await people.execute("SELECT count(*) FROM audit_event")
     async with people.service.state.database.transaction() as db:
-        await forget_old(db, 730, 30)
+        await delete_old(db, 730, 30)
     assert [event["details"] for event in await kept(people)] == [{"user-agent": "Browser/1"}]
     after = await people.execute("SELECT count(*) FROM audit_event WHERE event <> 'csp.reported'")
     assert after[0][0] >= before[0][0] - 2

@@ -4,7 +4,7 @@ import asyncio
 from uuid import UUID, uuid4
 
 from gridfleet.kernel.db import Connection, Database
-from gridfleet.kernel.db.idempotency import claim, find, forget_old
+from gridfleet.kernel.db.idempotency import claim, delete_old, find
 from interleaving import until_blocked
 
 HASH = b"the request"
@@ -28,10 +28,10 @@ async def test_an_answer_that_is_about_to_be_given_is_not_forgotten(database: Da
         caller_id = await keep_until_now(database, giving)
         assert not await claim(giving, caller_id, "scope", "key", HASH)
         async with database.transaction() as other:
-            await forget_old(other)
+            await delete_old(other)
         assert (await find(giving, caller_id, "scope", "key")).status == 201
     async with database.transaction() as other:
-        await forget_old(other)
+        await delete_old(other)
         assert await claim(other, caller_id, "scope", "key", HASH), "it was forgotten afterwards"
 
 
@@ -39,7 +39,7 @@ async def test_a_request_whose_answer_is_being_forgotten_is_the_first(database: 
     async with database.transaction() as claiming:
         caller_id = await keep_until_now(database, claiming)
         async with database.transaction() as other:
-            await forget_old(other)
+            await delete_old(other)
             claimed = asyncio.create_task(claim(claiming, caller_id, "scope", "key", HASH))
             await until_blocked(database)
         assert await claimed

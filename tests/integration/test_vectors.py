@@ -24,12 +24,12 @@ from gridfleet.protocol.partner_messages import (
     TelemetryEvent,
     read_heading,
 )
-from gridfleet.protocol.partner_routes import EventKind, Order, event_queue
+from gridfleet.protocol.partner_routes import CommandKind, EventKind, event_queue
 from gridfleet.protocol.topics import parse_topic
 from gridfleet.sdk.plant.commands import open_command
 from gridfleet.sdk.plant.errors import CommandRefused
 from ingest_bench import Bench
-from partner_orders import SLUG, sending_key
+from partner_commands import SLUG, sending_key
 
 PAGE = (Path(__file__).parents[2] / "docs" / "vectors.md").read_text()
 VECTORS: list[dict[str, Any]] = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
@@ -106,7 +106,7 @@ def verified(vector: dict[str, Any]) -> Verified:
 @pytest.mark.parametrize("vector", of("means"), ids=lambda vector: vector["routingKey"])
 def test_what_a_partner_orders(vector: dict[str, Any]) -> None:
     found = verified(vector)
-    order = json.loads(msgspec.json.encode(found.order))
+    order = json.loads(msgspec.json.encode(found.command))
     members = {name: value for name, value in order.items() if name not in ("messageId", "siteId", "issuedAt")}
     shown = {"commandType": found.type.value, "device": found.device, **members}
     assert {name: value for name, value in shown.items() if value is not None} == vector["means"]
@@ -131,6 +131,6 @@ def test_every_kind_of_message_and_refusal_has_a_vector() -> None:
     assert refused == set(RefusalReason) - DECIDED_BY_SIZE_OR_STATE
     rejected = {vector["refused"] for vector in of("refused") if "routingKey" in vector}
     assert rejected == set(RejectionReason) - DECIDED_BY_STATE
-    assert {f"{SLUG}.{order}" for order in Order} <= {vector["routingKey"].removesuffix(".BAT1") for vector in of("means")}
+    assert {f"{SLUG}.{kind}" for kind in CommandKind} <= {vector["routingKey"].removesuffix(".BAT1") for vector in of("means")}
     assert {vector["queue"] for vector in of("queue")} == {event_queue(SLUG, kind) for kind in EventKind}
     assert all(f"`{reason}`" in PAGE for reason in DECIDED_BY_SIZE_OR_STATE)

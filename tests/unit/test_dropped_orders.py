@@ -2,12 +2,12 @@
 
 from structlog.testing import capture_logs
 
-from gridfleet.amqp.legacy_orders import DroppedOrders
+from gridfleet.amqp.legacy_commands import DroppedCommands
 
 
 def test_an_organisation_has_one_line_a_minute() -> None:
     now = 1000.0
-    dropped = DroppedOrders(clock=lambda: now)
+    dropped = DroppedCommands(clock=lambda: now)
     with capture_logs() as lines:
         dropped.report()
         for _ in range(500):

@@ -15,7 +15,7 @@ from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.signing import load_sending_key
 from gridfleet.domains.partners.vhosts import queue_settling
 from gridfleet.domains.vcp.events.recipients import ServedVhost
-from gridfleet.domains.vcp.intake import refuse_unstorable, take_order
+from gridfleet.domains.vcp.intake import refuse_unstorable, take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
@@ -128,12 +128,12 @@ class PartnerLink:
         message = Inbound(
             delivered.routing_key or "", delivered.body, dict(properties.headers or {}), bool(delivered.redelivered)
         )
-        with at_work("partner order", cause_of(properties), key_id=str(self.served.key.id)):
+        with at_work("partner command", cause_of(properties), key_id=str(self.served.key.id)):
             ack = await self._take_until_done(message)
             if ack is None:
                 # The key has ended, and its vhost is removed too.
                 raise ConnectionError("the key works no longer")
-            log.info("order taken", family=message.routing_key.partition(".")[2][:100], ack=ack)
+            log.info("partner command taken", family=message.routing_key.partition(".")[2][:100], ack=ack)
         metrics.PARTNER_ORDERS.labels(ack).inc()
         await channel.basic_ack(delivered.delivery_tag or 0)
 
@@ -170,7 +170,7 @@ class PartnerLink:
             return None
         if unstorable:
             return await refuse_unstorable(db, sender, message, utc_now())
-        return await take_order(db, sender, message, utc_now(), self._work.window_seconds)
+        return await take_command(db, sender, message, utc_now(), self._work.window_seconds)
 
 
 def cause_of(properties: aiormq.spec.Basic.Properties) -> dict[str, str]:

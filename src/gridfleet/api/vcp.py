@@ -42,7 +42,7 @@ class MeterReadings(msgspec.Struct, frozen=True):
 )
 async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> SiteCommands:
     """List partner commands of the last 24 hours, and older ones that are still open."""
-    return SiteCommands(await site_queries.list_recent_orders(db, org, site_id, utc_now()))
+    return SiteCommands(await site_queries.list_recent_commands(db, org, site_id, utc_now()))
 
 
 @endpoint(

@@ -86,11 +86,11 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     @app.task(queueing_lock="forget_audit_events", name="audit.forget_old")
     async def forget_audit_events(timestamp: int) -> None:
         async with database.transaction() as db:
-            await audit.forget_old(db, settings.audit_days, settings.csp_report_days)
+            await audit.delete_old(db, settings.audit_days, settings.csp_report_days)
 
     @app.periodic(cron="37 * * * *")
     @app.task(queueing_lock="forget_jobs", name="jobs.forget_failed", pass_context=True)
-    async def forget_failed_jobs(context: JobContext, timestamp: int) -> None:
+    async def delete_failed_jobs(context: JobContext, timestamp: int) -> None:
         await context.app.job_manager.delete_old_jobs(nb_hours=_KEEP_FAILED_HOURS, include_failed=True)
 
     @app.periodic(cron="* * * * *")

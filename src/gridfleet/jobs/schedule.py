@@ -9,13 +9,13 @@ from datetime import timedelta
 from procrastinate import App, PsycopgConnector
 
 from gridfleet.domains.notifications.logs import trim_deliveries
-from gridfleet.domains.plants.credentials.packages import forget_old_packages, forget_previous_secrets
-from gridfleet.domains.plants.installation.records import trim_refused_messages, trim_sightings
+from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.plants.refused_messages.records import trim_refused_messages, trim_sightings
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
-from gridfleet.domains.vcp.retention import forget_commands
+from gridfleet.domains.vcp.retention import delete_commands
 from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.jobs.middleware import watching
 from gridfleet.jobs.telemetry import add_telemetry_jobs
@@ -53,11 +53,11 @@ def build_app(settings: Settings, database: Database) -> App:
             await sweep_silent(db)
 
     @app.periodic(cron="*/5 * * * *")
-    @app.task(queueing_lock="forget_packages", name="plants.forget_old_packages")
-    async def forget_packages(timestamp: int) -> None:
+    @app.task(queueing_lock="delete_packages", name="plants.forget_old_packages")
+    async def delete_packages(timestamp: int) -> None:
         async with database.transaction() as db:
-            await forget_old_packages(db)
-            await forget_previous_secrets(db)
+            await delete_old_packages(db)
+            await delete_previous_secrets(db)
 
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="trim_refused", name="plants.trim_refused_messages")
@@ -80,9 +80,9 @@ def build_app(settings: Settings, database: Database) -> App:
             await set_aside.trim(db, _KEEP_SET_ASIDE)
 
     @app.periodic(cron="47 3 * * *")
-    @app.task(queueing_lock="forget_commands", name="vcp.forget_commands")
-    async def forget_old_commands(timestamp: int) -> None:
-        await forget_commands(database, days_before(utc_now(), settings.command_days))
+    @app.task(queueing_lock="delete_commands", name="vcp.forget_commands")
+    async def delete_old_commands(timestamp: int) -> None:
+        await delete_commands(database, days_before(utc_now(), settings.command_days))
 
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="settle_missed", name="vcp.settle_missed")

@@ -2,6 +2,21 @@
 
 import warnings
 
-from gridfleet.sdk.partner import *  # noqa: F403
+from gridfleet.sdk import partner as _new
+from gridfleet.sdk.partner import CommandKind as Order
+from gridfleet.sdk.partner import CommandRefused as OrderRefused
+from gridfleet.sdk.partner import Event, EventKind, LoginRefused
 
-warnings.warn("gridfleet.partner is now gridfleet.sdk.partner", DeprecationWarning, stacklevel=2)
+__all__ = ["Event", "EventKind", "LoginRefused", "Order", "OrderRefused", "Partner"]
+
+warnings.warn(
+    "gridfleet.partner is now gridfleet.sdk.partner; Order is CommandKind, Partner.order is send",
+    DeprecationWarning,
+    stacklevel=2,
+)
+
+
+class Partner(_new.Partner):
+    """The client with the former name of `send`."""
+
+    order = _new.Partner.send

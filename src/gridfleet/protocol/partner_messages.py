@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gridfleet.protocol.json_depth import MAX_DEPTH, cut_below, is_too_deep
-from gridfleet.protocol.partner_routes import Order
+from gridfleet.protocol.partner_routes import CommandKind
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -26,24 +26,24 @@ __all__ = [
     "AckEvent",
     "AlertEvent",
     "ConstraintChanges",
-    "ConstraintsOrder",
-    "DeviceOrder",
+    "ConstraintsCommand",
+    "DeviceCommand",
     "DeviceValues",
     "FallbackChanges",
-    "FallbackOrder",
+    "FallbackCommand",
     "Heading",
     "Interval",
     "Mode",
-    "ModeOrder",
+    "ModeCommand",
     "PartnerAck",
     "RejectionReason",
     "ScheduleCancel",
     "ScheduleSet",
-    "SetpointOrder",
+    "SetpointCommand",
     "StatusEvent",
     "TelemetryEvent",
     "encode_event",
-    "open_order",
+    "open_command",
     "read_heading",
 ]
 
@@ -109,14 +109,14 @@ class Heading(msgspec.Struct, frozen=True, rename="camel"):
     expires_at: _Moment | None = None
 
 
-class SetpointOrder(Heading, frozen=True, rename="camel", kw_only=True):
+class SetpointCommand(Heading, frozen=True, rename="camel", kw_only=True):
     """Power of the site at the grid connection, for a duration or until the next setpoint."""
 
     power_kw: float
     duration_seconds: Annotated[int, Meta(ge=1, le=7 * 86_400)] | None = None
 
 
-class DeviceOrder(Heading, frozen=True, rename="camel", kw_only=True):
+class DeviceCommand(Heading, frozen=True, rename="camel", kw_only=True):
     """An action that a sub-device's template defines."""
 
     action: _Text
@@ -124,7 +124,7 @@ class DeviceOrder(Heading, frozen=True, rename="camel", kw_only=True):
     device_id: _Text | None = None
 
 
-class ModeOrder(Heading, frozen=True, rename="camel", kw_only=True):
+class ModeCommand(Heading, frozen=True, rename="camel", kw_only=True):
     """A different mode until `expires_at`."""
 
     mode: Mode
@@ -167,7 +167,7 @@ class ConstraintChanges(msgspec.Struct, frozen=True, rename="camel"):
     soc_max_pct: float | UnsetType | None = UNSET
 
 
-class ConstraintsOrder(Heading, frozen=True, rename="camel", kw_only=True):
+class ConstraintsCommand(Heading, frozen=True, rename="camel", kw_only=True):
     """New constraints of the site."""
 
     constraints: ConstraintChanges
@@ -180,20 +180,20 @@ class FallbackChanges(msgspec.Struct, frozen=True, rename="camel"):
     after_seconds: int | UnsetType | None = UNSET
 
 
-class FallbackOrder(Heading, frozen=True, rename="camel", kw_only=True):
+class FallbackCommand(Heading, frozen=True, rename="camel", kw_only=True):
     """The site's fallback when its partner is silent for too long."""
 
     fallback: FallbackChanges
 
 
-MESSAGE_TYPES: Final[dict[Order, type[Heading]]] = {
-    Order.SETPOINT: SetpointOrder,
-    Order.DEVICE: DeviceOrder,
-    Order.MODE: ModeOrder,
-    Order.SCHEDULE_SET: ScheduleSet,
-    Order.SCHEDULE_CANCEL: ScheduleCancel,
-    Order.CONSTRAINTS: ConstraintsOrder,
-    Order.FALLBACK: FallbackOrder,
+MESSAGE_TYPES: Final[dict[CommandKind, type[Heading]]] = {
+    CommandKind.SETPOINT: SetpointCommand,
+    CommandKind.DEVICE: DeviceCommand,
+    CommandKind.MODE: ModeCommand,
+    CommandKind.SCHEDULE_SET: ScheduleSet,
+    CommandKind.SCHEDULE_CANCEL: ScheduleCancel,
+    CommandKind.CONSTRAINTS: ConstraintsCommand,
+    CommandKind.FALLBACK: FallbackCommand,
 }
 
 
@@ -256,7 +256,7 @@ def encode_event(event: AckEvent | AlertEvent | StatusEvent | TelemetryEvent) ->
     return _encoder.encode(event)
 
 
-def open_order(order: Order, body: bytes) -> Heading:
+def open_command(kind: CommandKind, body: bytes) -> Heading:
     """Decode a partner command.
 
     Raises:
@@ -265,7 +265,7 @@ def open_order(order: Order, body: bytes) -> Heading:
     if is_too_deep(body):
         raise msgspec.DecodeError(f"the message is nested deeper than {MAX_DEPTH} levels")
     try:
-        return _decoders[order].decode(body)
+        return _decoders[kind].decode(body)
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(str(error)) from None
 

@@ -18,10 +18,10 @@ __all__ = [
     "LEGACY_VHOST",
     "SIGNATURE_HEADER",
     "TIMESTAMP_HEADER",
+    "CommandKind",
     "EventKind",
     "Family",
     "InboundKey",
-    "Order",
     "event_queue",
     "event_routing_key",
     "parse_inbound",
@@ -54,7 +54,7 @@ EVENTS: Final = {
 """Every kind of event with its description for partners."""
 
 
-class Order(StrEnum):
+class CommandKind(StrEnum):
     """Kind of partner command: its routing key without the slug."""
 
     SETPOINT = "command.site-setpoint"
@@ -93,7 +93,7 @@ class Family(NamedTuple):
     """
 
     pattern: str
-    commands: dict[Order, CommandType]
+    commands: dict[CommandKind, CommandType]
     scope: str
     signed: bool
     description: str
@@ -112,35 +112,35 @@ class Family(NamedTuple):
 FAMILIES: Final = (
     Family(
         "command.site-setpoint",
-        {Order.SETPOINT: CommandType.SITE_SETPOINT},
+        {CommandKind.SETPOINT: CommandType.SITE_SETPOINT},
         "vcp:write:setpoint",
         False,
         "Power of a site.",
     ),
     Family(
         "command.device.#",
-        {Order.DEVICE: CommandType.DEVICE_COMMAND},
+        {CommandKind.DEVICE: CommandType.DEVICE_COMMAND},
         "vcp:write:device-command",
         True,
         "An action of one device; its external id may end the key.",
     ),
     Family(
         "command.mode",
-        {Order.MODE: CommandType.MODE_CHANGE},
+        {CommandKind.MODE: CommandType.MODE_CHANGE},
         "vcp:write:mode",
         True,
         "Operating mode, emergency stop included.",
     ),
     Family(
         "schedule.*",
-        {Order.SCHEDULE_SET: CommandType.SCHEDULE, Order.SCHEDULE_CANCEL: CommandType.SCHEDULE},
+        {CommandKind.SCHEDULE_SET: CommandType.SCHEDULE, CommandKind.SCHEDULE_CANCEL: CommandType.SCHEDULE},
         "vcp:write:schedule",
         True,
         "`schedule.set` and `schedule.cancel`.",
     ),
     Family(
         "config.*",
-        {Order.CONSTRAINTS: CommandType.CONFIG, Order.FALLBACK: CommandType.CONFIG},
+        {CommandKind.CONSTRAINTS: CommandType.CONFIG, CommandKind.FALLBACK: CommandType.CONFIG},
         "vcp:write:config",
         False,
         "`config.constraints` and `config.fallback`.",
@@ -154,7 +154,7 @@ _FAMILY: Final = {order: family for family in FAMILIES for order in family.comma
 class InboundKey(NamedTuple):
     """A parsed routing key. `device` is the external id at its end, None if absent."""
 
-    order: Order
+    kind: CommandKind
     device: str | None = None
 
 
@@ -169,10 +169,10 @@ def parse_inbound(slug: str, routing_key: str) -> InboundKey | None:
         return None
     rest = routing_key.removeprefix(start)
     head, dot, device = rest.rpartition(".")
-    if head == Order.DEVICE and dot and device:
-        return InboundKey(Order.DEVICE, device)
+    if head == CommandKind.DEVICE and dot and device:
+        return InboundKey(CommandKind.DEVICE, device)
     try:
-        return InboundKey(Order(rest))
+        return InboundKey(CommandKind(rest))
     except ValueError:
         return None
 

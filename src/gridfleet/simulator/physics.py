@@ -16,11 +16,11 @@ __all__ = [
     "WMS_PER_KWH",
     "Battery",
     "BatteryState",
-    "Orders",
     "PlantDesign",
     "PlantState",
     "Pv",
     "Reading",
+    "Targets",
     "clear_sky",
     "initial_state",
     "load_w",
@@ -102,7 +102,7 @@ class PlantState:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class Targets:
     """Active targets from commands: stopped devices, battery power, and inverter limits, in watts.
 
     `site_w` is the power that the site must draw from the grid (negative: feed in), within the capability of its batteries.
@@ -190,20 +190,20 @@ def initial_state(design: PlantDesign, time_ms: int) -> PlantState:
     )
 
 
-def step(design: PlantDesign, state: PlantState, time_ms: int, step_ms: int, orders: Orders = Orders()) -> Reading:
+def step(design: PlantDesign, state: PlantState, time_ms: int, step_ms: int, targets: Targets = Targets()) -> Reading:
     """Return the reading of a step of `step_ms` that ends at `time_ms`. Sun and load are those at the middle of the step."""
     middle = time_ms - step_ms // 2
     sun = clear_sky(design.latitude, design.longitude, middle) * _clouds(design.seed, middle)
     pv_w = tuple(
-        0 if pv.id in orders.stopped else min(round(pv.peak_w * sun), orders.pv_limit_w.get(pv.id, pv.peak_w))
+        0 if pv.id in targets.stopped else min(round(pv.peak_w * sun), targets.pv_limit_w.get(pv.id, pv.peak_w))
         for pv in design.pvs
     )
     load = load_w(design, middle)
-    surplus = sum(pv_w) - load + (orders.site_w or 0)
+    surplus = sum(pv_w) - load + (targets.site_w or 0)
     powers = []
     batteries = []
     for battery, before in zip(design.batteries, state.batteries, strict=True):
-        wanted = 0 if battery.id in orders.stopped else orders.battery_w.get(battery.id, surplus)
+        wanted = 0 if battery.id in targets.stopped else targets.battery_w.get(battery.id, surplus)
         power, after = _battery_step(battery, before, wanted, step_ms)
         surplus -= power
         powers.append(power)

@@ -10,9 +10,9 @@ from gridfleet.protocol.envelope import CommandType, format_time
 from gridfleet.sdk.plant import Command, CommandRejected, DeviceEntry, Snapshot
 from gridfleet.simulator import physics
 from gridfleet.simulator.measurements import PLANT, measure
-from gridfleet.simulator.physics import Orders, PlantState
+from gridfleet.simulator.physics import PlantState, Targets
 from gridfleet.simulator.registration import RegisteredPlant
-from gridfleet.simulator.site import SiteOrders
+from gridfleet.simulator.site import SiteCommands
 from gridfleet.simulator.state import Energy, SavedPlant
 
 __all__ = ["Measured", "SimulatedPlant", "add_energy"]
@@ -38,8 +38,8 @@ class SimulatedPlant:
         self._design = registered.site.design
         self._state = saved.state if saved and _fits(registered, saved.state) else None
         self.days: dict[str, Energy] = dict(saved.days) if saved and self._state else {}
-        self._orders = Orders()
-        self._site = SiteOrders()
+        self._targets = Targets()
+        self._site = SiteCommands()
         self._counters_lost = False
 
     @property
@@ -57,7 +57,7 @@ class SimulatedPlant:
         state = self._state or physics.initial_state(self._design, time_ms - interval_ms)
         pause_ms = time_ms - state.time_ms
         step_ms = pause_ms if pause_ms <= max(interval_ms, _CONTINUES_WITHIN_MS) else interval_ms
-        reading = physics.step(self._design, state, time_ms, step_ms, self._site.apply(self._orders, self._design, time_ms))
+        reading = physics.step(self._design, state, time_ms, step_ms, self._site.apply(self._targets, self._design, time_ms))
         if self._state is not None and not self._counters_lost:
             add_energy(self.days, state, reading.state)
         self._counters_lost = False
@@ -91,16 +91,16 @@ class SimulatedPlant:
         device = command.target
         if device is None or device not in self.registered.writers:
             raise CommandRejected("DEVICE_UNKNOWN", f"there is no device {device!r} at this plant")
-        orders = self._orders
+        targets = self._targets
         match command.action:
             case "stop":
-                orders = replace(orders, stopped=orders.stopped | {device})
+                targets = replace(targets, stopped=targets.stopped | {device})
             case "start":
-                orders = replace(
-                    orders,
-                    stopped=orders.stopped - {device},
-                    battery_w={id: power for id, power in orders.battery_w.items() if id != device},
-                    pv_limit_w={id: power for id, power in orders.pv_limit_w.items() if id != device},
+                targets = replace(
+                    targets,
+                    stopped=targets.stopped - {device},
+                    battery_w={id: power for id, power in targets.battery_w.items() if id != device},
+                    pv_limit_w={id: power for id, power in targets.pv_limit_w.items() if id != device},
                 )
             case "set_power" if device in batteries:
                 battery = batteries[device]
@@ -109,14 +109,14 @@ class SimulatedPlant:
                     raise CommandRejected(
                         "OUT_OF_RANGE", f"{device} can do {-battery.discharge_max_w} to {battery.charge_max_w} W"
                     )
-                orders = replace(orders, battery_w={**orders.battery_w, device: power})
+                targets = replace(targets, battery_w={**targets.battery_w, device: power})
             case "set_power_limit" if device in pvs:
-                orders = replace(orders, pv_limit_w={**orders.pv_limit_w, device: max(0, _watts(command.params))})
+                targets = replace(targets, pv_limit_w={**targets.pv_limit_w, device: max(0, _watts(command.params))})
             case "reset_fault":
                 pass
             case _:
                 raise CommandRejected("ACTION_UNKNOWN", f"{device} cannot {command.action}")
-        self._orders = orders
+        self._targets = targets
 
     def _snapshot(self, time_ms: int, shown: dict[str, dict[str, float | bool]]) -> Measured:
         expected: dict[str, float] = {}

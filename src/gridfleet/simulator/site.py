@@ -6,13 +6,13 @@ from typing import Any
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 from gridfleet.sdk.plant import Command, CommandRejected
-from gridfleet.simulator.physics import Orders, PlantDesign
+from gridfleet.simulator.physics import PlantDesign, Targets
 
-__all__ = ["SiteOrders"]
+__all__ = ["SiteCommands"]
 
 
 @dataclass(frozen=True, slots=True)
-class SiteOrders:
+class SiteCommands:
     """The effective commands. A setpoint ends at `until_ms` (epoch milliseconds, None: never).
 
     `step_of` is the id and the revision of the schedule whose step the setpoint is, None for a partner's own setpoint.
@@ -30,7 +30,7 @@ class SiteOrders:
         """Whether an emergency stop is active."""
         return self.mode is Mode.EMERGENCY_STOP
 
-    def obey(self, command: Command, now_ms: int) -> "SiteOrders":
+    def obey(self, command: Command, now_ms: int) -> "SiteCommands":
         """Return the effective commands after a new one. `now_ms` is the site's own clock. Raises CommandRejected."""
         if self.stopped and command.mode != Mode.AUTO:
             raise CommandRejected("EMERGENCY_STOP_ACTIVE", "only the mode AUTO starts the site again")
@@ -49,7 +49,7 @@ class SiteOrders:
                 return replace(self, constraints={**self.constraints, **((command.params or {}).get("constraints") or {})})
         raise CommandRejected("PARAMS_INVALID", f"{command.type} does not say what to do")
 
-    def _hold(self, command: Command, now_ms: int) -> "SiteOrders":
+    def _hold(self, command: Command, now_ms: int) -> "SiteCommands":
         assert command.power_kw is not None
         limit = self.constraints.get("importLimitKw" if command.power_kw > 0 else "exportLimitKw")
         if limit is not None and abs(command.power_kw) > limit:
@@ -63,25 +63,25 @@ class SiteOrders:
             step_of=_schedule_of(command),
         )
 
-    def apply(self, orders: Orders, design: PlantDesign, time_ms: int) -> Orders:
+    def apply(self, targets: Targets, design: PlantDesign, time_ms: int) -> Targets:
         """Return the active targets at a time: those of devices, overridden by those of the site."""
         devices = [battery.id for battery in design.batteries]
         if self.stopped:
-            return replace(orders, stopped=orders.stopped | {*devices, *(pv.id for pv in design.pvs)})
+            return replace(targets, stopped=targets.stopped | {*devices, *(pv.id for pv in design.pvs)})
         if self.setpoint_w is not None and (self.until_ms is None or time_ms <= self.until_ms):
-            return replace(orders, site_w=self.setpoint_w, battery_w={})
+            return replace(targets, site_w=self.setpoint_w, battery_w={})
         match self.mode:
             case Mode.STANDBY:
-                return replace(orders, stopped=orders.stopped | set(devices))
+                return replace(targets, stopped=targets.stopped | set(devices))
             case Mode.CHARGE:
                 most = {one.id: one.charge_max_w for one in design.batteries}
             case Mode.DISCHARGE:
                 most = {one.id: -one.discharge_max_w for one in design.batteries}
             case _:
-                return orders
+                return targets
         total = sum(most.values())
         share = 1.0 if self.mode_w is None or not total else min(1.0, abs(self.mode_w / total))
-        return replace(orders, battery_w={device: round(power * share) for device, power in most.items()})
+        return replace(targets, battery_w={device: round(power * share) for device, power in most.items()})
 
 
 def _schedule_of(command: Command) -> tuple[Any, Any] | None:

@@ -135,14 +135,14 @@ async def test_an_event_is_never_changed_and_forgotten_when_old(people: People) 
     await people.organization()
     with pytest.raises(Exception, match="never changed"):
         await people.execute("UPDATE audit_event SET event = 'nothing'")
-    from gridfleet.domains.audit.recorder import forget_old
+    from gridfleet.domains.audit.recorder import delete_old
 
     async with people.service.state.database.transaction() as db:
-        await forget_old(db, 1, 1)
+        await delete_old(db, 1, 1)
         assert len(await (await db.execute("SELECT FROM audit_event")).fetchall()) == 1
         await db.execute("ALTER TABLE audit_event DISABLE TRIGGER audit_event_unchanged")
         await db.execute("UPDATE audit_event SET created_at = created_at - interval '1 day'")
-        await forget_old(db, 1, 1)
+        await delete_old(db, 1, 1)
         assert await (await db.execute("SELECT FROM audit_event")).fetchall() == []
 
 

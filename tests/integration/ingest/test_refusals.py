@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridfleet.domains.ingest.models import Delivery
-from gridfleet.domains.plants.installation.records import trim_sightings
+from gridfleet.domains.plants.refused_messages.records import trim_sightings
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
 from gridfleet.protocol.signature import sign

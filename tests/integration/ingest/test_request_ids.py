@@ -12,7 +12,7 @@ from gridfleet.domains.ingest.models import Delivery
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
-from gridfleet.protocol.partner_routes import Order
+from gridfleet.protocol.partner_routes import CommandKind
 from partner_site import PartnerSite, partner_site
 
 
@@ -61,7 +61,7 @@ async def test_what_follows_from_a_message_carries_its_request_id(sites: list[Pa
 async def test_an_acknowledgement_of_a_command_carries_its_request_id(sites: list[PartnerSite]) -> None:
     deliveries: list[Delivery] = []
     for site in sites:
-        await site.send(Order.SETPOINT, powerKw=1)
+        await site.send(CommandKind.SETPOINT, powerKw=1)
         ack: dict[str, Any] = {"commandId": str(await site.newest()), "status": "APPLIED", "time": ago(0).isoformat()}
         deliveries.append(site.plant.message(ack, channel="ack"))
     with at_work("batch", {"request_id": "the batch"}):

@@ -16,7 +16,7 @@ from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vh
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.protocol.partner_routes import EXCHANGE, event_queue, event_routing_key
-from gridfleet.sdk.partner import EventKind, Order, OrderRefused, Partner
+from gridfleet.sdk.partner import CommandKind, CommandRefused, EventKind, Partner
 
 SITE = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
 
@@ -95,12 +95,12 @@ async def test_an_order_that_is_refused_takes_no_other_along(vhost: Vhost) -> No
     async with Partner(vhost.address) as partner, asyncio.timeout(20):
         for _ in range(5):
             outcomes = await asyncio.gather(
-                *(partner.order(Order.SETPOINT, SITE, powerKw=1) for _ in range(5)),
-                partner.order(Order.MODE, SITE, mode="AUTO"),
-                *(partner.order(Order.SETPOINT, SITE, powerKw=1) for _ in range(5)),
+                *(partner.send(CommandKind.SETPOINT, SITE, powerKw=1) for _ in range(5)),
+                partner.send(CommandKind.MODE, SITE, mode="AUTO"),
+                *(partner.send(CommandKind.SETPOINT, SITE, powerKw=1) for _ in range(5)),
                 return_exceptions=True,
             )
-            assert [type(one) for one in outcomes] == [str] * 5 + [OrderRefused] + [str] * 5
+            assert [type(one) for one in outcomes] == [str] * 5 + [CommandRefused] + [str] * 5
 
 
 async def test_acks_are_waited_for_again_after_they_were_lost(vhost: Vhost) -> None:

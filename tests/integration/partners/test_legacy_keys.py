@@ -25,7 +25,7 @@ from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditi
 from fleet_under_test import JsonObject, wait_for
 from gridfleet.domains.partners.key_text import make_key
 from gridfleet.protocol.partner_routes import EventKind, event_queue
-from partner_orders import order
+from partner_commands import order
 from partner_organization import Organization
 from running_stack import RunningStack
 

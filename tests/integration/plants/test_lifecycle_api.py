@@ -10,7 +10,7 @@ from cryptography import x509
 
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
-from gridfleet.domains.plants.credentials.packages import forget_previous_secrets
+from gridfleet.domains.plants.credentials.packages import delete_previous_secrets
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol.envelope import sign_message
 from plants_over_http import Fleet
@@ -213,10 +213,10 @@ async def test_replaced_secrets_are_forgotten_after_their_hour(fleet: Fleet) -> 
     database = fleet.service.state.database
 
     async with database.transaction() as db:
-        assert await forget_previous_secrets(db) == 0
+        assert await delete_previous_secrets(db) == 0
     await fleet.sql("UPDATE plant_secret SET previous_valid_until = now() - interval '1 second'")
     async with database.transaction() as db:
-        assert await forget_previous_secrets(db) == 1
+        assert await delete_previous_secrets(db) == 1
     assert await fleet.sql("SELECT previous_hmac_secret FROM plant_secret") == [(None,)]
 
 

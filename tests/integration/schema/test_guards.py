@@ -6,7 +6,7 @@ import pytest
 from psycopg import errors
 
 from gridfleet.domains.audit.models import Event
-from gridfleet.domains.audit.recorder import forget_old, record
+from gridfleet.domains.audit.recorder import delete_old, record
 from gridfleet.domains.telemetry.rollups.models import Level
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Connection, Database
@@ -47,9 +47,9 @@ async def test_audit_events_cannot_be_truncated(database: Database) -> None:
 async def test_retention_deletes_old_events_but_none_of_the_last_day(database: Database) -> None:
     async with database.transaction() as db:
         await add_event(db, timedelta(hours=25))
-        await forget_old(db, 2, 1)
+        await delete_old(db, 2, 1)
         assert (await db.execute("SELECT FROM audit_event")).rowcount == 1
-        await forget_old(db, 1, 1)
+        await delete_old(db, 1, 1)
         assert (await db.execute("SELECT FROM audit_event")).rowcount == 0
         await add_event(db, timedelta(hours=22))
         cursor = await db.execute("SELECT forget_audit_events(NULL, '-infinity', now())")

@@ -10,7 +10,7 @@ from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
 from gridfleet.protocol.envelope import AckStatus
-from partner_orders import soon
+from partner_commands import soon
 from partner_site import PartnerSite
 
 HOUR = 3600

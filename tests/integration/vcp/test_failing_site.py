@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gridfleet.amqp.plant_commands import expire_commands
-from gridfleet.amqp.site_steering import SiteSteering, steer_sites
+from gridfleet.amqp.site_scheduler import SiteScheduler, run_schedules
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.tasks import Backoff, supervise
-from partner_orders import soon
+from partner_commands import soon
 from partner_site import PartnerSite, partner_site
 
 
@@ -54,7 +54,7 @@ async def test_overrides_end_at_all_other_sites(sites: list[PartnerSite]) -> Non
     async def have_ended() -> bool:
         return [(await site.commands())[-1][1]["mode"] for site in (sites[0], sites[2])] == ["AUTO", "AUTO"]
 
-    async with supervised(lambda: steer_sites(sites[0].database)):
+    async with supervised(lambda: run_schedules(sites[0].database)):
         await until(have_ended)
         await asyncio.sleep(1.5)
     [(consumer, reason)] = await set_aside(sites[1])
@@ -63,12 +63,12 @@ async def test_overrides_end_at_all_other_sites(sites: list[PartnerSite]) -> Non
 
 
 async def test_a_site_that_failed_is_tried_again_after_five_minutes(sites: list[PartnerSite]) -> None:
-    steering, later = SiteSteering(sites[0].database), datetime.now(UTC) + timedelta(seconds=61)
-    await steering.steer_due(later)
+    steering, later = SiteScheduler(sites[0].database), datetime.now(UTC) + timedelta(seconds=61)
+    await steering.run_due(later)
     await sites[1].execute("UPDATE vcp_site SET constraints = '{}'")
-    await steering.steer_due(later + timedelta(minutes=4))
+    await steering.run_due(later + timedelta(minutes=4))
     assert await sites[1].site("override_mode") == ("STANDBY",)
-    await steering.steer_due(later + timedelta(minutes=6))
+    await steering.run_due(later + timedelta(minutes=6))
     assert await sites[1].site("override_mode") == (None,)
     assert len(await set_aside(sites[1])) == 1
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from partner_orders import soon
+from partner_commands import soon
 from partner_site import PartnerSite
 
 YEAR = 365 * 86_400

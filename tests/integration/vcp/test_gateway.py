@@ -21,7 +21,7 @@ from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.topology import PartnerQueues, dropped_queue, inbound_queue, settle_partner_vhost
-from gridfleet.domains.vcp.intake import take_order
+from gridfleet.domains.vcp.intake import take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
@@ -29,7 +29,7 @@ from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_messages import PartnerAck
 from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue
-from partner_orders import order
+from partner_commands import order
 from partner_site import PartnerSite, partner_site
 from raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 
@@ -229,12 +229,12 @@ async def test_a_message_that_fails_for_an_unforeseen_reason_is_refused(
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(db: Connection, sender: SendingKey, message: Inbound, *rest: Any) -> PartnerAck:
-        ack = await take_order(db, sender, message, *rest)
+        ack = await take_command(db, sender, message, *rest)
         if b'"powerKw": 13' in message.body:
             raise RuntimeError("a defect")
         return ack
 
-    monkeypatch.setattr("gridfleet.amqp.partner_link.take_order", failing)
+    monkeypatch.setattr("gridfleet.amqp.partner_link.take_command", failing)
     site = await market.add(database)
     async with market.gateway():
         bad, good = [await market.order(site, powerKw=power) for power in (13, 14)]

@@ -10,7 +10,7 @@ from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from gridfleet.domains.vcp.intake import take_order
+from gridfleet.domains.vcp.intake import take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.domains.vcp.scheduler import steer
 from gridfleet.domains.vcp.sites.store import DueInterval, Selection, claim_due_intervals
@@ -19,7 +19,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import AckStatus
 from interleaving import pause_reads, until_blocked
-from partner_orders import order, soon
+from partner_commands import order, soon
 from partner_site import PartnerSite
 
 
@@ -32,7 +32,7 @@ def written(site: PartnerSite, kind: str, **members: Any) -> Inbound:
 
 
 async def take(db: Connection, site: PartnerSite, message: Inbound) -> None:
-    assert await take_order(db, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
+    assert await take_command(db, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
 
 
 async def steer_paused(site: PartnerSite, seconds: float) -> int:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from broker_node import BrokerNode
-from gridfleet.amqp.legacy_orders import forward_legacy_orders
+from gridfleet.amqp.legacy_commands import forward_legacy_commands
 from gridfleet.domains.partners.legacy.topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.decoding import UNDECODABLE
@@ -27,7 +27,7 @@ async def test_strange_properties_hold_up_no_orders(
     async def slugs(*_: Any) -> set[str]:
         return {"acme"}
 
-    monkeypatch.setattr("gridfleet.amqp.legacy_orders.legacy_slugs", slugs)
+    monkeypatch.setattr("gridfleet.amqp.legacy_commands.legacy_slugs", slugs)
     async with open_management(broker.management_url) as management:
         await settle_legacy_vhost(management, broker.url)
     urls = {"broker_url": SecretStr(broker.url), "broker_management_url": SecretStr(broker.management_url)}
@@ -38,7 +38,7 @@ async def test_strange_properties_hold_up_no_orders(
         await channel.queue_bind(queue, LEGACY_ORDERS, "acme.#")
         for name, properties in [*((name, RawProperties(raw)) for name, raw in PROPERTIES.items()), ("good", good)]:
             await channel.basic_publish(name.encode(), exchange="vcp", routing_key="acme.command.mode", properties=properties)
-        forwarding = asyncio.create_task(forward_legacy_orders(broker.settings.model_copy(update=urls), database))
+        forwarding = asyncio.create_task(forward_legacy_commands(broker.settings.model_copy(update=urls), database))
         try:
             headers = await _arrived(channel, queue, len(PROPERTIES) + 1)
             assert not forwarding.done()

@@ -12,7 +12,7 @@ from gridfleet.domains.vcp.site_queries import read_configuration
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
-from partner_orders import soon
+from partner_commands import soon
 from partner_site import PartnerSite
 
 HOUR = 3600

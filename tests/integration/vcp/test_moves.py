@@ -13,13 +13,13 @@ from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from gridfleet.domains.vcp.intake import take_order
+from gridfleet.domains.vcp.intake import take_command
 from gridfleet.domains.vcp.scheduler import steer
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from interleaving import until_blocked
-from partner_orders import order, soon
+from partner_commands import order, soon
 from partner_site import PartnerSite
 
 YEARS = 3 * 365 * 86_400
@@ -100,7 +100,7 @@ async def test_an_order_taken_while_the_plant_moves_ends_with_the_move(site: Par
     await site.send("config.constraints", constraints={})
     message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1, expiresAt=soon(3600))
     async with site.database.transaction() as db:
-        assert await take_order(db, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
+        assert await take_command(db, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
         moving = asyncio.create_task(moved(site, buyer))
         await until_blocked(site.database)
     await moving

@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gridfleet.domains.vcp.retention import forget_commands
-from gridfleet.domains.vcp.site_queries import list_log, list_meter_readings, list_recent_orders, read_configuration
+from gridfleet.domains.vcp.retention import delete_commands
+from gridfleet.domains.vcp.site_queries import list_log, list_meter_readings, list_recent_commands, read_configuration
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Paging
-from partner_orders import order
+from partner_commands import order
 from partner_site import PartnerSite
 
 PERSON = UserCaller(new_id(), new_id(), "viewer@example.com", "Viewer", False, None)
@@ -44,7 +44,7 @@ async def test_foreign_and_hidden_sites_are_forbidden_alike(site: PartnerSite) -
         async with site.database.transaction() as db:
             for reading in (
                 read_configuration(db, org, plant, now),
-                list_recent_orders(db, org, plant, now),
+                list_recent_commands(db, org, plant, now),
                 list_meter_readings(db, org, plant, now - timedelta(hours=1), now),
             ):
                 with pytest.raises(Forbidden):
@@ -59,8 +59,8 @@ async def test_open_orders_stay_in_the_list_and_ended_ones_for_a_day(site: Partn
     await site.send("command.site-setpoint", powerKw=2)
     now = datetime.now(UTC)
     async with site.database.transaction() as db:
-        today = await list_recent_orders(db, scope(site), site.plant.id, now)
-        later = await list_recent_orders(db, scope(site), site.plant.id, now + timedelta(hours=25))
+        today = await list_recent_commands(db, scope(site), site.plant.id, now)
+        later = await list_recent_commands(db, scope(site), site.plant.id, now + timedelta(hours=25))
         config = await read_configuration(db, scope(site), site.plant.id, now)
     assert [entry.payload["powerKw"] for entry in today] == [2, 1]
     assert [entry.payload["powerKw"] for entry in later] == [2]
@@ -71,7 +71,7 @@ async def test_what_was_refused_before_it_was_proved_is_listed_at_its_site(site:
     await site.take(order("command.mode", site.plant.id, slug=site.sender.key.slug, mode="AUTO", headers={}))
     async with site.database.transaction() as db:
         log = await list_log(db, scope(site), site.plant.id, None, Paging(1, 20))
-        recent = await list_recent_orders(db, scope(site), site.plant.id, datetime.now(UTC))
+        recent = await list_recent_commands(db, scope(site), site.plant.id, datetime.now(UTC))
     assert [(entry.rejection_reason, entry.site_id) for entry in log.data] == [("SIGNATURE_MISSING", str(site.plant.id))]
     assert recent == log.data
 
@@ -144,10 +144,10 @@ async def test_what_ended_long_ago_is_forgotten_and_what_is_open_is_not(site: Pa
     await site.acknowledge_newest("APPLIED")
     await site.send("command.site-setpoint", powerKw="far too much")
     await site.send("command.site-setpoint", powerKw=2)
-    assert await forget_commands(site.database, datetime.now(UTC) - timedelta(minutes=1)) == 0
+    assert await delete_commands(site.database, datetime.now(UTC) - timedelta(minutes=1)) == 0
     assert len(await site.log()) == 3
 
-    forgotten = await forget_commands(site.database, datetime.now(UTC) + timedelta(minutes=1))
+    forgotten = await delete_commands(site.database, datetime.now(UTC) + timedelta(minutes=1))
 
     assert forgotten == 3  # two orders, one command
     assert [status for status, *_ in await site.log()] == [status for *_, status in await site.commands()] == ["PENDING"]

@@ -13,7 +13,7 @@ from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from interleaving import pause_reads, until_blocked
-from partner_orders import soon
+from partner_commands import soon
 from partner_site import PartnerSite
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from partner_orders import soon
+from partner_commands import soon
 from partner_site import PartnerSite
 
 HOUR = 3600

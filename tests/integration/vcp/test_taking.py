@@ -10,10 +10,10 @@ import pytest
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import CommandReason
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from gridfleet.domains.vcp.intake import refuse_unstorable, take_order
+from gridfleet.domains.vcp.intake import refuse_unstorable, take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.ids import new_id
-from partner_orders import body_of, order, sending_key, signed, soon
+from partner_commands import body_of, order, sending_key, signed, soon
 from partner_site import PartnerSite
 
 
@@ -376,7 +376,7 @@ async def test_rolled_back_nothing_was_taken(site: PartnerSite) -> None:
 
     async def killed() -> None:
         async with site.database.transaction() as db:
-            await take_order(db, site.sender, message, datetime.now(UTC), 600)
+            await take_command(db, site.sender, message, datetime.now(UTC), 600)
             raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):

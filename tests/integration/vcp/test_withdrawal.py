@@ -13,7 +13,7 @@ from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from interleaving import until_blocked
-from partner_orders import soon
+from partner_commands import soon
 from partner_site import PartnerSite
 
 

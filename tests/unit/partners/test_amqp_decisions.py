@@ -8,7 +8,7 @@ import pytest
 from gridfleet.domains.partners.amqp_access.decisions import is_own_queue, key_of_tags, may_bind, may_publish
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, WRITE_SCOPES, Scope, expand_amqp
-from gridfleet.protocol.partner_routes import Order
+from gridfleet.protocol.partner_routes import CommandKind
 
 FAMILIES = {
     Scope.VCP_WRITE_SETPOINT: ["command.site-setpoint"],
@@ -33,7 +33,7 @@ def test_a_scope_opens_its_family_alone(scope: Scope, family: Scope) -> None:
 
 
 def test_every_order_of_the_protocol_has_its_family() -> None:
-    for order in Order:
+    for order in CommandKind:
         assert may_publish(key(Scope(order.scope)), f"acme.{order}")
         assert not may_publish(key(*(WRITE_SCOPES - {Scope(order.scope)})), f"acme.{order}")
 

@@ -7,14 +7,14 @@ import pytest
 from gridfleet.domains.partners.scopes import WRITE_SCOPES
 from gridfleet.domains.partners.topology import PartnerQueues, service_queues
 from gridfleet.domains.trading.partner_queues import partner_queues
-from gridfleet.protocol.partner_routes import FAMILIES, EventKind, Order, parse_inbound
+from gridfleet.protocol.partner_routes import FAMILIES, CommandKind, EventKind, parse_inbound
 
 
 def test_each_kind_of_command_is_in_one_family() -> None:
-    assert sorted(order for family in FAMILIES for order in family.commands) == sorted(Order)
+    assert sorted(order for family in FAMILIES for order in family.commands) == sorted(CommandKind)
     assert {family.scope for family in FAMILIES} == WRITE_SCOPES
     for family in FAMILIES:
-        assert [order for order in Order if family.matches(order)] == list(family.commands)
+        assert [order for order in CommandKind if family.matches(order)] == list(family.commands)
         assert all((order.scope, order.signed) == (family.scope, family.signed) for order in family.commands)
 
 
@@ -38,7 +38,7 @@ def test_the_inbound_queue_is_bound_to_each_family() -> None:
             "acme.config.*",
         ),
     )
-    for order in Order:
+    for order in CommandKind:
         bound = [
             one for one in inbound.routing_keys if re.fullmatch(one.replace(".", r"\.").replace("*", "[^.]+"), f"acme.{order}")
         ]

@@ -14,7 +14,11 @@ import pytest
             "gridfleet.sdk.plant",
             {"Device": "PlantClient", "DeviceError": "PlantClientError", "Package": "Package"},
         ),
-        ("gridfleet.partner", "gridfleet.sdk.partner", {"Partner": "Partner", "EventKind": "EventKind"}),
+        (
+            "gridfleet.partner",
+            "gridfleet.sdk.partner",
+            {"Order": "CommandKind", "OrderRefused": "CommandRefused", "EventKind": "EventKind"},
+        ),
     ],
 )
 def test_an_old_path_leads_to_the_new_names(old: str, new: str, names: dict[str, str]) -> None:

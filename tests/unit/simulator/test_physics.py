@@ -11,9 +11,9 @@ from gridfleet.simulator.measurements import GRID, PLANT, measure
 from gridfleet.simulator.physics import (
     WMS_PER_KWH,
     Battery,
-    Orders,
     PlantDesign,
     Pv,
+    Targets,
     clear_sky,
     initial_state,
     load_w,
@@ -78,11 +78,11 @@ def test_the_balance_closes_and_nothing_leaves_its_limits(design: PlantDesign, s
 
 @settings(max_examples=40, deadline=None)
 @given(batteries, st.lists(st.integers(-300_000, 300_000), min_size=1, max_size=60))
-def test_a_battery_loses_energy_and_never_makes_any(battery: Battery, orders: list[int]) -> None:
+def test_a_battery_loses_energy_and_never_makes_any(battery: Battery, targets: list[int]) -> None:
     design = PlantDesign(1, 50, 10, (), (battery,), 0, 0)
     start = state = initial_state(design, MIDNIGHT)
-    for power in orders:
-        state = step(design, state, state.time_ms + 60_000, 60_000, Orders(battery_w={"BAT1": power})).state
+    for power in targets:
+        state = step(design, state, state.time_ms + 60_000, 60_000, Targets(battery_w={"BAT1": power})).state
 
     [before], [after] = start.batteries, state.batteries
     charged = after.charged_wms - before.charged_wms
@@ -101,12 +101,12 @@ def test_a_surplus_charges_and_a_deficit_discharges() -> None:
     assert by_night.grid_w == 0
 
 
-def test_orders_stop_and_limit_devices() -> None:
+def test_targets_stop_and_limit_devices() -> None:
     battery = Battery("BAT1", 50 * WMS_PER_KWH, 10_000, 10_000)
     design = PlantDesign(7, 48, 11, (Pv("PV1", 60_000), Pv("PV2", 60_000)), (battery,), 500, 0)
-    orders = Orders(frozenset({"PV2"}), {"BAT1": -5_000}, {"PV1": 1_000})
+    targets = Targets(frozenset({"PV2"}), {"BAT1": -5_000}, {"PV1": 1_000})
 
-    reading = step(design, initial_state(design, NOON), NOON + 60_000, 60_000, orders)
+    reading = step(design, initial_state(design, NOON), NOON + 60_000, 60_000, targets)
 
     assert (reading.pv_w, reading.battery_w) == ((1_000, 0), (-5_000,))
 

@@ -1,4 +1,4 @@
-"""A simulated site follows orders to it as a whole."""
+"""A simulated site follows targets to it as a whole."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from gridfleet.sdk.plant import Command, CommandRejected
 from gridfleet.simulator import physics
 from gridfleet.simulator.fleet import design_fleet
-from gridfleet.simulator.site import SiteOrders
+from gridfleet.simulator.site import SiteCommands
 
 DESIGN = design_fleet(1, 1)[0].design
 NOON = 1_782_043_200_000
@@ -20,24 +20,24 @@ def command(type: str, **members: Any) -> Command:
     return Command("c", type, None, now, now, **members)
 
 
-def after(*commands: Command) -> SiteOrders:
-    orders = SiteOrders()
+def after(*commands: Command) -> SiteCommands:
+    targets = SiteCommands()
     for one in commands:
-        orders = orders.obey(one, NOON)
-    return orders
+        targets = targets.obey(one, NOON)
+    return targets
 
 
-def reading(orders: SiteOrders, time_ms: int = NOON + MINUTE) -> physics.Reading:
+def reading(targets: SiteCommands, time_ms: int = NOON + MINUTE) -> physics.Reading:
     state = physics.initial_state(DESIGN, NOON)
-    return physics.step(DESIGN, state, time_ms, MINUTE, orders.apply(physics.Orders(), DESIGN, time_ms))
+    return physics.step(DESIGN, state, time_ms, MINUTE, targets.apply(physics.Targets(), DESIGN, time_ms))
 
 
 def test_a_setpoint_is_the_power_at_the_grid_for_its_time() -> None:
-    free = reading(SiteOrders()).grid_w
+    free = reading(SiteCommands()).grid_w
     wanted = (free - 500) / 1000
     held = after(command("SITE_SETPOINT", power_kw=wanted, params={"durationSeconds": 120}))
     assert reading(held).grid_w == pytest.approx(wanted * 1000, abs=1)
-    assert reading(held, NOON + 3 * MINUTE) == reading(SiteOrders(), NOON + 3 * MINUTE)
+    assert reading(held, NOON + 3 * MINUTE) == reading(SiteCommands(), NOON + 3 * MINUTE)
 
 
 def test_modes_move_batteries() -> None:
@@ -48,7 +48,7 @@ def test_modes_move_batteries() -> None:
     assert all(power < 0 for power in reading(after(command("MODE_CHANGE", mode="DISCHARGE"))).battery_w)
     assert set(reading(after(command("MODE_CHANGE", mode="STANDBY"))).battery_w) == {0}
     back = after(command("MODE_CHANGE", mode="STANDBY"), command("MODE_CHANGE", mode="AUTO"))
-    assert reading(back) == reading(SiteOrders())
+    assert reading(back) == reading(SiteCommands())
 
 
 def test_an_emergency_stop_holds_until_auto() -> None:
@@ -57,7 +57,7 @@ def test_an_emergency_stop_holds_until_auto() -> None:
     assert {*shown.battery_w, *shown.pv_w} == {0}
     with pytest.raises(CommandRejected):
         stopped.obey(command("SITE_SETPOINT", power_kw=1), NOON)
-    assert reading(stopped.obey(command("MODE_CHANGE", mode="AUTO"), NOON)) == reading(SiteOrders())
+    assert reading(stopped.obey(command("MODE_CHANGE", mode="AUTO"), NOON)) == reading(SiteCommands())
 
 
 def test_a_new_schedule_ends_the_step_of_the_one_before() -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from gridfleet.protocol import signature
 from gridfleet.protocol.partner_messages import Mode, RejectionReason
-from gridfleet.protocol.partner_routes import EventKind, Order, event_queue
+from gridfleet.protocol.partner_routes import CommandKind, EventKind, event_queue
 
 PAGE = (Path(__file__).parents[3] / "docs" / "partner-messages.md").read_text()
 
 
 def test_every_order_has_its_row() -> None:
-    for order in Order:
+    for order in CommandKind:
         [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{{slug}}.{order}`")]
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         assert cells[1].split(",")[0] == order.command_type

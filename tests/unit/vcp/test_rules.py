@@ -13,10 +13,11 @@ from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, c
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import MESSAGE_TYPES, ConstraintChanges, FallbackChanges, Heading, Mode
-from gridfleet.protocol.partner_routes import Order
-from partner_orders import body_of
+from gridfleet.protocol.partner_routes import CommandKind
+from partner_commands import body_of
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
+SET = CommandKind.SCHEDULE_SET
 LIMITS = Constraints(import_limit_kw=10, export_limit_kw=5, charge_max_kw=4, discharge_max_kw=0)
 powers = st.floats(-50, 50)
 
@@ -29,11 +30,11 @@ def site(**members: Any) -> Site:
     return Site(plant_id=new_id(), lifecycle_status="ACTIVE", silent_from=NOW, **members)
 
 
-def heading(kind: Order, **members: Any) -> Heading:
+def heading(kind: CommandKind, **members: Any) -> Heading:
     return msgspec.convert(body_of("s", **members), MESSAGE_TYPES[kind], strict=False)
 
 
-def judged(kind: Order, where: Site, **members: Any) -> Instruction | str:
+def judged(kind: CommandKind, where: Site, **members: Any) -> Instruction | str:
     """What the plant is told, or the reason against it."""
     try:
         verified = Verified(heading(kind, **members), CommandType.SITE_SETPOINT, members.get("deviceId"))
@@ -49,7 +50,7 @@ def interval(start: float, seconds: int = 900, power: float = 1) -> dict[str, An
 
 @given(powers)
 def test_setpoints_are_bound_by_the_limit_of_their_sign(power: float) -> None:
-    found = judged(Order.SETPOINT, site(constraints=LIMITS), powerKw=power)
+    found = judged(CommandKind.SETPOINT, site(constraints=LIMITS), powerKw=power)
     if -5 <= power <= 10:
         assert isinstance(found, Instruction)
         assert found.content == {"powerKw": power}
@@ -76,7 +77,7 @@ def test_without_limits_everything_fits(power: float) -> None:
     ],
 )
 def test_modes_are_bound_by_the_batteries_limits(mode: str, power: float | None, expected: str | None) -> None:
-    found = judged(Order.MODE, site(constraints=LIMITS), mode=mode, powerKw=power)
+    found = judged(CommandKind.MODE, site(constraints=LIMITS), mode=mode, powerKw=power)
     assert found == expected if expected else isinstance(found, Instruction)
 
 
@@ -84,7 +85,11 @@ def test_modes_are_bound_by_the_batteries_limits(mode: str, power: float | None,
 def test_intervals_that_overlap_are_found(spans: list[tuple[int, int]]) -> None:
     covered = [second for start, length in spans for second in range(start, start + length)]
     found = judged(
-        Order.SCHEDULE_SET, site(), scheduleId="s", revision=1, intervals=[interval(start, length) for start, length in spans]
+        SET,
+        site(),
+        scheduleId="s",
+        revision=1,
+        intervals=[interval(start, length) for start, length in spans],
     )
     assert (found == "SCHEDULE_INVALID") == (len(covered) != len(set(covered)))
 
@@ -101,25 +106,25 @@ def test_intervals_that_overlap_are_found(spans: list[tuple[int, int]]) -> None:
     ],
 )
 def test_bad_schedules_are_refused(intervals: list[dict[str, Any]], expected: str) -> None:
-    assert judged(Order.SCHEDULE_SET, site(constraints=LIMITS), scheduleId="s", revision=1, intervals=intervals) == expected
+    assert judged(SET, site(constraints=LIMITS), scheduleId="s", revision=1, intervals=intervals) == expected
 
 
 @pytest.mark.parametrize(("schedule", "revision", "fits"), [("s", 3, False), ("s", 2, False), ("s", 4, True), ("t", 1, True)])
 def test_the_same_schedule_needs_a_higher_revision(schedule: str, revision: int, fits: bool) -> None:
     where = site(schedule_id="s", schedule_revision=3)
-    found = judged(Order.SCHEDULE_SET, where, scheduleId=schedule, revision=revision, intervals=[interval(0)])
+    found = judged(SET, where, scheduleId=schedule, revision=revision, intervals=[interval(0)])
     assert isinstance(found, Instruction) == fits
 
 
 def test_only_the_schedule_that_holds_is_cancelled() -> None:
     holding = site(schedule_id="s", schedule_revision=3, schedule_ends_at=at(60))
-    assert isinstance(judged(Order.SCHEDULE_CANCEL, holding, scheduleId="s"), Instruction)
-    assert judged(Order.SCHEDULE_CANCEL, holding, scheduleId="t") == "SCHEDULE_INVALID"
-    assert judged(Order.SCHEDULE_CANCEL, site(schedule_id="s", schedule_revision=3), scheduleId="s") == "SCHEDULE_INVALID"
+    assert isinstance(judged(CommandKind.SCHEDULE_CANCEL, holding, scheduleId="s"), Instruction)
+    assert judged(CommandKind.SCHEDULE_CANCEL, holding, scheduleId="t") == "SCHEDULE_INVALID"
+    assert judged(CommandKind.SCHEDULE_CANCEL, site(schedule_id="s", schedule_revision=3), scheduleId="s") == "SCHEDULE_INVALID"
 
 
-@pytest.mark.parametrize("kind", list(Order))
-def test_an_emergency_stop_yields_to_auto_alone(kind: Order) -> None:
+@pytest.mark.parametrize("kind", list(CommandKind))
+def test_an_emergency_stop_yields_to_auto_alone(kind: CommandKind) -> None:
     stopped = site(override=ModeOverride(Mode.EMERGENCY_STOP, "k", NOW, None))
     members: dict[str, Any] = {
         "powerKw": 1,
@@ -131,7 +136,7 @@ def test_an_emergency_stop_yields_to_auto_alone(kind: Order) -> None:
         "constraints": {},
         "fallback": {},
     }
-    if kind is Order.MODE:
+    if kind is CommandKind.MODE:
         assert isinstance(judged(kind, stopped, mode="AUTO"), Instruction)
         assert judged(kind, stopped, mode="EMERGENCY_STOP") == "EMERGENCY_STOP_ACTIVE"
         members.pop("powerKw")
@@ -139,13 +144,13 @@ def test_an_emergency_stop_yields_to_auto_alone(kind: Order) -> None:
 
 
 def test_time_and_lifecycle_come_first() -> None:
-    assert judged(Order.SETPOINT, site(), powerKw=1, expiresAt=NOW.isoformat()) == "EXPIRED"
+    assert judged(CommandKind.SETPOINT, site(), powerKw=1, expiresAt=NOW.isoformat()) == "EXPIRED"
     suspended = msgspec.structs.replace(site(), lifecycle_status="SUSPENDED")
-    assert judged(Order.SETPOINT, suspended, powerKw=1) == "SITE_SUSPENDED"
+    assert judged(CommandKind.SETPOINT, suspended, powerKw=1) == "SITE_SUSPENDED"
 
 
 def test_a_device_must_be_there_and_have_a_template() -> None:
-    assert judged(Order.DEVICE, site(), deviceId="BAT1", action="stop") == "DEVICE_UNKNOWN"
+    assert judged(CommandKind.DEVICE, site(), deviceId="BAT1", action="stop") == "DEVICE_UNKNOWN"
 
 
 def test_absent_limits_stay_and_null_clears() -> None:
@@ -158,12 +163,12 @@ def test_absent_limits_stay_and_null_clears() -> None:
 
 @pytest.mark.parametrize("limits", [{"importLimitKw": -1}, {"socMaxPct": 101}, {"socMinPct": 50, "socMaxPct": 40}])
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, float]) -> None:
-    assert judged(Order.CONSTRAINTS, site(), constraints=limits) == "PARAMS_INVALID"
+    assert judged(CommandKind.CONSTRAINTS, site(), constraints=limits) == "PARAMS_INVALID"
 
 
 @pytest.mark.parametrize("fallback", [{"mode": "EMERGENCY_STOP"}, {"afterSeconds": 0}, {"afterSeconds": 10**7}])
 def test_fallbacks_that_make_no_sense_are_refused(fallback: dict[str, Any]) -> None:
-    assert judged(Order.FALLBACK, site(), fallback=fallback) == "PARAMS_INVALID"
+    assert judged(CommandKind.FALLBACK, site(), fallback=fallback) == "PARAMS_INVALID"
 
 
 def test_the_mode_in_force() -> None:

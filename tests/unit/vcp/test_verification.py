@@ -12,8 +12,8 @@ from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_messages import read_heading
-from gridfleet.protocol.partner_routes import Order, parse_inbound
-from partner_orders import SLUG, order, sending_key, signed, soon
+from gridfleet.protocol.partner_routes import CommandKind, parse_inbound
+from partner_commands import SLUG, order, sending_key, signed, soon
 
 SITE = new_id()
 KEY = bytes(range(32))
@@ -115,8 +115,8 @@ def test_another_ones_routing_key_is_refused(slug: str) -> None:
     assert verify(order("command.site-setpoint", SITE, powerKw=1, slug=slug)) == "MALFORMED"
 
 
-@pytest.mark.parametrize("kind", list(Order))
-def test_every_family_needs_its_own_scope(kind: Order) -> None:
+@pytest.mark.parametrize("kind", list(CommandKind))
+def test_every_family_needs_its_own_scope(kind: CommandKind) -> None:
     others = {scope for scope in Scope if scope != kind.scope}
     message = order(kind, SITE)
     with pytest.raises(Rejection, match="lacks the scope"):
@@ -164,13 +164,13 @@ def test_no_changed_byte_passes(place: int, change: int) -> None:
 )
 def test_nothing_but_a_rejection_comes_of_rubbish(kind: str, body: bytes, headers: dict[str, Any]) -> None:
     assert isinstance(verify(Inbound(f"{SLUG}.{kind}", body, headers)), str)
-    for known in Order:
+    for known in CommandKind:
         assert isinstance(verify(Inbound(f"{SLUG}.{known}", body, headers)), str)
 
 
 def test_a_device_keeps_its_own_name() -> None:
     found = parse_inbound("a", "a.command.device.BAT-1_x")
     assert found is not None
-    assert (found.order, found.device) == (Order.DEVICE, "BAT-1_x")
+    assert (found.kind, found.device) == (CommandKind.DEVICE, "BAT-1_x")
     assert parse_inbound("a", "a.command.device.b.c") is None
     assert parse_inbound("a", "a.command.device.") is None

@@ -67,7 +67,7 @@ class FirstAnswer:
             ValidationFailed: If the key was used with another body.
         """
         if await idempotency.claim(db, self._caller_id, self._scope, self._key, self._request_hash):
-            await idempotency.forget_old(db)
+            await idempotency.delete_old(db)
             return None
         kept = await idempotency.find(db, self._caller_id, self._scope, self._key)
         if kept.request_hash != self._request_hash:

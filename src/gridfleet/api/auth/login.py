@@ -14,7 +14,7 @@ from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.models import Client, OpenedSession
 from gridfleet.kernel.security.tokens import ACCESS_TOKEN_LIFETIME
 
-__all__ = ["AuthAnswer", "forget_session_cookies", "welcome"]
+__all__ = ["AuthAnswer", "clear_session_cookies", "welcome"]
 
 REFRESH_COOKIE: Final = "gridfleet_refresh"
 REFRESH_COOKIE_PATH: Final = "/api/v1/auth"
@@ -75,7 +75,7 @@ async def refresh_session(call: Call) -> AuthAnswer:
     return await welcome(call, await sessions.refresh(state.database, state.access_tokens, token, call.client_ip))
 
 
-def forget_session_cookies(call: Call) -> None:
+def clear_session_cookies(call: Call) -> None:
     """Delete both token cookies in the browser."""
     call.clear_cookie(REFRESH_COOKIE, path=REFRESH_COOKIE_PATH)
     call.clear_cookie(SESSION_COOKIE, path=SESSION_COOKIE_PATH)

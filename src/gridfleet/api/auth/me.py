@@ -1,6 +1,6 @@
 """The logged-in user, and logout."""
 
-from gridfleet.api.auth.login import forget_session_cookies
+from gridfleet.api.auth.login import clear_session_cookies
 from gridfleet.api.auth.session_user import SessionUserAnswer, session_user
 from gridfleet.api.http import Call, Message, endpoint, session
 from gridfleet.domains.identity import sessions
@@ -18,5 +18,5 @@ async def get_me(caller: UserCaller, db: Connection) -> SessionUserAnswer:
 async def logout(call: Call, caller: UserCaller, db: Connection) -> Message:
     """End the session and its access token immediately."""
     await sessions.end(db, caller)
-    forget_session_cookies(call)
+    clear_session_cookies(call)
     return Message("You are logged out.")

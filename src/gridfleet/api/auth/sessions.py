@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api.auth.login import forget_session_cookies
+from gridfleet.api.auth.login import clear_session_cookies
 from gridfleet.api.http import Call, Message, endpoint, session
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.models import SessionInfo
@@ -28,7 +28,7 @@ async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) 
     """End one of the caller's sessions and its access token immediately. The present session is allowed too."""
     await sessions.revoke(db, caller, id)
     if id == caller.session_id:
-        forget_session_cookies(call)
+        clear_session_cookies(call)
     return Message("The session was ended.")
 
 
@@ -36,5 +36,5 @@ async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) 
 async def logout_everywhere(call: Call, caller: UserCaller, db: Connection) -> Message:
     """End every session of the caller immediately, including the present one."""
     await sessions.end_all(db, caller)
-    forget_session_cookies(call)
+    clear_session_cookies(call)
     return Message("You are logged out everywhere.")

@@ -8,7 +8,7 @@ import msgspec
 from gridfleet.api.http import NOT_NULL, SA, Message, PageQuery, endpoint, super_admin
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
-from gridfleet.domains.trading.configuration import forget_unsaved
+from gridfleet.domains.trading.configuration import delete_unsaved
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
@@ -93,6 +93,6 @@ async def update_organization(caller: UserCaller, db: Connection, id: UUID, body
 )
 async def delete_organization(caller: UserCaller, db: Connection, id: UUID) -> Message:
     """Delete an organisation without members, plants and trading configuration, together with its invitations."""
-    await forget_unsaved(db, id)
+    await delete_unsaved(db, id)
     await registry.delete(db, caller.as_actor, id)
     return Message("The organisation was deleted.")

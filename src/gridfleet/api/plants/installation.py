@@ -3,8 +3,8 @@
 from uuid import UUID
 
 from gridfleet.api.http import PageQuery, S, endpoint, org_member
-from gridfleet.domains.plants.installation import records
-from gridfleet.domains.plants.installation.models import RefusedMessage, Sighting
+from gridfleet.domains.plants.refused_messages import records
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, Sighting
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page

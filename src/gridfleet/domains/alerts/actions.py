@@ -61,7 +61,7 @@ async def resolve(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
     if alert is None:
         return await get_alert(db, org, alert_id)
     await publish_changes(db, [alert_id])
-    await store.forget_standing_of_alert(db, org, alert_id)
+    await store.clear_state_of_alert(db, org, alert_id)
     return alert
 
 

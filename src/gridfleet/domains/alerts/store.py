@@ -123,7 +123,7 @@ async def resolve(db: Connection, org: OrgScope, alert_id: UUID, by: str) -> Ale
     return await cursor.fetchone()
 
 
-async def forget_standing_of_alert(db: Connection, org: OrgScope, alert_id: UUID) -> None:
+async def clear_state_of_alert(db: Connection, org: OrgScope, alert_id: UUID) -> None:
     """Delete the state of an alert that a user resolved: its metric may raise another."""
     await db.execute(
         "DELETE FROM alert_state s USING alert a WHERE a.id = s.alert_id AND a.id = %s AND a.organization_id = %s",
@@ -159,7 +159,7 @@ async def forget_sources(db: Connection, org: OrgScope, source_ids: Sequence[int
     )
 
 
-async def forget_waiting(db: Connection, org: OrgScope, rule_id: UUID) -> None:
+async def clear_waiting(db: Connection, org: OrgScope, rule_id: UUID) -> None:
     """Restart the time of every metric that has not met a rule of the organisation for long enough yet."""
     await db.execute(
         "DELETE FROM alert_state s USING alert_rule r"
@@ -168,7 +168,7 @@ async def forget_waiting(db: Connection, org: OrgScope, rule_id: UUID) -> None:
     )
 
 
-async def forget_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
+async def clear_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
     """Detach a rule of the organisation from the alerts that it raised: they neither clear nor prevent further ones."""
     await db.execute(
         "DELETE FROM alert_state s USING alert_rule r"

@@ -13,7 +13,7 @@ from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
 
-__all__ = ["forget_old", "record"]
+__all__ = ["delete_old", "record"]
 
 _CSP_SPAN: Final = timedelta(days=14)
 
@@ -58,7 +58,7 @@ async def record(
     after_commit(db, metrics.AUDIT_EVENTS.labels(event).inc)
 
 
-async def forget_old(db: Connection, days: int, csp_days: int) -> None:
+async def delete_old(db: Connection, days: int, csp_days: int) -> None:
     """Delete events older than `days`, and browsers' reports older than `csp_days`."""
     now = utc_now()
     await store.delete_old(db, None, None, days_before(now, days))

@@ -7,8 +7,8 @@ from gridfleet.domains.alerts.matches import Findings
 from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.plants.commands.models import Acknowledgement, Transition
-from gridfleet.domains.plants.installation.models import RefusedMessage
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage
 from gridfleet.domains.telemetry.frames.models import FrameBatch
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import RefusalReason

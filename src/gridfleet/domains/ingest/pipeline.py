@@ -22,10 +22,10 @@ from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.partner_events.telemetry import telemetry_event
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
-from gridfleet.domains.plants.installation.models import RefusedMessage
-from gridfleet.domains.plants.installation.records import record_refused_messages, record_sightings
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage
+from gridfleet.domains.plants.refused_messages.records import record_refused_messages, record_sightings
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch

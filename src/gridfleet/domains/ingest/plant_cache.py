@@ -12,7 +12,7 @@ from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import DeviceTemplate, Signal
 from gridfleet.domains.ingest.readers import OwnNamesReader, Reader, TemplateReader
-from gridfleet.domains.plants.connected import ConnectedPlant, load_connected_plants
+from gridfleet.domains.plants.connected import IngestPlant, load_ingest_plants
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.lookup import load_sources
@@ -120,7 +120,7 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
         if not canonical:
             return {}
         async with self._database.transaction() as db:
-            connected = await load_connected_plants(db, self._keyring, canonical)
+            connected = await load_ingest_plants(db, self._keyring, canonical)
             sources = await load_sources(db, [plant.id for plant in connected])
             templates = await templates_by_id(
                 db,
@@ -157,7 +157,7 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
     async def _known(
         self,
         db: Connection,
-        plant: ConnectedPlant,
+        plant: IngestPlant,
         source_ids: dict[str | None, int],
         templates: dict[UUID, DeviceTemplate],
     ) -> KnownPlant:

@@ -58,7 +58,7 @@ async def remove(db: Connection, org: OrgScope, member_id: UUID) -> None:
     before = await _claim(db, org, member_id, stays_admin=False)
     if not await store.delete_member(db, org, member_id):
         raise MemberNotFound
-    await profile.forget_default_organization(db, before.user_id, org.organization_id)
+    await profile.clear_default_organization(db, before.user_id, org.organization_id)
     await _record(db, Event.MEMBER_REMOVED, org, member_id, {"userId": str(before.user_id), "role": before.role})
 
 

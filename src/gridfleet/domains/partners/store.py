@@ -318,7 +318,7 @@ async def end_expired(db: Connection, now: datetime) -> list[AmqpKey]:
     return await cursor.fetchall()
 
 
-async def forget_unproven(db: Connection, made_before: datetime) -> list[AmqpKey]:
+async def delete_all_unproven(db: Connection, made_before: datetime) -> list[AmqpKey]:
     """Delete keys that were never proved. Returns those that may have a vhost."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(

@@ -133,7 +133,7 @@ async def expire_due(db: Connection) -> int:
     """End the broker access of expired keys and delete keys that were never proved. Returns the number of keys."""
     now = utc_now()
     ended = await store.end_expired(db, now)
-    ended += await store.forget_unproven(db, now - _UNPROVEN)
+    ended += await store.delete_all_unproven(db, now - _UNPROVEN)
     for key in ended:
         await queue_ending(db, key)
     return len(ended)

@@ -12,10 +12,10 @@ from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["ConnectedDevice", "ConnectedPlant", "load_connected_plants"]
+__all__ = ["IngestDevice", "IngestPlant", "load_ingest_plants"]
 
 
-class ConnectedDevice(NamedTuple):
+class IngestDevice(NamedTuple):
     """A registered sub-device."""
 
     id: UUID
@@ -24,7 +24,7 @@ class ConnectedDevice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectedPlant:
+class IngestPlant:
     """One plant.
 
     `keys` is None if the plant was never provisioned, or if its keys cannot be decrypted; `unreadable` is True in the second
@@ -36,18 +36,18 @@ class ConnectedPlant:
     lifecycle_status: Lifecycle
     template_id: UUID | None
     keys: SigningKeys | None
-    devices: tuple[ConnectedDevice, ...]
+    devices: tuple[IngestDevice, ...]
     unreadable: bool
 
 
-async def load_connected_plants(db: Connection, keyring: Keyring, plant_ids: Sequence[UUID]) -> list[ConnectedPlant]:
+async def load_ingest_plants(db: Connection, keyring: Keyring, plant_ids: Sequence[UUID]) -> list[IngestPlant]:
     """Return the plants of `plant_ids` that exist."""
     keys = await load_signing_keys(db, keyring, plant_ids)
-    devices: dict[UUID, list[ConnectedDevice]] = {}
+    devices: dict[UUID, list[IngestDevice]] = {}
     for plant_id, device_id, external_id, template_id in await sub_devices.of_plants(db, plant_ids):
-        devices.setdefault(plant_id, []).append(ConnectedDevice(device_id, external_id, template_id))
+        devices.setdefault(plant_id, []).append(IngestDevice(device_id, external_id, template_id))
     return [
-        ConnectedPlant(
+        IngestPlant(
             plant_id,
             organization_id,
             Lifecycle(lifecycle),

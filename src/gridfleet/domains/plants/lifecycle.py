@@ -79,7 +79,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     serials = await store.certificate_serials(db, org, plant_id)
     await publish_status_changes(db, await store.decommission(db, org, plant_id))
     await credentials.delete(db, org, plant_id)
-    await sub_devices.forget_status_of(db, org, plant_id)
+    await sub_devices.clear_status_of(db, org, plant_id)
     await end_open_commands(db, org, plant_id, utc_now(), PLANT_REVOKED)
     if plant.lifecycle_status is not Lifecycle.PENDING:
         await queue_closing(db, plant_id, serials)

@@ -28,10 +28,10 @@ __all__ = [
     "access_of",
     "change_config",
     "check_esm_url",
+    "delete_unsaved",
     "disable",
     "enable",
     "esm_access",
-    "forget_unsaved",
     "get_config",
     "queues",
 ]
@@ -139,7 +139,7 @@ def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
     return EsmAccess(row.esm_api_url, row.esm_client_id, secret.decode())
 
 
-async def forget_unsaved(db: Connection, organization_id: UUID) -> None:
+async def delete_unsaved(db: Connection, organization_id: UUID) -> None:
     """Delete a configuration that was only read, never saved, before its organisation is deleted."""
     await store.delete_unsaved(db, organization_id)
 

@@ -34,13 +34,13 @@ from gridfleet.kernel.db import Connection, storable
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import (
-    DeviceOrder,
+    DeviceCommand,
     PartnerAck,
     RejectionReason,
 )
 from gridfleet.protocol.partner_routes import parse_inbound
 
-__all__ = ["refuse_unstorable", "take_order"]
+__all__ = ["refuse_unstorable", "take_command"]
 
 _UNPROVED: Final = frozenset(
     {
@@ -51,7 +51,7 @@ _UNPROVED: Final = frozenset(
 )
 
 
-async def take_order(db: Connection, sender: SendingKey, message: Inbound, now: datetime, window_seconds: int) -> PartnerAck:
+async def take_command(db: Connection, sender: SendingKey, message: Inbound, now: datetime, window_seconds: int) -> PartnerAck:
     """Process one message in the transaction of `db`.
 
     Returns:
@@ -96,7 +96,7 @@ async def refuse_unstorable(db: Connection, sender: SendingKey, message: Inbound
 async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Site:
     """Return the site that the command names, locked. Raises `Rejection`."""
     try:
-        plant_id = UUID(verified.order.site_id)
+        plant_id = UUID(verified.command.site_id)
     except ValueError:
         raise Rejection(RejectionReason.SITE_UNKNOWN, "siteId: is not the id of a plant") from None
     organization_id = sender.key.organization_id
@@ -113,7 +113,7 @@ async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Si
 
 async def _weigh(db: Connection, verified: Verified, site: Site, now: datetime) -> Instruction:
     device = template = None
-    if isinstance(verified.order, DeviceOrder) and verified.device is not None:
+    if isinstance(verified.command, DeviceCommand) and verified.device is not None:
         device = await store.find_device(db, site.plant_id, verified.device)
         if device is not None and device.template_id is not None:
             template = (await templates_by_id(db, [device.template_id])).get(device.template_id)
@@ -128,7 +128,7 @@ async def _accept(
     instruction: Instruction,
     now: datetime,
 ) -> PartnerAck:
-    order, key = verified.order, entry.sender.key
+    received, key = verified.command, entry.sender.key
     device, command_id = instruction.device, new_id()
     command = NewCommand(
         id=command_id,
@@ -144,10 +144,10 @@ async def _accept(
     issue = relay_stop if command.type is CommandType.EMERGENCY else relay
     if not await issue(db, command):
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
-    await change_site(db, order, site, command_id, str(key.id), now)
+    await change_site(db, received, site, command_id, str(key.id), now)
     ack = PartnerAck.ACCEPTED
     new = new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
-    await store.insert_entry(db, replace(new, issued_at=order.issued_at, expires_at=instruction.expires_at))
+    await store.insert_entry(db, replace(new, issued_at=received.issued_at, expires_at=instruction.expires_at))
     await _tell(db, new)
     return ack
 

@@ -50,7 +50,7 @@ class Rejection(Exception):
 class Verified(NamedTuple):
     """A verified partner command. `device`: the external id of the sub-device that the command names."""
 
-    order: Heading
+    command: Heading
     type: CommandType
     device: str | None = None
 

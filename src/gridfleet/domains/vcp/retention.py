@@ -3,23 +3,23 @@
 from datetime import datetime
 from typing import Final
 
-from gridfleet.domains.plants.commands.expiry import forget_ended
+from gridfleet.domains.plants.commands.expiry import delete_ended
 from gridfleet.domains.vcp import store
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import first_id_at
 
-__all__ = ["forget_commands"]
+__all__ = ["delete_commands"]
 
 _BATCH: Final = 5_000
 
 
-async def forget_commands(database: Database, before: datetime) -> int:
+async def delete_commands(database: Database, before: datetime) -> int:
     """Delete ended partner commands, then ended plant commands, from before `before`.
 
     Runs in short transactions, so that other work is not blocked. Returns how many were deleted.
     """
     total = 0
-    for forget in (store.delete_entries, forget_ended):
+    for forget in (store.delete_entries, delete_ended):
         while True:
             async with database.transaction() as db:
                 count = await forget(db, first_id_at(before), _BATCH)

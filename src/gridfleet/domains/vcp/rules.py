@@ -19,18 +19,18 @@ from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.partner_messages import (
     MAX_INTERVALS,
     ConstraintChanges,
-    ConstraintsOrder,
-    DeviceOrder,
+    ConstraintsCommand,
+    DeviceCommand,
     FallbackChanges,
-    FallbackOrder,
+    FallbackCommand,
     Heading,
     Interval,
     Mode,
-    ModeOrder,
+    ModeCommand,
     RejectionReason,
     ScheduleCancel,
     ScheduleSet,
-    SetpointOrder,
+    SetpointCommand,
 )
 
 __all__ = ["changed_constraints", "changed_fallback", "check_site", "instruct", "power_fits", "written_intervals"]
@@ -46,12 +46,12 @@ _LONGEST_INTERVAL: Final = 7 * 86_400
 
 def check_site(verified: Verified, site: Site, now: datetime) -> None:
     """Check that the site accepts this command now. Raises `Rejection`."""
-    order = verified.order
-    if order.expires_at is not None and order.expires_at <= now:
-        raise Rejection(RejectionReason.EXPIRED, f"expired at {format_time(order.expires_at)}")
+    command = verified.command
+    if command.expires_at is not None and command.expires_at <= now:
+        raise Rejection(RejectionReason.EXPIRED, f"expired at {format_time(command.expires_at)}")
     if site.lifecycle_status != "ACTIVE":
         raise Rejection(RejectionReason.SITE_SUSPENDED, f"the plant is {site.lifecycle_status}")
-    frees = isinstance(order, ModeOrder) and order.mode is Mode.AUTO
+    frees = isinstance(command, ModeCommand) and command.mode is Mode.AUTO
     if site.mode(now) is Mode.EMERGENCY_STOP and not frees:
         raise Rejection(RejectionReason.EMERGENCY_STOP_ACTIVE, "only the mode AUTO ends the emergency stop")
 
@@ -68,47 +68,47 @@ def instruct(
     Raises:
         Rejection: the site's limits, schedule, devices or templates do not allow the command.
     """
-    order = verified.order
-    match order:
-        case SetpointOrder():
-            _check_power(site.constraints, order.power_kw, "powerKw")
-            content: dict[str, Any] = {"powerKw": order.power_kw}
-            if order.duration_seconds is not None:
-                content["params"] = {"durationSeconds": order.duration_seconds}
-            return Instruction(content, _end(order, now, _SETPOINT_LIFE))
-        case ModeOrder():
-            _check_mode(site.constraints, order)
-            content = {"mode": order.mode.value}
-            if order.power_kw is not None:
-                content["powerKw"] = order.power_kw
-            return Instruction(content, _end(order, now, _EMERGENCY_LIFE if order.mode is Mode.EMERGENCY_STOP else _LIFE))
-        case DeviceOrder():
-            return _device_instruction(order, now, device, template)
+    command = verified.command
+    match command:
+        case SetpointCommand():
+            _check_power(site.constraints, command.power_kw, "powerKw")
+            content: dict[str, Any] = {"powerKw": command.power_kw}
+            if command.duration_seconds is not None:
+                content["params"] = {"durationSeconds": command.duration_seconds}
+            return Instruction(content, _end(command, now, _SETPOINT_LIFE))
+        case ModeCommand():
+            _check_mode(site.constraints, command)
+            content = {"mode": command.mode.value}
+            if command.power_kw is not None:
+                content["powerKw"] = command.power_kw
+            return Instruction(content, _end(command, now, _EMERGENCY_LIFE if command.mode is Mode.EMERGENCY_STOP else _LIFE))
+        case DeviceCommand():
+            return _device_instruction(command, now, device, template)
         case ScheduleSet():
-            _check_schedule(order, site)
+            _check_schedule(command, site)
             content = {
-                "scheduleId": order.schedule_id,
-                "revision": order.revision,
-                "intervals": written_intervals(order.intervals),
+                "scheduleId": command.schedule_id,
+                "revision": command.revision,
+                "intervals": written_intervals(command.intervals),
             }
-            return Instruction({"schedule": content}, _end(order, now, _LIFE))
+            return Instruction({"schedule": content}, _end(command, now, _LIFE))
         case ScheduleCancel():
-            if site.schedule_ends_at is None or site.schedule_id != order.schedule_id:
+            if site.schedule_ends_at is None or site.schedule_id != command.schedule_id:
                 raise Rejection(RejectionReason.SCHEDULE_INVALID, "scheduleId: is not the schedule that holds")
-            content = {"scheduleId": order.schedule_id, "revision": site.schedule_revision, "intervals": []}
-            return Instruction({"schedule": content}, _end(order, now, _LIFE))
-        case ConstraintsOrder():
-            constraints = msgspec.to_builtins(changed_constraints(site.constraints, order.constraints))
-            return Instruction({"params": {"constraints": constraints}}, _end(order, now, _LIFE))
-        case FallbackOrder():
-            fallback = msgspec.to_builtins(changed_fallback(site.fallback, order.fallback))
-            return Instruction({"params": {"fallback": fallback}}, _end(order, now, _LIFE))
-    raise TypeError(f"no rule for {type(order).__name__}")
+            content = {"scheduleId": command.schedule_id, "revision": site.schedule_revision, "intervals": []}
+            return Instruction({"schedule": content}, _end(command, now, _LIFE))
+        case ConstraintsCommand():
+            constraints = msgspec.to_builtins(changed_constraints(site.constraints, command.constraints))
+            return Instruction({"params": {"constraints": constraints}}, _end(command, now, _LIFE))
+        case FallbackCommand():
+            fallback = msgspec.to_builtins(changed_fallback(site.fallback, command.fallback))
+            return Instruction({"params": {"fallback": fallback}}, _end(command, now, _LIFE))
+    raise TypeError(f"no rule for {type(command).__name__}")
 
 
-def _end(order: Heading, now: datetime, life: timedelta) -> datetime:
+def _end(command: Heading, now: datetime, life: timedelta) -> datetime:
     """Return when the plant command expires. What the command sets at the site holds until the command's own `expiresAt`."""
-    return min(order.expires_at or now + life, now + LONGEST_WAIT)
+    return min(command.expires_at or now + life, now + LONGEST_WAIT)
 
 
 def power_fits(constraints: Constraints, power_kw: float) -> bool:
@@ -125,45 +125,45 @@ def _check_power(constraints: Constraints, power_kw: float, path: str) -> None:
         raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{path}: {power_kw:g} kW is beyond {name} of {limit:g} kW")
 
 
-def _check_mode(constraints: Constraints, order: ModeOrder) -> None:
+def _check_mode(constraints: Constraints, command: ModeCommand) -> None:
     limits = {
         Mode.CHARGE: ("chargeMaxKw", constraints.charge_max_kw),
         Mode.DISCHARGE: ("dischargeMaxKw", constraints.discharge_max_kw),
     }
-    if order.mode not in limits:
-        if order.power_kw is not None:
-            raise Rejection(RejectionReason.PARAMS_INVALID, f"powerKw: {order.mode} has no power of its own")
+    if command.mode not in limits:
+        if command.power_kw is not None:
+            raise Rejection(RejectionReason.PARAMS_INVALID, f"powerKw: {command.mode} has no power of its own")
         return
-    name, limit = limits[order.mode]
-    power_kw = 0.0 if order.power_kw is None else order.power_kw
-    if power_kw and (power_kw > 0) != (order.mode is Mode.CHARGE):
+    name, limit = limits[command.mode]
+    power_kw = 0.0 if command.power_kw is None else command.power_kw
+    if power_kw and (power_kw > 0) != (command.mode is Mode.CHARGE):
         raise Rejection(RejectionReason.PARAMS_INVALID, "powerKw: charging is positive, discharging negative")
     if limit is not None and (limit == 0 or abs(power_kw) > limit):
-        raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{order.mode}: is beyond {name} of {limit:g} kW")
+        raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{command.mode}: is beyond {name} of {limit:g} kW")
     _check_power(constraints, power_kw, "powerKw")
 
 
 def _device_instruction(
-    order: DeviceOrder, now: datetime, device: Device | None, template: DeviceTemplate | None
+    command: DeviceCommand, now: datetime, device: Device | None, template: DeviceTemplate | None
 ) -> Instruction:
     if device is None:
         raise Rejection(RejectionReason.DEVICE_UNKNOWN, "the site has no such sub-device")
-    action = None if template is None else find_action(template, order.action)
+    action = None if template is None else find_action(template, command.action)
     if action is None:
         raise Rejection(RejectionReason.ACTION_NOT_IN_TEMPLATE, f"action: the template of {device.external_id} has no such")
-    if complaints := list(parameter_complaints(action, order.params)):
+    if complaints := list(parameter_complaints(action, command.params)):
         raise Rejection(RejectionReason.PARAMS_INVALID, "; ".join(complaints)[:500])
-    content = {"action": order.action, "params": order.params}
-    return Instruction(content, _end(order, now, timedelta(seconds=action.timeout_seconds)), device)
+    content = {"action": command.action, "params": command.params}
+    return Instruction(content, _end(command, now, timedelta(seconds=action.timeout_seconds)), device)
 
 
-def _check_schedule(order: ScheduleSet, site: Site) -> None:
-    if not 1 <= len(order.intervals) <= MAX_INTERVALS:
+def _check_schedule(command: ScheduleSet, site: Site) -> None:
+    if not 1 <= len(command.intervals) <= MAX_INTERVALS:
         raise Rejection(RejectionReason.SCHEDULE_INVALID, f"intervals: 1 to {MAX_INTERVALS} are allowed")
-    if order.schedule_id == site.schedule_id and order.revision <= (site.schedule_revision or 0):
+    if command.schedule_id == site.schedule_id and command.revision <= (site.schedule_revision or 0):
         raise Rejection(RejectionReason.SCHEDULE_INVALID, f"revision: must be above {site.schedule_revision}")
     before: Interval | None = None
-    for interval in sorted(order.intervals, key=lambda one: one.start):
+    for interval in sorted(command.intervals, key=lambda one: one.start):
         if not 1 <= interval.duration_seconds <= _LONGEST_INTERVAL:
             raise Rejection(RejectionReason.SCHEDULE_INVALID, f"durationSeconds: must be 1 to {_LONGEST_INTERVAL}")
         if before is not None and before.start + timedelta(seconds=before.duration_seconds) > interval.start:

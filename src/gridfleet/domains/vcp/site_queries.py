@@ -17,11 +17,11 @@ from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.pagination import Page, Paging
 from gridfleet.protocol.envelope import CommandType
 
-__all__ = ["MeterReading", "list_log", "list_meter_readings", "list_recent_orders", "read_configuration"]
+__all__ = ["MeterReading", "list_log", "list_meter_readings", "list_recent_commands", "read_configuration"]
 
 _LOOK_BACK: Final = timedelta(hours=24)
 _LONGEST_SPAN: Final = timedelta(hours=48)
-_MOST_ORDERS: Final = 1_000
+_MOST_COMMANDS: Final = 1_000
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15 * _MINUTE
 
@@ -60,10 +60,10 @@ def _holding(override: ModeOverride | None, now: datetime) -> ModeOverride | Non
     return override
 
 
-async def list_recent_orders(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
+async def list_recent_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
     """Return the commands of the last 24 hours and the open ones, newest first, at most 1,000. Raises `Forbidden`."""
     await _site(db, org, plant_id)
-    return await store.recent(db, org, plant_id, now - _LOOK_BACK, _MOST_ORDERS)
+    return await store.recent(db, org, plant_id, now - _LOOK_BACK, _MOST_COMMANDS)
 
 
 async def list_log(

@@ -18,14 +18,14 @@ from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.json_depth import MAX_DEPTH, is_too_deep
 from gridfleet.protocol.partner_messages import (
     MAX_BODY_BYTES,
-    DeviceOrder,
+    DeviceCommand,
     Mode,
-    ModeOrder,
+    ModeCommand,
     RejectionReason,
     ScheduleSet,
-    open_order,
+    open_command,
 )
-from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER, InboundKey, Order, parse_inbound
+from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER, CommandKind, InboundKey, parse_inbound
 
 __all__ = ["NUL", "command_type", "prove", "read"]
 
@@ -55,8 +55,8 @@ def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, 
     key = parse_inbound(sender.key.slug, message.routing_key)
     if key is None:
         raise Rejection(RejectionReason.MALFORMED, "the routing key is none of yours")
-    if key.order.scope not in sender.key.scopes:
-        raise Rejection(RejectionReason.MALFORMED, f"the API key lacks the scope {key.order.scope}")
+    if key.kind.scope not in sender.key.scopes:
+        raise Rejection(RejectionReason.MALFORMED, f"the API key lacks the scope {key.kind.scope}")
     if len(message.body) > MAX_BODY_BYTES:
         raise Rejection(RejectionReason.MALFORMED, f"{len(message.body)} bytes; at most {MAX_BODY_BYTES}")
     if not _is_text(message.body):
@@ -65,7 +65,7 @@ def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, 
         raise Rejection(RejectionReason.MALFORMED, "the character U+0000 is not allowed")
     if is_too_deep(message.body):
         raise Rejection(RejectionReason.MALFORMED, f"the message is nested deeper than {MAX_DEPTH} levels")
-    if key.order.signed:
+    if key.kind.signed:
         _check_signature(message, sender.signing_key, message_id, now, window_seconds)
     return key
 
@@ -112,32 +112,32 @@ def _text(value: Any) -> str | None:
 def read(message: Inbound, key: InboundKey) -> Verified:
     """Return the command in a proved message. Raises `Rejection`."""
     try:
-        order = open_order(key.order, message.body)
+        command = open_command(key.kind, message.body)
     except msgspec.DecodeError as error:
         raise Rejection(RejectionReason.MALFORMED, str(error)[:500]) from None
-    times = [("issuedAt", order.issued_at), ("expiresAt", order.expires_at)]
-    if isinstance(order, ScheduleSet):
-        times += [("intervals.start", one.start) for one in order.intervals]
+    times = [("issuedAt", command.issued_at), ("expiresAt", command.expires_at)]
+    if isinstance(command, ScheduleSet):
+        times += [("intervals.start", one.start) for one in command.intervals]
     for name, time in times:
         if time is not None and not _EARLIEST <= time <= _LATEST:
             raise Rejection(RejectionReason.MALFORMED, f"{name}: is not a time of our days")
     device = None
-    if isinstance(order, DeviceOrder):
-        device = key.device or order.device_id
-        if device is None or (order.device_id is not None and order.device_id != device):
+    if isinstance(command, DeviceCommand):
+        device = key.device or command.device_id
+        if device is None or (command.device_id is not None and command.device_id != device):
             raise Rejection(RejectionReason.MALFORMED, "deviceId: must name one sub-device, the same as the routing key")
-    if isinstance(order, ModeOrder) and order.expires_at is None and order.mode not in (Mode.AUTO, Mode.EMERGENCY_STOP):
-        raise Rejection(RejectionReason.MALFORMED, f"expiresAt: {order.mode} needs an end")
-    kind = key.order.command_type
-    if isinstance(order, ModeOrder) and order.mode is Mode.EMERGENCY_STOP:
+    if isinstance(command, ModeCommand) and command.expires_at is None and command.mode not in (Mode.AUTO, Mode.EMERGENCY_STOP):
+        raise Rejection(RejectionReason.MALFORMED, f"expiresAt: {command.mode} needs an end")
+    kind = key.kind.command_type
+    if isinstance(command, ModeCommand) and command.mode is Mode.EMERGENCY_STOP:
         kind = CommandType.EMERGENCY
-    return Verified(order, kind, device)
+    return Verified(command, kind, device)
 
 
 def command_type(key: InboundKey | None, content: dict[str, Any]) -> str | None:
     """Return the command type that a refused message would have had, or None if the routing key is unknown."""
     if key is None:
         return None
-    if key.order is Order.MODE and content.get("mode") == Mode.EMERGENCY_STOP:
+    if key.kind is CommandKind.MODE and content.get("mode") == Mode.EMERGENCY_STOP:
         return CommandType.EMERGENCY.value
-    return key.order.command_type.value
+    return key.kind.command_type.value

@@ -9,7 +9,7 @@ from uuid import UUID
 from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["ANSWERS", "KeptAnswer", "claim", "find", "forget_old", "keep"]
+__all__ = ["ANSWERS", "KeptAnswer", "claim", "delete_old", "find", "keep"]
 
 ANSWERS: Final = EncryptedTable(
     "idempotent_answer", ("user_id", "scope", "key"), ("answer",), row_id=lambda key: "|".join(map(str, key))
@@ -29,7 +29,7 @@ class KeptAnswer(NamedTuple):
 async def claim(db: Connection, caller_id: UUID, scope: str, key: str, request_hash: bytes) -> bool:
     """Claim the key for this request. Returns False if a response of the last 24 hours has it.
 
-    Waits for a running request with the same key. The row is also locked if it is not claimed, so that `forget_old` of another
+    Waits for a running request with the same key. The row is also locked if it is not claimed, so that `delete_old` of another
     request cannot delete it before `find`.
     """
     cursor = await db.execute(
@@ -68,7 +68,7 @@ async def keep(db: Connection, caller_id: UUID, scope: str, key: str, status: in
     )
 
 
-async def forget_old(db: Connection) -> None:
+async def delete_old(db: Connection) -> None:
     """Delete a few responses that have expired. Frequent calls keep up with new ones."""
     await db.execute(
         """

@@ -24,19 +24,19 @@ from gridfleet.protocol.partner_routes import (
     EXCHANGE,
     SIGNATURE_HEADER,
     TIMESTAMP_HEADER,
+    CommandKind,
     EventKind,
-    Order,
     event_queue,
 )
 
-__all__ = ["Event", "LoginRefused", "OrderRefused", "Partner"]
+__all__ = ["CommandRefused", "Event", "LoginRefused", "Partner"]
 
 _PERSISTENT: Final = 2
 _PREFETCH: Final = 100
 _CONNECT_SECONDS: Final = 15.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
-_MOST_ORDERS: Final = 10_000
+_MOST_COMMANDS: Final = 10_000
 _MOST_EVENTS: Final = 100_000
 """Number of most recent event ids kept to detect duplicates."""
 _LOST: Final = (aiormq.exceptions.AMQPConnectionError, aiormq.exceptions.ChannelInvalidStateError, OSError)
@@ -55,7 +55,7 @@ class LoginRefused(ConnectionError):
     """
 
 
-class OrderRefused(Exception):
+class CommandRefused(Exception):
     """The broker did not accept a command: the key lacks the scope, or trading is off and no queue receives commands."""
 
 
@@ -116,9 +116,9 @@ class Partner:
         if self._connection is not None:
             await self._connection.close()
 
-    async def order(
+    async def send(
         self,
-        order: Order,
+        kind: CommandKind,
         site_id: str,
         *,
         device: str | None = None,
@@ -131,7 +131,7 @@ class Partner:
         To repeat a command safely, pass its `message_id` and the same members, including `issuedAt`.
 
         Args:
-            order: The kind of command.
+            kind: The kind of command.
             site_id: The site's id.
             device: External id of a sub-device, appended to the routing key.
             message_id: Default: a new UUID.
@@ -142,14 +142,14 @@ class Partner:
             The messageId.
 
         Raises:
-            OrderRefused: The broker did not accept the command.
+            CommandRefused: The broker did not accept the command.
             ConnectionError: The broker stayed unreachable for `patience_seconds`.
         """
         message_id = message_id or str(uuid4())
         content = {"messageId": message_id, "siteId": site_id, "issuedAt": format_time(datetime.now(UTC)), **members}
         if expires_at is not None:
             content["expiresAt"] = format_time(expires_at)
-        routing_key = f"{self.slug}.{order}" + (f".{device}" if device else "")
+        routing_key = f"{self.slug}.{kind}" + (f".{device}" if device else "")
         await self.publish(routing_key, json.dumps(content).encode(), message_id)
         return message_id
 
@@ -157,7 +157,7 @@ class Partner:
         """Publish a body unchanged, signed if the client has a signing key.
 
         Raises:
-            OrderRefused: The broker did not accept the message.
+            CommandRefused: The broker did not accept the message.
         """
         try:
             try:
@@ -166,7 +166,7 @@ class Partner:
                 # The broker closes the channel with each refusal. All other messages in flight on that channel then fail too.
                 await self._until_done(lambda: self._publish_alone(routing_key, body, message_id))
         except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.DeliveryError) as error:
-            raise OrderRefused(str(error)) from error
+            raise CommandRefused(str(error)) from error
 
     async def _publish(self, routing_key: str, body: bytes, message_id: str) -> None:
         async with self._ordering:
@@ -266,7 +266,7 @@ class Partner:
             async for event in self.events(EventKind.COMMAND_ACK):
                 order = str(event.content["messageId"])
                 async with self._changed:
-                    _keep(self._acks, order, [*self.acks(order), event.content], _MOST_ORDERS)
+                    _keep(self._acks, order, [*self.acks(order), event.content], _MOST_COMMANDS)
                     self._changed.notify_all()
         finally:
             async with self._changed:

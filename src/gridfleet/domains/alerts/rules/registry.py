@@ -93,9 +93,9 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     if complaint := complaint_about(changed.condition, changed.threshold, changed.clear_threshold):
         raise ValidationFailed(details=[complaint])
     if any(getattr(changed, name) != getattr(rule, name) for name in _RESTARTS_TIME):
-        await alerts.forget_waiting(db, org, rule_id)
+        await alerts.clear_waiting(db, org, rule_id)
     if not changed.latches:
-        await alerts.forget_raised(db, org, rule_id)
+        await alerts.clear_raised(db, org, rule_id)
     try:
         return await store.update(db, org, rule_id, columns)
     except pg.ForeignKeyViolation:

@@ -6,7 +6,7 @@ from uuid import UUID
 from gridfleet.domains.identity.accounts import store
 from gridfleet.kernel.db import Connection
 
-__all__ = ["PHONE_PATTERN", "change_phone", "forget_default_organization", "rename", "start_in", "start_in_first"]
+__all__ = ["PHONE_PATTERN", "change_phone", "clear_default_organization", "rename", "start_in", "start_in_first"]
 
 
 PHONE_PATTERN: Final = r"^\+[1-9][0-9]{6,14}$"
@@ -33,6 +33,6 @@ async def start_in_first(db: Connection, user_id: UUID, organization_id: UUID) -
     await store.set_first_default_organization(db, user_id, organization_id)
 
 
-async def forget_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:
+async def clear_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:
     """Clear a user's default organisation if it is this one."""
     await store.clear_default_organization(db, user_id, organization_id)

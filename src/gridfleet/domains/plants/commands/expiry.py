@@ -30,10 +30,10 @@ __all__ = [
     "PLANT_REVOKED",
     "as_of",
     "count",
+    "delete_ended",
     "end_open_commands",
     "expire",
     "expire_due",
-    "forget_ended",
     "list_due",
 ]
 
@@ -111,7 +111,7 @@ async def end_open_commands(
     return await ending.withdraw_open(db, org, plant_id, sub_device_id, now, reason)
 
 
-async def forget_ended(db: Connection, before: UUID, limit: int) -> int:
+async def delete_ended(db: Connection, before: UUID, limit: int) -> int:
     """Delete up to `limit` commands that have ended and whose ids are below `before`. Returns their number."""
     return await store.delete_finished(db, before, limit)
 

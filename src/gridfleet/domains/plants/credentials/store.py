@@ -108,7 +108,7 @@ async def take_package(db: Connection, org: OrgScope, plant_id: UUID) -> tuple[b
     return None if row is None else (row[0], row[1])
 
 
-async def forget_old_packages(db: Connection) -> int:
+async def delete_old_packages(db: Connection) -> int:
     """Delete packages that may no longer be downloaded. Returns their number."""
     cursor = await db.execute(
         "UPDATE plant_secret SET package = NULL, package_valid_until = NULL WHERE package_valid_until < now()"
@@ -116,7 +116,7 @@ async def forget_old_packages(db: Connection) -> int:
     return cursor.rowcount
 
 
-async def forget_previous_secrets(db: Connection) -> int:
+async def delete_previous_secrets(db: Connection) -> int:
     """Delete replaced secrets that are no longer valid. Returns their number."""
     cursor = await db.execute(
         "UPDATE plant_secret SET previous_hmac_secret = NULL, previous_valid_until = NULL WHERE previous_valid_until < now()"

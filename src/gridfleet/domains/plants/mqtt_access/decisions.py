@@ -78,7 +78,7 @@ async def login(db: Connection, tokens: PlantTokens, name: PlantName, password: 
     if refusal is not None:
         await store.count_failure(db, name.plant_id)
     elif credentials.auth_failure_count:
-        await store.forget_failures(db, name.plant_id)
+        await store.clear_failures(db, name.plant_id)
     return refusal
 
 

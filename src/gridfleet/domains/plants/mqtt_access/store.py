@@ -42,6 +42,6 @@ async def count_failure(db: Connection, plant_id: UUID, failures: int = 1) -> No
     )
 
 
-async def forget_failures(db: Connection, plant_id: UUID) -> None:
+async def clear_failures(db: Connection, plant_id: UUID) -> None:
     """Reset the count after a successful login."""
     await db.execute("UPDATE plant SET auth_failure_count = 0 WHERE id = %s", (plant_id,))

@@ -195,7 +195,7 @@ async def invalidate_status(db: Connection, plant_ids: Iterable[UUID]) -> None:
     )
 
 
-async def forget_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+async def clear_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     """Set the sub-devices of one plant of the organisation to UNKNOWN."""
     await db.execute(
         "UPDATE sub_device SET status = 'UNKNOWN' WHERE plant_id = %s AND organization_id = %s AND status <> 'UNKNOWN'",

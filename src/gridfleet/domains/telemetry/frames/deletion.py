@@ -60,5 +60,5 @@ async def _remove(database: Database, source_id: int) -> None:
         await store.delete_frames(db, source_id)
         for level in Level:
             await rollups.erase(db, source_id, level)
-        await rollups.forget_dirty(db, source_id)
+        await rollups.delete_dirty(db, source_id)
         await store.delete_source(db, source_id)

@@ -383,7 +383,7 @@ async def erase(db: Connection, source_id: int, level: Level) -> None:
     await db.execute(f"DELETE FROM {level.table} WHERE source_id = %s", (source_id,), prepare=False)
 
 
-async def forget_dirty(db: Connection, source_id: int) -> None:
+async def delete_dirty(db: Connection, source_id: int) -> None:
     """Remove a source from the dirty log and from the hours that are set aside."""
     await db.execute("DELETE FROM telemetry_dirty WHERE source_id = %s", (source_id,))
     await db.execute("DELETE FROM telemetry_set_aside WHERE source_id = %s", (source_id,))

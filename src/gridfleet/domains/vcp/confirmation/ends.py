@@ -20,8 +20,8 @@ from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
-from gridfleet.protocol.partner_messages import Mode, ModeOrder, ScheduleSet, open_order
-from gridfleet.protocol.partner_routes import Order
+from gridfleet.protocol.partner_messages import Mode, ModeCommand, ScheduleSet, open_command
+from gridfleet.protocol.partner_routes import CommandKind
 
 __all__ = ["apply_ends"]
 
@@ -104,13 +104,13 @@ async def _with_override_before(db: Connection, site: Site, refused: UUID, now: 
     before = await store.predecessor(db, site.plant_id, _MODES, refused)
     if before is None:
         return without
-    order = open_order(Order.MODE, msgspec.json.encode(before.payload))
-    assert isinstance(order, ModeOrder)
-    expires_at = None if order.mode is Mode.EMERGENCY_STOP else order.expires_at
-    if order.mode is Mode.AUTO or (expires_at is not None and expires_at <= now):
+    command = open_command(CommandKind.MODE, msgspec.json.encode(before.payload))
+    assert isinstance(command, ModeCommand)
+    expires_at = None if command.mode is Mode.EMERGENCY_STOP else command.expires_at
+    if command.mode is Mode.AUTO or (expires_at is not None and expires_at <= now):
         return without
-    override = ModeOverride(order.mode, str(before.api_key_id), before.created_at, expires_at)
-    return replace(site, override=override, override_power_kw=order.power_kw, override_command_id=before.id)
+    override = ModeOverride(command.mode, str(before.api_key_id), before.created_at, expires_at)
+    return replace(site, override=override, override_power_kw=command.power_kw, override_command_id=before.id)
 
 
 async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: Transition) -> Site:
@@ -138,6 +138,6 @@ def _intervals(routing_key: str, payload: Mapping[str, object]) -> Sequence[Sche
     """Return the intervals of a partner command in the log. A cancellation has none."""
     if not routing_key.endswith(".set"):
         return []
-    order = open_order(Order.SCHEDULE_SET, msgspec.json.encode(payload))
-    assert isinstance(order, ScheduleSet)
-    return [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in order.intervals]
+    command = open_command(CommandKind.SCHEDULE_SET, msgspec.json.encode(payload))
+    assert isinstance(command, ScheduleSet)
+    return [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in command.intervals]

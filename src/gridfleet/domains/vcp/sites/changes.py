@@ -13,31 +13,31 @@ from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback
 from gridfleet.domains.vcp.sites import store
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_messages import (
-    ConstraintsOrder,
-    FallbackOrder,
+    ConstraintsCommand,
+    FallbackCommand,
     Heading,
     Mode,
-    ModeOrder,
+    ModeCommand,
     ScheduleCancel,
     ScheduleSet,
-    SetpointOrder,
+    SetpointCommand,
 )
 
 __all__ = ["change_site"]
 
 
-async def change_site(db: Connection, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime) -> None:
+async def change_site(db: Connection, command: Heading, site: Site, command_id: UUID, set_by: str, now: datetime) -> None:
     """Save the locked site as it is after an accepted command, whose plant command was issued at `now`."""
-    after = await _after(db, order, site, command_id, set_by, now)
+    after = await _after(db, command, site, command_id, set_by, now)
     await store.save_site(db, after)
-    await _expect_confirmation(db, order, site, after, command_id, now)
+    await _expect_confirmation(db, command, site, after, command_id, now)
 
 
-async def _after(db: Connection, order: Heading, site: Site, command_id: UUID, set_by: str, now: datetime) -> Site:
+async def _after(db: Connection, command: Heading, site: Site, command_id: UUID, set_by: str, now: datetime) -> Site:
     """Return the site after an accepted command. Schedule intervals are written here."""
     new = replace(site, silent_from=max(site.silent_from, now), fallback_since=None)
-    match order:
-        case ModeOrder(mode=Mode.AUTO):
+    match command:
+        case ModeCommand(mode=Mode.AUTO):
             # The plant drops its setpoint when it receives a mode, even the mode that it has.
             await store.reopen_interval(db, site.plant_id, now)
             return replace(
@@ -48,13 +48,13 @@ async def _after(db: Connection, order: Heading, site: Site, command_id: UUID, s
                 setpoint_ends_at=None,
                 setpoint_command_id=None,
             )
-        case ModeOrder(mode=mode, power_kw=power_kw):
-            end = None if mode is Mode.EMERGENCY_STOP else order.expires_at
+        case ModeCommand(mode=mode, power_kw=power_kw):
+            end = None if mode is Mode.EMERGENCY_STOP else command.expires_at
             override = ModeOverride(mode, set_by, now, end)
             return replace(new, override=override, override_power_kw=power_kw, override_command_id=command_id)
-        case SetpointOrder(duration_seconds=None):
+        case SetpointCommand(duration_seconds=None):
             return replace(new, setpoint_ends_at=None, setpoint_command_id=None)
-        case SetpointOrder(duration_seconds=int(seconds)):
+        case SetpointCommand(duration_seconds=int(seconds)):
             return replace(new, setpoint_ends_at=now + timedelta(seconds=seconds), setpoint_command_id=command_id)
         case ScheduleSet(schedule_id=schedule_id, revision=revision, intervals=asked):
             intervals = [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in asked]
@@ -70,15 +70,15 @@ async def _after(db: Connection, order: Heading, site: Site, command_id: UUID, s
         case ScheduleCancel():
             await store.delete_intervals(db, site.plant_id)
             return replace(new, schedule_ends_at=None, schedule_command_id=command_id)
-        case ConstraintsOrder(constraints=changes):
+        case ConstraintsCommand(constraints=changes):
             return replace(new, constraints=changed_constraints(site.constraints, changes))
-        case FallbackOrder(fallback=changes):
+        case FallbackCommand(fallback=changes):
             return replace(new, fallback=changed_fallback(site.fallback, changes))
     return new
 
 
 async def _expect_confirmation(
-    db: Connection, order: Heading, before: Site, after: Site, command_id: UUID, now: datetime
+    db: Connection, command: Heading, before: Site, after: Site, command_id: UUID, now: datetime
 ) -> None:
     """Insert a mode or schedule that the plant has to confirm.
 
@@ -87,14 +87,14 @@ async def _expect_confirmation(
     row = Unconfirmed(
         plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=before.mode(now)
     )
-    if isinstance(order, ModeOrder):
+    if isinstance(command, ModeCommand):
         await confirmation.expect(db, row)
         return
     if before.fallback_since is not None:
         row = replace(row, command_id=None, issued_at=now - A_MOMENT, due_at=now)
         await confirmation.expect(db, row)
         await issue_mode(db, after, row, now)
-    if isinstance(order, ScheduleSet | ScheduleCancel):
+    if isinstance(command, ScheduleSet | ScheduleCancel):
         await confirmation.expect(
             db, Unconfirmed(plant_id=before.plant_id, kind=Kind.SCHEDULE, command_id=command_id, issued_at=now)
         )

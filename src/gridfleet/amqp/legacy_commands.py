@@ -30,7 +30,7 @@ from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
 from gridfleet.kernel.settings import Settings
 from gridfleet.protocol.partner_routes import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
 
-__all__ = ["DroppedOrders", "forward_legacy_orders"]
+__all__ = ["DroppedCommands", "forward_legacy_commands"]
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ _READ: Final = (SIGNATURE_HEADER, TIMESTAMP_HEADER, "traceparent", UNDECODABLE)
 """The headers of commands that are read. Others are not forwarded: some can be decoded but not encoded again."""
 
 
-async def forward_legacy_orders(settings: Settings, database: Database) -> None:
+async def forward_legacy_commands(settings: Settings, database: Database) -> None:
     """Forward commands in one of the gateway processes while there are legacy keys. Raises when broker or database are lost.
 
     Commands that were not acknowledged by then are forwarded again. Duplicates are recognised by their `messageId`.
@@ -91,7 +91,7 @@ async def _bound_connections(management: Management, database: Database) -> None
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-class DroppedOrders:
+class DroppedCommands:
     """Counts dropped commands and logs them, at most once a minute for each organisation."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -119,7 +119,7 @@ async def _forward(channel: AbstractChannel, leases: Leases) -> None:
     await channel.basic_qos(prefetch_count=_PREFETCH)
     await channel.basic_consume(LEGACY_INTAKE, waiting.put, exclusive=True)
     publishing = await channel.connection.channel()
-    dropped = DroppedOrders()
+    dropped = DroppedCommands()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_watch(publishing, leases, dropped))
         while True:
@@ -131,7 +131,7 @@ async def _forward(channel: AbstractChannel, leases: Leases) -> None:
             await channel.basic_ack(batch[-1].delivery_tag or 0, multiple=True)
 
 
-async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, dropped: DroppedOrders) -> None:
+async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, dropped: DroppedCommands) -> None:
     sent = delivered.header.properties
     # The broker would deliver copies to CC and BCC with the service's rights. With these header names the command is refused.
     given = sent.headers or {}
@@ -158,7 +158,7 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, droppe
         note_set_aside(Consumer.PARTNER_ORDERS, error, slug=routing_key.partition(".")[0])
 
 
-async def _watch(channel: AbstractChannel, leases: Leases, dropped: DroppedOrders) -> None:
+async def _watch(channel: AbstractChannel, leases: Leases, dropped: DroppedCommands) -> None:
     """Raise when the lease is lost, a channel closes, or the shared queue was deleted and has lost its consumer."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
-from gridfleet.domains.plants.installation.models import RefusedMessage, Sighting
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, Sighting
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from gridfleet.domains.plants.installation import store
-from gridfleet.domains.plants.installation.models import RefusedMessage, Sighting
+from gridfleet.domains.plants.refused_messages import store
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, Sighting
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection

@@ -15,7 +15,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
 
-__all__ = ["SiteSteering", "steer_sites"]
+__all__ = ["SiteScheduler", "run_schedules"]
 
 log = structlog.get_logger(__name__)
 
@@ -23,26 +23,26 @@ _LOOK_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
 
 
-async def steer_sites(database: Database) -> None:
+async def run_schedules(database: Database) -> None:
     """Issue schedule steps, ends of overrides and fallbacks within a second of their time, until cancelled."""
-    steering = SiteSteering(database)
+    steering = SiteScheduler(database)
     while True:
         try:
-            done = await steering.steer_due(utc_now())
+            done = await steering.run_due(utc_now())
         except psycopg.OperationalError as error:
             log.warning("database is away; waiting", error=type(error).__name__)
             done = 0
         await asyncio.sleep(0 if done else _LOOK_SECONDS)
 
 
-class SiteSteering:
+class SiteScheduler:
     """The scheduler of one process. A site that failed is left out for five minutes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._again: dict[UUID, datetime] = {}
 
-    async def steer_due(self, now: datetime) -> int:
+    async def run_due(self, now: datetime) -> int:
         """Process what is due. Raises errors of an outage.
 
         Returns:
