@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, NamedTuple, cast
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -12,12 +12,15 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 
 from authorities import company_authority
+from gridfleet.api.device_templates import ActionInput, Signals
 from gridfleet.api.http.app import _query_pairs
 from gridfleet.api.http.bodies import decode_json
-from gridfleet.api.http.inputs import InvalidInput, build_checker
+from gridfleet.api.http.complaints import InvalidInput
+from gridfleet.api.http.inputs import As, Input
+from gridfleet.api.http.inputs import read as read_input
 from gridfleet.api.plants.importing import _plant, _rows
 from gridfleet.domains.device_templates.decoder import SignalMap
-from gridfleet.domains.device_templates.models import Action, Signal
+from gridfleet.domains.device_templates.models import Action
 from gridfleet.domains.device_templates.parameters import parameter_complaints
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
 from gridfleet.domains.ingest import pipeline
@@ -125,20 +128,18 @@ ACTION: Final = {
     "timeoutSeconds": 30,
 }
 PARAMS: Final = {"power": 5.5, "count": 2, "how": "fast", "note": "now"}
-_check_signals = build_checker(list[Signal])
-_check_action = build_checker(Action)
 
 
-def _checked(check: Callable[[Any, str, list[str]], Any], body: bytes) -> Any:
-    complaints: list[str] = []
-    record = check(decode_json(body), "", complaints)
-    if complaints:
-        raise InvalidInput(complaints)
-    return record
+class _Signals(Input):
+    signals: Signals
+
+
+class _Action(Input):
+    action: Annotated[Action, As(ActionInput)]
 
 
 def _decode_with_template(parts: tuple[bytes, bytes]) -> None:
-    signals = _checked(_check_signals, parts[0])
+    signals = read_input(_Signals, {"signals": decode_json(parts[0])}).signals
     if any(signal_complaints(signals)):
         return
     try:
@@ -152,7 +153,7 @@ def _decode_with_template(parts: tuple[bytes, bytes]) -> None:
 
 
 def _complain_about_params(parts: tuple[bytes, bytes]) -> None:
-    action = _checked(_check_action, parts[0])
+    action = read_input(_Action, {"action": decode_json(parts[0])}).action
     params = decode_json(parts[1])
     if not any(action_complaints([action])) and isinstance(params, dict):
         list(parameter_complaints(action, params))

@@ -5,10 +5,9 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from pydantic import Field
 
-from gridfleet.api.http import Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Input, Message, PageQuery, S, endpoint, omitted, org_member
 from gridfleet.domains.alerts.conditions import complaint_about
 from gridfleet.domains.alerts.models import AlertRule, Condition, RuleChanges, Severity
 from gridfleet.domains.alerts.rules import registry
@@ -19,20 +18,20 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Metric = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-CooldownMinutes = Annotated[int, msgspec.Meta(ge=1, le=1440)]
-ForSeconds = Annotated[int, msgspec.Meta(ge=0, le=86_400)]
-Unit = Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Metric = Annotated[str, Field(min_length=1, max_length=100)]
+CooldownMinutes = Annotated[int, Field(ge=1, le=1440)]
+ForSeconds = Annotated[int, Field(ge=0, le=86_400)]
+Unit = Annotated[str, Field(min_length=1, max_length=20)]
 
 
-class RuleFilter(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class RuleFilter(PageQuery):
     """Filter of rules. `plantId` returns only the rules of that plant."""
 
     plant_id: UUID | None = None
 
 
-class NewAlertRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class NewAlertRule(Input):
     """A rule to create. `plantId` null: all plants of the organisation. `unit` null: the unit of the newest values."""
 
     condition: Condition
@@ -54,29 +53,29 @@ class NewAlertRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
             yield complaint
 
 
-class AlertRulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class AlertRulePatch(Input):
     """Changes to a rule. Null removes the plant or the clear threshold; `unit` null means the unit of the newest values."""
 
-    condition: Condition | UnsetType = UNSET
-    metric: Metric | UnsetType = UNSET
-    name: Name | UnsetType = UNSET
-    threshold: float | UnsetType = UNSET
-    plant_id: UUID | UnsetType | None = UNSET
-    severity: Severity | UnsetType = UNSET
-    cooldown_minutes: CooldownMinutes | UnsetType = UNSET
-    enabled: bool | UnsetType = UNSET
-    for_seconds: ForSeconds | UnsetType = UNSET
-    clear_threshold: float | UnsetType | None = UNSET
-    auto_resolve: bool | UnsetType = UNSET
-    unit: Unit | UnsetType | None = UNSET
+    condition: Condition = omitted()
+    metric: Metric = omitted()
+    name: Name = omitted()
+    threshold: float = omitted()
+    plant_id: UUID | None = omitted()
+    severity: Severity = omitted()
+    cooldown_minutes: CooldownMinutes = omitted()
+    enabled: bool = omitted()
+    for_seconds: ForSeconds = omitted()
+    clear_threshold: float | None = omitted()
+    auto_resolve: bool = omitted()
+    unit: Unit | None = omitted()
 
 
-class AlertRulePreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
+class AlertRulePreview(Input):
     """A rule to evaluate on history: `from` is inclusive, `to` exclusive."""
 
     rule: NewAlertRule
-    since: datetime
-    until: datetime
+    since: datetime = Field(alias="from")
+    until: datetime = Field(alias="to")
 
     def complaints(self) -> Iterator[str]:
         """Check that the span is positive and the rule valid."""
@@ -103,7 +102,7 @@ async def list_alert_rules(org: OrgScope, db: Connection, query: RuleFilter) -> 
 )
 async def create_alert_rule(org: OrgScope, db: Connection, body: NewAlertRule) -> AlertRule:
     """Create a rule. It applies to values that are measured from now on."""
-    return await registry.create_rule(db, org, msgspec.structs.asdict(body))
+    return await registry.create_rule(db, org, dict(body))
 
 
 @endpoint(
@@ -127,7 +126,7 @@ async def get_alert_rule(org: OrgScope, db: Connection, id: UUID) -> AlertRule:
 )
 async def update_alert_rule(org: OrgScope, db: Connection, id: UUID, body: AlertRulePatch) -> AlertRule:
     """Change a rule. Omitted members stay as they are."""
-    return await registry.update_rule(db, org, id, RuleChanges(**msgspec.structs.asdict(body)))
+    return await registry.update_rule(db, org, id, RuleChanges(**dict(body)))
 
 
 @endpoint(
@@ -159,6 +158,6 @@ async def preview_alert_rule(org: OrgScope, db: Connection, body: AlertRulePrevi
         last_triggered_at=None,
         created_at=now,
         updated_at=now,
-        **msgspec.structs.asdict(body.rule),
+        **dict(body.rule),
     )
     return await back_test(db, org, rule, body.since, body.until)

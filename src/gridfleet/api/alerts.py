@@ -12,7 +12,7 @@ from gridfleet.kernel.pagination import Page
 _ONE = ("INVALID_UUID", "NOT_FOUND", *S)
 
 
-class AlertQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class AlertQuery(PageQuery):
     """Filter of alerts."""
 
     plant_id: UUID | None = None

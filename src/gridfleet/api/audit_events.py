@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated
 
-import msgspec
+from pydantic import Field
 
 from gridfleet.api.http import PageQuery, S, endpoint, org_member
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
@@ -14,12 +14,12 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
 
-class AuditQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
+class AuditQuery(PageQuery):
     """Filter of audit events: one kind, `from` inclusive, `to` exclusive."""
 
-    event: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    event: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    since: datetime | None = Field(alias="from", default=None)
+    until: datetime | None = Field(alias="to", default=None)
 
     def complaints(self) -> Iterator[str]:
         """Check that the span is positive."""

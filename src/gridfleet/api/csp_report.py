@@ -1,21 +1,21 @@
 """Browsers' reports about violations of the content security policy."""
 
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-import msgspec
+from pydantic import ConfigDict, Field
 
-from gridfleet.api.http import Call, endpoint, public
+from gridfleet.api.http import Call, Input, endpoint, public
 from gridfleet.domains.audit.csp_reports import record_csp_report
 
 _MAX_BYTES: Final = 8 * 1024
 
 
-class CspReport(msgspec.Struct, frozen=True, rename={"report": "csp-report"}):
+class CspReport(Input):
     """A report as browsers send it. Unknown fields are ignored."""
 
-    ignores_unknown: ClassVar[bool] = True
+    model_config = ConfigDict(extra="ignore")
 
-    report: dict[str, Any]
+    report: dict[str, Any] = Field(alias="csp-report")
 
 
 @endpoint(

@@ -4,40 +4,96 @@ from collections.abc import Iterator
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from pydantic import Field
 
-from gridfleet.api.http import Message, S, endpoint, session, super_admin
+from gridfleet.api.http import As, Input, Message, Pattern, S, endpoint, omitted, session, super_admin
 from gridfleet.domains.device_templates import catalogue
 from gridfleet.domains.device_templates.models import (
+    FIELD,
+    KEY,
     Action,
+    ActionParameter,
     DeviceTemplate,
     DeviceType,
+    ParameterType,
+    Severity,
     Signal,
+    SignalKind,
     TemplateChanges,
     TemplateLevel,
 )
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
 from gridfleet.kernel.db import Connection
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+Name = Annotated[str, Field(min_length=1, max_length=120)]
 
 
-class TemplateFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+Label = Annotated[str, Field(max_length=120)]
+Unit = Annotated[str, Field(max_length=20)]
+KeyText = Annotated[str, Pattern(KEY, f"must match {KEY}")]
+FieldText = Annotated[str, Pattern(FIELD, f"must match {FIELD}")]
+
+
+class SignalInput(Input):
+    __doc__ = Signal.__doc__
+
+    key: KeyText
+    field: FieldText = omitted()
+    bit: Annotated[int, Field(ge=0, le=63)] = omitted()
+    word: FieldText = omitted()
+    label: Label = omitted()
+    unit: Unit = omitted()
+    scale: float = omitted()
+    offset: float = omitted()
+    min: float = omitted()
+    max: float = omitted()
+    kind: SignalKind = omitted()
+    symbols: dict[str, Label] = omitted()
+    severity: Severity = omitted()
+    invert: bool = omitted()
+
+
+class ActionParameterInput(Input):
+    __doc__ = ActionParameter.__doc__
+
+    name: KeyText
+    type: ParameterType
+    unit: Unit = omitted()
+    min: float = omitted()
+    max: float = omitted()
+    max_length: Annotated[int, Field(ge=1, le=10_000)] = omitted()
+    enum: Annotated[list[str], Field(min_length=1, max_length=100)] = omitted()
+    required: bool = True
+
+
+class ActionInput(Input):
+    __doc__ = Action.__doc__
+
+    action: KeyText
+    label: Label = omitted()
+    params: Annotated[list[Annotated[ActionParameter, As(ActionParameterInput)]], Field(max_length=50)] = []
+    timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = 30
+
+
+Signals = list[Annotated[Signal, As(SignalInput)]]
+Actions = list[Annotated[Action, As(ActionInput)]]
+
+
+class TemplateFilter(Input):
     """Filter of templates."""
 
     level: TemplateLevel | None = None
 
 
-class NewDeviceTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewDeviceTemplate(Input):
     """A template to create."""
 
     name: Name
     type: DeviceType
-    signals: list[Signal]
-    actions: list[Action] = []
+    signals: Signals
+    actions: Actions = []
     level: TemplateLevel = TemplateLevel.SUB_DEVICE
-    version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
 
     def complaints(self) -> Iterator[str]:
         """Check the rules across the members of signals and actions."""
@@ -45,18 +101,18 @@ class NewDeviceTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         yield from action_complaints(self.actions)
 
 
-class DeviceTemplatePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeviceTemplatePatch(Input):
     """Changes to a template. Signals and actions are replaced as a whole."""
 
-    name: Name | UnsetType = UNSET
-    signals: list[Signal] | UnsetType = UNSET
-    actions: list[Action] | UnsetType = UNSET
+    name: Name = omitted()
+    signals: Signals = omitted()
+    actions: Actions = omitted()
 
     def complaints(self) -> Iterator[str]:
         """Check the rules across the members of signals and actions."""
-        if self.signals is not UNSET:
+        if "signals" in self.model_fields_set:
             yield from signal_complaints(self.signals)
-        if self.actions is not UNSET:
+        if "actions" in self.model_fields_set:
             yield from action_complaints(self.actions)
 
 

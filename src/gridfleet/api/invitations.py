@@ -2,10 +2,8 @@
 
 from uuid import UUID
 
-import msgspec
-
 from gridfleet.api.auth.limits import limit_account_calls
-from gridfleet.api.http import Call, Email, Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Call, Email, Input, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.organizations.invitations import registry
 from gridfleet.domains.organizations.invitations.models import Invitation
 from gridfleet.domains.organizations.models import RoleName
@@ -14,7 +12,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
 
-class NewInvitation(msgspec.Struct, frozen=True):
+class NewInvitation(Input):
     """The address to invite, and the role."""
 
     email: Email

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, SA, Message, PageQuery, endpoint, session, super_admin
+from gridfleet.api.http import NOT_NULL, SA, Input, Message, PageQuery, Pattern, endpoint, session, super_admin
 from gridfleet.domains.notifications import logs, push_tokens
 from gridfleet.domains.notifications.models import NotificationLog, PushToken
 from gridfleet.kernel.caller import UserCaller
@@ -14,17 +14,14 @@ from gridfleet.kernel.pagination import Page
 _CODES = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
 
 
-class NewPushToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewPushToken(Input):
     """A device to notify. `platform` is the app's name for its platform, such as `ios`."""
 
     token: Annotated[
         str,
-        msgspec.Meta(
-            pattern=push_tokens.EXPO_PATTERN,
-            extra={"rule": "must be an Expo push token such as ExponentPushToken[…]"},
-        ),
+        Pattern(push_tokens.EXPO_PATTERN, "must be an Expo push token such as ExponentPushToken[…]"),
     ]
-    platform: Annotated[Annotated[str, msgspec.Meta(max_length=50)] | None, NOT_NULL] = None
+    platform: Annotated[Annotated[str, Field(max_length=50)] | None, NOT_NULL] = None
 
 
 @endpoint("GET", "/api/v1/notifications/logs", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))

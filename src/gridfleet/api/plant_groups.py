@@ -4,37 +4,37 @@ from typing import Annotated
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import NOT_NULL, Input, Message, PageQuery, S, endpoint, omitted, org_member
 from gridfleet.domains.plants.groups import registry
 from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup, PlantGroupChanges
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-Description = Annotated[str, msgspec.Meta(max_length=500)]
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Description = Annotated[str, Field(max_length=500)]
 
 
-class NewPlantGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewPlantGroup(Input):
     """A group to create."""
 
     name: Name
     description: Annotated[Description | None, NOT_NULL] = None
 
 
-class PlantGroupPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlantGroupPatch(Input):
     """Changes to a group."""
 
-    name: Name | UnsetType = UNSET
-    description: Description | UnsetType = UNSET
+    name: Name = omitted()
+    description: Description = omitted()
 
 
-class GroupMembers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class GroupMembers(Input):
     """Plants to add or remove."""
 
-    plant_ids: Annotated[list[UUID], msgspec.Meta(min_length=1)]
+    plant_ids: Annotated[list[UUID], Field(min_length=1)]
 
 
 class PlantGroupWithPlants(PlantGroup, frozen=True, rename="camel"):

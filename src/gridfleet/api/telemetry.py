@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Annotated, Final
 from uuid import UUID
 
-import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import Asset, Call, S, Stream, endpoint, org_member
+from gridfleet.api.http import Asset, Call, Input, S, Stream, endpoint, org_member
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.latest import latest_json
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint
@@ -17,13 +17,13 @@ from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection, Database
 
 
-class TelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TelemetryQuery(Input):
     """Query of points: `from` is inclusive, `to` exclusive."""
 
-    plant_id: UUID = msgspec.field(name="plantId")
-    start: datetime = msgspec.field(name="from")
-    end: datetime = msgspec.field(name="to")
-    metric: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    plant_id: UUID = Field(alias="plantId")
+    start: datetime = Field(alias="from")
+    end: datetime = Field(alias="to")
+    metric: Annotated[str, Field(max_length=200)] | None = None
     bucket: Bucket | None = None
 
 

@@ -4,8 +4,9 @@ from datetime import datetime
 from uuid import UUID
 
 import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import S, endpoint, org_member
+from gridfleet.api.http import Input, S, endpoint, org_member
 from gridfleet.domains.vcp import site_queries
 from gridfleet.domains.vcp.models import LogEntry, SiteConfiguration
 from gridfleet.domains.vcp.site_queries import MeterReading
@@ -14,11 +15,11 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 
 
-class MeterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeterQuery(Input):
     """Time range of at most 48 hours. `to` defaults to now."""
 
-    start: datetime = msgspec.field(name="from")
-    end: datetime | None = msgspec.field(name="to", default=None)
+    start: datetime = Field(alias="from")
+    end: datetime | None = Field(alias="to", default=None)
 
 
 class SiteCommands(msgspec.Struct, frozen=True):

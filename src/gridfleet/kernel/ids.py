@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-__all__ = ["first_id_at", "new_id", "parse_uuid"]
+__all__ = ["first_id_at", "new_id", "parse_uuid", "storable"]
 
 _CANONICAL: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def new_id() -> UUID:
@@ -31,3 +32,8 @@ def first_id_at(moment: datetime) -> UUID:
 def parse_uuid(text: str) -> UUID | None:
     """Return the UUID if the text has the canonical form of 36 characters, else None."""
     return UUID(text) if _CANONICAL.fullmatch(text) else None
+
+
+def storable(text: str) -> str:
+    """Replace characters that PostgreSQL cannot store by U+FFFD, so that a look-up with the text finds nothing."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

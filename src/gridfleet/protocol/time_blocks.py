@@ -6,18 +6,18 @@ from typing import Annotated, Final
 
 import msgspec
 
-__all__ = ["DAY_MINUTES", "MAX_BLOCKS", "TimeBlock", "TimeBlocks", "complaints_about_blocks"]
+__all__ = ["DAY_MINUTES", "END", "MAX_BLOCKS", "START", "TimeBlock", "complaints_about_blocks"]
 
 MAX_BLOCKS: Final = 96
 """The number of quarter-hours in a day."""
 
 DAY_MINUTES: Final = 24 * 60
 
-_START: Final = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
-_END: Final = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
+START: Final = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
+END: Final = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 
-Start = Annotated[str, msgspec.Meta(pattern=_START, extra={"rule": "must be a time of day, 00:00 to 23:59"})]
-End = Annotated[str, msgspec.Meta(pattern=_END, extra={"rule": "must be a time of day, 00:01 to 24:00"})]
+Start = Annotated[str, msgspec.Meta(pattern=START)]
+End = Annotated[str, msgspec.Meta(pattern=END)]
 
 
 class TimeBlock(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,10 +44,6 @@ class TimeBlock(msgspec.Struct, frozen=True, rename="camel"):
             yield "pBatMax: must not be below pBatMin"
         if self.soc_min > self.soc_max:
             yield "socMax: must not be below socMin"
-
-
-TimeBlocks = Annotated[tuple[TimeBlock, ...], msgspec.Meta(max_length=MAX_BLOCKS)]
-"""The blocks of a day, in any order."""
 
 
 def complaints_about_blocks(blocks: Sequence[TimeBlock], path: str) -> Iterator[str]:

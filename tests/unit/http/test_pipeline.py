@@ -10,11 +10,13 @@ from uuid import UUID
 import httpx
 import msgspec
 import pytest
+from pydantic import Field
 
 from gridfleet.api.http import (
     Call,
     Endpoint,
     FileDownload,
+    Input,
     Message,
     PageQuery,
     S,
@@ -43,11 +45,21 @@ class Thing(msgspec.Struct, frozen=True, rename="camel"):
     parts: list["Thing"] = []
 
 
+class ThingInput(Input):
+    name: Annotated[str, Field(max_length=5)]
+    made_at: datetime | None = None
+    parts: list["ThingInput"] = []
+
+    @property
+    def thing(self) -> Thing:
+        return Thing(self.name, self.made_at, [part.thing for part in self.parts])
+
+
 def declare_things(**options: Any) -> None:
     @endpoint("POST", "/api/v1/things/{thingId}", caller=public(), bad_path_id=options["codes"][0], **options)
-    async def change(call: Call, thing_id: UUID, query: PageQuery, body: Thing) -> Thing:
+    async def change(call: Call, thing_id: UUID, query: PageQuery, body: ThingInput) -> Thing:
         """Changes a thing."""
-        return body
+        return body.thing
 
 
 async def test_unknown_routes_and_methods_answer_not_found(browse: Browse) -> None:
@@ -303,6 +315,7 @@ def test_a_contradictory_declaration_fails_at_import(only_own_endpoints: None) -
     async def takes_id(id: UUID) -> Message: ...
     async def wants_organisation(org: OrgScope) -> Message: ...
     async def wants_caller(caller: UserCaller) -> Message: ...
+    async def wants_struct(body: Thing) -> Message: ...
     async def says_nothing(): ...  # type: ignore[no-untyped-def]
     async def fine() -> Message: ...
 
@@ -312,6 +325,7 @@ def test_a_contradictory_declaration_fails_at_import(only_own_endpoints: None) -
         ("/a/{other}", takes_id, {}, "must be a UUID or str argument"),
         ("/a", wants_organisation, {}, "only org_member"),
         ("/a", wants_caller, {}, "no user is logged in"),
+        ("/a", wants_struct, {}, "body must be an Input"),
         ("/a", says_nothing, {}, "type is missing"),
         ("/a", fine, {"codes": ("NO_SUCH_CODE",)}, "unknown codes"),
         ("/a/{id}", takes_id, {"bad_path_id": "INVALID_UUID"}, "may answer {'INVALID_UUID'}"),

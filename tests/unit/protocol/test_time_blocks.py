@@ -9,19 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api.http.inputs import build_checker
+from gridfleet.api.http.complaints import InvalidInput
+from gridfleet.api.http.inputs import read
 from gridfleet.api.trading.plants import PlantPlan
 from gridfleet.protocol.time_blocks import DAY_MINUTES, TimeBlock, complaints_about_blocks
 
 GOOD: dict[str, Any] = {"from": "08:00", "to": "09:30", "pBatMin": -5, "pBatMax": 5, "socMin": 10, "socMax": 90}
-_check = build_checker(PlantPlan)
 
 
 def complaints(blocks: Any) -> list[str]:
     """Everything that the service says about a plan."""
-    found: list[str] = []
-    _check({"timeConfigs": blocks}, "", found)
-    return found
+    try:
+        read(PlantPlan, {"timeConfigs": blocks})
+    except InvalidInput as error:
+        return error.complaints
+    return []
 
 
 def clock(minute: int) -> str:

@@ -3,11 +3,12 @@
 from typing import Annotated, Final
 
 import msgspec
+from pydantic import AfterValidator, Field, StringConstraints
 
 from gridfleet.api.access.guards import SESSION_COOKIE
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.session_user import SessionUser, session_user
-from gridfleet.api.http import Call, Email, endpoint, public
+from gridfleet.api.http import Call, Email, Input, endpoint, public
 from gridfleet.domains.identity import login as identity_login
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.emails import normalized
@@ -23,12 +24,21 @@ SESSION_COOKIE_PATH: Final = "/"
 _SHORTEST, _LONGEST = identity_login.LOGIN_PASSWORD_CHARACTERS
 
 
-class Login(msgspec.Struct, frozen=True):
+def _long_enough(password: str) -> str:
+    if len(password) < _SHORTEST:
+        raise ValueError(f"must have at least {_SHORTEST} characters")
+    return password
+
+
+class Login(Input):
     """Login credentials. A password over the limit can be valid, so its length is refused only after the hash check fails."""
 
     email: Email
     password: Annotated[
-        str, msgspec.Meta(min_length=_SHORTEST, extra={"trim": False}, extra_json_schema={"maxLength": _LONGEST})
+        str,
+        StringConstraints(strip_whitespace=False),
+        Field(json_schema_extra={"minLength": _SHORTEST, "maxLength": _LONGEST}),
+        AfterValidator(_long_enough),
     ]
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-import msgspec
+from pydantic import Field, StringConstraints
 
 from gridfleet.api.auth.limits import limit_account_calls
-from gridfleet.api.http import Call, Email, Message, endpoint, public, session
+from gridfleet.api.http import Call, Email, Input, Message, endpoint, public, session
 from gridfleet.domains.identity.accounts import password_reset
 from gridfleet.domains.identity.accounts import passwords as password_change
 from gridfleet.domains.identity.accounts.password_rules import NEW_CHARACTERS
@@ -16,14 +16,14 @@ from gridfleet.kernel.db import Connection
 
 _SHORTEST, _LONGEST = NEW_CHARACTERS
 
-NewPassword = Annotated[str, msgspec.Meta(min_length=_SHORTEST, max_length=_LONGEST, extra={"trim": False})]
-MailToken = Annotated[str, msgspec.Meta(min_length=MAIL_TOKEN_CHARACTERS, max_length=MAIL_TOKEN_CHARACTERS)]
+NewPassword = Annotated[str, StringConstraints(min_length=_SHORTEST, max_length=_LONGEST, strip_whitespace=False)]
+MailToken = Annotated[str, Field(min_length=MAIL_TOKEN_CHARACTERS, max_length=MAIL_TOKEN_CHARACTERS)]
 
 
-class PasswordChange(msgspec.Struct, frozen=True, rename="camel"):
+class PasswordChange(Input):
     """The current password and the new one."""
 
-    current_password: Annotated[str, msgspec.Meta(min_length=1, extra={"trim": False})]
+    current_password: Annotated[str, StringConstraints(min_length=1, strip_whitespace=False)]
     new_password: NewPassword
 
     def complaints(self) -> Iterator[str]:
@@ -32,13 +32,13 @@ class PasswordChange(msgspec.Struct, frozen=True, rename="camel"):
             yield "newPassword: must differ from the current password"
 
 
-class ForgottenPassword(msgspec.Struct, frozen=True):
+class ForgottenPassword(Input):
     """The account whose password is forgotten."""
 
     email: Email
 
 
-class PasswordReset(msgspec.Struct, frozen=True, rename="camel"):
+class PasswordReset(Input):
     """The token of the mail, and the new password."""
 
     token: MailToken

@@ -3,13 +3,12 @@
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from pydantic import Field, StringConstraints
 
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.passwords import MailToken
 from gridfleet.api.auth.session_user import SessionUserAnswer, session_user
-from gridfleet.api.http import NOT_NULL, Call, Email, Message, endpoint, public, session
+from gridfleet.api.http import NOT_NULL, Call, Email, Input, Message, Pattern, endpoint, omitted, public, session
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.accounts import email_change, profile
 from gridfleet.domains.identity.accounts.passwords import confirm_password
@@ -22,32 +21,30 @@ _EMAIL_CHANGES_PER_MINUTE = 10
 """Limit for one account. Each change sends two mails."""
 
 
-Phone = Annotated[
-    str, msgspec.Meta(pattern=profile.PHONE_PATTERN, extra={"rule": "must be an international number such as +420123456789"})
-]
+Phone = Annotated[str, Pattern(profile.PHONE_PATTERN, "must be an international number such as +420123456789")]
 
 
-class ProfileChanges(msgspec.Struct, frozen=True, rename="camel"):
+class ProfileChanges(Input):
     """Changes to the profile; omitted fields stay unchanged. A new e-mail address requires the current password.
 
     `phone` is the number for text messages about critical alerts; null stops them.
     """
 
-    name: Annotated[Annotated[str, msgspec.Meta(min_length=1, max_length=120)] | None, NOT_NULL] = None
+    name: Annotated[Annotated[str, Field(min_length=1, max_length=120)] | None, NOT_NULL] = None
     email: Annotated[Email | None, NOT_NULL] = None
     current_password: Annotated[
-        Annotated[str, msgspec.Meta(min_length=1, max_length=200, extra={"trim": False})] | None, NOT_NULL
+        Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=False)] | None, NOT_NULL
     ] = None
-    phone: Phone | UnsetType | None = UNSET
+    phone: Phone | None = omitted()
 
 
-class DefaultOrganization(msgspec.Struct, frozen=True, rename="camel"):
+class DefaultOrganization(Input):
     """The organisation that is current after a login."""
 
     organization_id: UUID
 
 
-class EmailConfirmation(msgspec.Struct, frozen=True):
+class EmailConfirmation(Input):
     """The token that was mailed to the new address."""
 
     token: MailToken
@@ -70,7 +67,7 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
     async with state.database.transaction() as db:
         if body.name is not None:
             await profile.rename(db, caller.user_id, body.name)
-        if body.phone is not UNSET:
+        if "phone" in body.model_fields_set:
             await profile.change_phone(db, caller.user_id, body.phone)
         if email == caller.email:
             await email_change.cancel(db, caller)

@@ -5,10 +5,11 @@ from typing import Annotated
 from uuid import UUID
 
 import msgspec
+from pydantic import Field, StringConstraints
 
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.login import AuthAnswer, welcome
-from gridfleet.api.http import Call, Email, Message, endpoint, public, super_admin
+from gridfleet.api.http import Call, Email, Input, Message, Pattern, endpoint, public, super_admin
 from gridfleet.domains.identity.accounts import registry
 from gridfleet.domains.identity.accounts.password_rules import REGISTRATION_CHARACTERS, registration_complaints
 from gridfleet.domains.identity.models import Client, UserRole
@@ -19,11 +20,11 @@ from gridfleet.kernel.db import Connection
 
 _SHORTEST, _LONGEST = REGISTRATION_CHARACTERS
 
-Name = Annotated[str, msgspec.Meta(min_length=2, max_length=100)]
-Password = Annotated[str, msgspec.Meta(min_length=_SHORTEST, max_length=_LONGEST, extra={"trim": False})]
+Name = Annotated[str, Field(min_length=2, max_length=100)]
+Password = Annotated[str, StringConstraints(min_length=_SHORTEST, max_length=_LONGEST, strip_whitespace=False)]
 
 
-class Registration(msgspec.Struct, frozen=True):
+class Registration(Input):
     """An account to create."""
 
     email: Email
@@ -37,17 +38,18 @@ class Registration(msgspec.Struct, frozen=True):
 
 InvitationToken = Annotated[
     str,
-    msgspec.Meta(max_length=128, pattern="^[0-9a-f]{64}$", extra={"rule": "must be 64 lowercase hex digits"}),
+    Field(max_length=128),
+    Pattern("^[0-9a-f]{64}$", "must be 64 lowercase hex digits"),
 ]
 
 
-class InvitationCheck(msgspec.Struct, frozen=True):
+class InvitationCheck(Input):
     """An invitation to check."""
 
     token: InvitationToken
 
 
-class InvitedRegistration(msgspec.Struct, frozen=True):
+class InvitedRegistration(Input):
     """Account data of an invited user, with the token of the mail."""
 
     name: Name
@@ -74,7 +76,7 @@ class RegistrationAnswer(msgspec.Struct, frozen=True):
     user: RegisteredUser
 
 
-class ConfirmQuery(msgspec.Struct, frozen=True):
+class ConfirmQuery(Input):
     """The token of the invitation."""
 
     token: str

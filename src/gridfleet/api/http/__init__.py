@@ -14,22 +14,25 @@ from gridfleet.api.access.guards import esm_client, internal, org_member, public
 from gridfleet.api.access.idempotency import key_of
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
-from gridfleet.api.http.records import NOT_NULL, Email, Message, Metadata, PageQuery
-from gridfleet.api.http.responses import Asset, FileDownload, Stream
+from gridfleet.api.http.inputs import NOT_NULL, As, Email, Input, Metadata, PageQuery, Pattern, omitted
+from gridfleet.api.http.responses import Asset, FileDownload, Message, Stream
 from gridfleet.api.state import AppState, open_state
 
 __all__ = [
     "NOT_NULL",
     "SA",
     "AppState",
+    "As",
     "Asset",
     "Call",
     "Email",
     "Endpoint",
     "FileDownload",
+    "Input",
     "Message",
     "Metadata",
     "PageQuery",
+    "Pattern",
     "S",
     "Stream",
     "endpoint",
@@ -37,6 +40,7 @@ __all__ = [
     "internal",
     "internal_endpoint",
     "key_of",
+    "omitted",
     "open_state",
     "org_member",
     "public",

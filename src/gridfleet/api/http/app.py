@@ -6,7 +6,7 @@ authentication → organisation → role or scope → path ids → query and bod
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -21,9 +21,10 @@ from gridfleet.api.access.idempotency import FirstAnswer
 from gridfleet.api.http.access_log import open_access_log
 from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
 from gridfleet.api.http.call import Call
+from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.errors import UndeclaredCode, error_answer, security_headers
-from gridfleet.api.http.inputs import InvalidInput, build_checker, storable, text_reader
+from gridfleet.api.http.inputs import read, read_query
 from gridfleet.api.http.json_out import build_writer
 from gridfleet.api.http.responses import (
     Answer,
@@ -41,7 +42,7 @@ from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.errors import CodedError, NotFound, ValidationFailed
-from gridfleet.kernel.ids import new_id, parse_uuid
+from gridfleet.kernel.ids import new_id, parse_uuid, storable
 from gridfleet.kernel.redis_link import RedisAway
 
 __all__ = ["Application", "create_app"]
@@ -180,8 +181,6 @@ class Pipeline:
         self._guard = Guard(endpoint.caller, endpoint.codes, self._path_id, state)
         self._admits = endpoint.caller.kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL)
         self._in_transaction = "db" in endpoint.arguments
-        self._read_query = text_reader(endpoint.query_type) if endpoint.query_type is not None else None
-        self._check_body = build_checker(endpoint.body_type) if endpoint.body_type is not None else None
         self._write = build_writer(endpoint.answer_type)
         self._headers = security_headers(state.settings.base_url)
         self._allowed = frozenset(endpoint.codes) | _ALWAYS_ALLOWED
@@ -233,7 +232,7 @@ class Pipeline:
         body = b""
         if endpoint.method in UNSAFE:
             announced = _content_length(call)
-            if self._check_body is not None or announced > endpoint.max_body_bytes:
+            if endpoint.body_type is not None or announced > endpoint.max_body_bytes:
                 # Read before the transaction begins: a slow sender must not hold a connection of the pool.
                 body = await read_body(receive, announced, endpoint.max_body_bytes)
         admitted = Admitted()
@@ -284,12 +283,12 @@ class Pipeline:
             text = values[parameter.name]
             arguments[parameter.argument] = self._path_id(parameter.name, text) if parameter.is_uuid else storable(text)
         complaints: list[str] = []
-        if self._read_query is not None:
+        if endpoint.query_type is not None:
             try:
-                arguments["query"] = self._read_query(_query_pairs(scope["query_string"]))
+                arguments["query"] = read_query(endpoint.query_type, _query_pairs(scope["query_string"]))
             except InvalidInput as error:
                 complaints += error.complaints
-        if self._check_body is not None:
+        if endpoint.body_type is not None:
             try:
                 arguments["body"] = self._body(call, body)
             except InvalidInput as error:
@@ -310,13 +309,7 @@ class Pipeline:
         kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and kind not in self._endpoint.content_types:
             raise InvalidInput([f"body: must have content type {' or '.join(self._endpoint.content_types)}"])
-        check: Callable[[Any, str, list[str]], Any] | None = self._check_body
-        complaints: list[str] = []
-        value = body if self._endpoint.body_type is bytes else decode_json(body)
-        record = check(value, "", complaints) if check is not None else None
-        if complaints:
-            raise InvalidInput(complaints)
-        return record
+        return body if self._endpoint.body_type is bytes else read(self._endpoint.body_type, decode_json(body))
 
     async def _finish(self, call: Call, result: Any) -> ASGIApp:
         status = call.status or self._endpoint.success

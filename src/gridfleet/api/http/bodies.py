@@ -4,8 +4,8 @@ import asyncio
 import json
 from typing import Any, Final
 
+from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.errors import PayloadTooLarge
-from gridfleet.api.http.inputs import InvalidInput
 from gridfleet.api.http.responses import Receive
 
 __all__ = ["MAX_BODY_BYTES", "ClientGone", "decode_json", "read_body"]

@@ -6,10 +6,10 @@ from ipaddress import IPv6Address, IPv6Network
 from typing import Any, Literal
 from uuid import UUID
 
-from gridfleet.api.http.inputs import storable
 from gridfleet.api.http.responses import Header
 from gridfleet.api.state import AppState
 from gridfleet.kernel.addresses import is_within, parse_address
+from gridfleet.kernel.ids import storable
 
 __all__ = ["Call"]
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from gridfleet.api.access.guards import CallerKind, CallerRule
 from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.call import Call
+from gridfleet.api.http.inputs import Input
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.caller import OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection
@@ -232,6 +233,10 @@ def _check_injected(hints: Mapping[str, Any], arguments: frozenset[str], caller:
     for name, kind in expected.items():
         if name in arguments and hints.get(name) != kind:
             raise TypeError(f"{where}: {name} must be annotated {kind}")
+    for model in sorted({"query", "body"} & arguments):
+        given: Any = hints.get(model)
+        if not (isinstance(given, type) and issubclass(given, Input)) and (model == "query" or given is not bytes):
+            raise TypeError(f"{where}: {model} must be an Input")
     if "org" in arguments and caller.kind is not CallerKind.ORG_MEMBER:
         raise TypeError(f"{where}: only org_member endpoints have an organisation")
     if "client" in arguments and caller.kind is not CallerKind.ESM_CLIENT:

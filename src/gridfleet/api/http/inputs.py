@@ -1,48 +1,44 @@
-"""Validation of input against msgspec types. Every mistake is listed as `path.to.field: what is wrong`.
+"""Input of calls: Pydantic models whose mistakes are all listed at once, as `path.to.field: what is wrong`.
 
-msgspec stops at the first mistake, but users who fix a form or an import need all of them. A checker is built once for each
-type. It then walks decoded JSON (or query text) without inspecting the type again.
-
-Annotations in `msgspec.Meta(extra={…})`, beside msgspec's own constraints:
-`trim: False` keeps surrounding spaces (passwords). `format: "email"` requires an e-mail address. `rule: "must …"` is the
-error text for a pattern. `null: False` refuses null where None means that the field was omitted. `max_bytes` limits a
-free-form object as JSON.
-A struct may define `complaints(self) -> Iterator[str]` for rules across fields; it runs when all fields are valid.
+`Input` is the base of bodies and queries. It makes Pydantic strict: texts are trimmed and have no control characters, ids
+and times have one form, 5.0 is the integer 5 and "5" is not, and free-form values hold only what every JSON reader and
+PostgreSQL can represent. `complaints.py` words the mistakes.
 """
 
-import difflib
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import inspect
+from msgspec import UNSET
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
+from gridfleet.api.http.complaints import (
+    MAX_COMPLAINTS,
+    SAFE_INTEGER,
+    InvalidInput,
+    below,
+    complaints_of,
+    schema_of,
+    without_null,
+)
 from gridfleet.domains.identity.emails import is_address
 from gridfleet.kernel.ids import parse_uuid
+from gridfleet.kernel.pagination import Paging
 
-__all__ = ["MAX_COMPLAINTS", "MAX_DEPTH", "Checker", "InvalidInput", "build_checker", "storable", "text_reader"]
+__all__ = ["MAX_DEPTH", "NOT_NULL", "As", "Email", "Input", "Metadata", "PageQuery", "Pattern", "omitted", "read", "read_query"]
 
-MAX_COMPLAINTS: Final = 1_000
 MAX_DEPTH: Final = 32
 """Levels of nesting inside a free-form value."""
 
-_SAFE_INTEGER: Final = 2**53 - 1  # beyond it JSON readers disagree, and no column is wider
-
-Checker = Callable[[Any, str, list[str]], Any]
-"""Returns the typed value, or appends to the complaints and returns `WRONG`."""
-
-Seen = dict[Any, list[Checker]]
-"""Checkers of structs by class, which allows recursive structs."""
-
-
-class _Wrong:
-    """The type of `WRONG`, which no input can produce."""
-
-
-WRONG: Final = _Wrong()
+_MAX_METADATA: Final = 32 * 1024
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -50,422 +46,272 @@ _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?\Z")
 
-
-class InvalidInput(Exception):
-    """The input is invalid. `complaints` lists every mistake."""
-
-    def __init__(self, complaints: list[str]) -> None:
-        super().__init__(f"{len(complaints)} complaints")
-        self.complaints = complaints
+Model = TypeVar("Model", bound="Input")
 
 
-def build_checker(annotation: Any) -> Checker:
-    """Return the checker of a type."""
-    return _build(inspect.type_info(annotation), {})
+class Input(BaseModel):
+    """A body or query. Its fields have camel case in JSON, and unknown fields are refused.
+
+    A subclass may define `complaints(self) -> Iterator[str]` for rules across fields. It runs when all fields are valid.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        model: Any = handler.resolve_ref_schema(schema)
+        inner = model
+        while inner["type"] != "model-fields":
+            inner = inner["schema"]
+        for field in inner["fields"].values():
+            field["schema"] = _strict(field["schema"], handler.resolve_ref_schema)
+        if hasattr(cls, "complaints"):
+            # Changed in place, so that the model keeps its name in JSON Schemas.
+            unchecked = {name: part for name, part in model.items() if name != "ref"}
+            checked = no_info_after_validator_function(_checked, unchecked, ref=model.get("ref"))
+            model.clear()
+            model.update(checked)
+        return schema
 
 
-def _build(info: inspect.Type, seen: Seen, trim: bool = True, extra: dict[str, Any] | None = None) -> Checker:
-    match info:
-        case inspect.Metadata(type=inner, extra=more):
-            merged = {**(extra or {}), **(more or {})}
-            return _build(inner, seen, merged.get("trim", True) is not False, merged)
-        case inspect.UnionType(types=types):
-            return _union(types, seen, trim, extra)
-        case inspect.StructType():
-            return _struct(info, seen)
-        case inspect.StrType():
-            return _string(info, trim, extra or {})
-        case inspect.IntType():
-            return _integer(info)
-        case inspect.FloatType():
-            return _number(info)
-        case inspect.BoolType():
-            return _boolean
-        case inspect.UUIDType():
-            return _uuid
-        case inspect.DateTimeType():
-            return _date_time
-        case inspect.EnumType(cls=cls):
-            return _choice({member.value: member for member in cls})
-        case inspect.LiteralType(values=values):
-            return _choice({value: value for value in values})
-        case inspect.ListType() | inspect.SetType() | inspect.FrozenSetType() | inspect.VarTupleType():
-            return _array(info, seen)
-        case inspect.DictType(key_type=key, value_type=value, min_length=low, max_length=high):
-            if isinstance(value, inspect.AnyType):
-                return _free_object((extra or {}).get("max_bytes"))
-            return _object(_build(key, seen), _build(value, seen), low, high)
-        case inspect.AnyType():
-            return _free
-        case inspect.NoneType():
-            return _null
-        case inspect.BytesType():
-            return _as_it_is
-    raise TypeError(f"no checker for {info}")
+@dataclass(frozen=True)
+class Pattern:
+    """Restricts a text to a regular expression. `rule` is the complaint about other texts."""
+
+    expression: str
+    rule: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the text with this check."""
+        found = re.compile(self.expression).search
+        return no_info_after_validator_function(lambda text: text if found(text) else _refuse(self.rule), handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the JSON Schema with the expression."""
+        return {**handler(schema), "pattern": self.expression}
 
 
-def _say(complaints: list[str], path: str, text: str) -> _Wrong:
-    if len(complaints) < MAX_COMPLAINTS:
-        complaints.append(f"{path or 'body'}: {text}")
-    return WRONG
+@dataclass(frozen=True)
+class As:
+    """Reads a record of a domain with a model that has the same fields: `Annotated[TimeBlock, As(TimeBlockInput)]`."""
+
+    model: type[Input]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the model, whose result is made into the record."""
+        return no_info_after_validator_function(lambda found: source(**dict(found)), handler.generate_schema(self.model))
 
 
-def _below(path: str, name: str | int) -> str:
-    text = name if isinstance(name, int) or len(name) <= 64 else f"{name[:64]}…"
-    return f"{path}.{text}" if path else str(text)
+class _NotNull:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: Any = handler(source)
+        inner: CoreSchema = schema["schema"] if schema["type"] == "nullable" else schema
+        return inner
 
 
-def _as_it_is(value: Any, path: str, complaints: list[str]) -> Any:
+NOT_NULL: Final = _NotNull()
+"""Marks an optional body field that may be omitted but not null: `Annotated[Description | None, NOT_NULL] = None`."""
+
+
+def omitted() -> Any:
+    """Return the default of a PATCH's field, which is UNSET if the field is omitted."""
+    return Field(default_factory=lambda: UNSET)
+
+
+def _checked(record: Any) -> Any:
+    if found := list(record.complaints()):
+        raise PydanticCustomError("complaints", "see the list", {"complaints": found})
+    return record
+
+
+def _refuse(complaint: str) -> Any:
+    raise ValueError(complaint)
+
+
+def _email(text: str) -> str:
+    return text if is_address(text) else _refuse("must be an e-mail address")
+
+
+Email = Annotated[str, Field(max_length=254, json_schema_extra={"format": "email"}), AfterValidator(_email)]
+"""An e-mail address as entered. Domains convert it to lower case."""
+
+
+def _bounded(value: dict[str, Any]) -> dict[str, Any]:
+    return (
+        value
+        if len(msgspec.json.encode(value)) <= _MAX_METADATA
+        else _refuse(f"must have at most {_MAX_METADATA} bytes as JSON")
+    )
+
+
+Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]
+"""Free-form notes of users about a record. Limited in size, because a page of a list holds a hundred of them."""
+
+
+def read(model: type[Model], value: Any) -> Model:
+    """Return the model of a decoded JSON value. Raises InvalidInput with every mistake."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InvalidInput(complaints_of(error, model)) from None
+
+
+def read_query(model: type[Model], pairs: list[tuple[str, str]]) -> Model:
+    """Return the model of the pairs of a query string. Raises InvalidInput with every mistake."""
+    root = schema_of(model)
+    values: dict[str, Any] = {}
+    twice: list[str] = []
+    for name, text in pairs:
+        schema = without_null(root["properties"].get(name, {}), root)
+        if schema.get("type") == "array":
+            values.setdefault(name, []).append(_from_text(text, schema["items"]))
+        elif name in values:
+            twice.append(f"{below('', name)}: must not be given twice")
+        else:
+            values[name] = _from_text(text, schema)
+    try:
+        record = read(model, values)
+    except InvalidInput as error:
+        raise InvalidInput((twice + error.complaints)[:MAX_COMPLAINTS]) from None
+    if twice:
+        raise InvalidInput(twice[:MAX_COMPLAINTS])
+    return record
+
+
+def _from_text(text: str, schema: dict[str, Any]) -> Any:
+    match schema.get("type"):
+        case "integer":
+            return int(text) if _INTEGER.match(text) else text
+        case "number":
+            return float(text) if _NUMBER.match(text) else text
+        case "boolean":
+            return {"true": True, "false": False}.get(text, text)
+    return text
+
+
+def _strict(schema: Any, resolve: Callable[[Any], Any]) -> Any:
+    """Return a field's schema with every leaf made strict. `resolve` returns the schema that a reference leads to."""
+    kind = resolve(schema)["type"]
+    if kind in _LEAVES:
+        leaf = _LEAVES[kind] if schema.get("strip_whitespace", True) else _untrimmed
+        return no_info_before_validator_function(leaf, schema if kind in ("enum", "literal") else {**schema, "strict": True})
+    if kind == "dict":
+        if schema.get("values_schema", {"type": "any"})["type"] == "any":
+            return no_info_after_validator_function(_free_form, schema)
+        keys, values = _strict(schema["keys_schema"], resolve), _strict(schema["values_schema"], resolve)
+        return {**schema, "keys_schema": keys, "values_schema": values}
+    if kind == "list":
+        return _measured({**schema, "items_schema": _strict(schema["items_schema"], resolve)})
+    if kind == "tuple":
+        return _measured({**schema, "items_schema": [_strict(item, resolve) for item in schema["items_schema"]]})
+    return {**schema, "schema": _strict(schema["schema"], resolve)} if "schema" in schema else schema
+
+
+def _measured(schema: Any) -> Any:
+    """Return the schema of an array whose length is checked before its items, which may be many."""
+    low, high = schema.get("min_length", 0), schema.get("max_length")
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list) and len(value) < low:
+            raise PydanticCustomError("too_short", "too few items")
+        if isinstance(value, list) and high is not None and len(value) > high:
+            raise PydanticCustomError("too_long", "too many items")
+        return value
+
+    return no_info_before_validator_function(check, schema)
+
+
+def _text(value: Any) -> Any:
+    return _untrimmed(value.strip()) if isinstance(value, str) else value
+
+
+def _untrimmed(value: Any) -> Any:
+    if isinstance(value, str) and _CONTROL.search(value):
+        _refuse("must not contain control characters")
     return value
 
 
-def _null(value: Any, path: str, complaints: list[str]) -> Any:
-    return None if value is None else _say(complaints, path, "must be null")
+def _integer(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one number type: 5.0 is the integer 5
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > SAFE_INTEGER:
+        raise PydanticCustomError("too_far", "too far from zero")
+    return value
 
 
-def _boolean(value: Any, path: str, complaints: list[str]) -> Any:
-    return value if isinstance(value, bool) else _say(complaints, path, _or_null(value, "must be true or false"))
+def _number(value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    except OverflowError:
+        return math.inf
 
 
-def _or_null(value: Any, text: str) -> str:
-    return "must not be null" if value is None else text
-
-
-def _string(info: inspect.StrType, trim: bool, extra: dict[str, Any]) -> Checker:
-    low, high = info.min_length or 0, info.max_length
-    if high is None:
-        length_rule = f"must have at least {low} character{'s' if low != 1 else ''}"
-    elif low == high:
-        length_rule = f"must have exactly {low} characters"
-    elif low:
-        length_rule = f"must have {low} to {high} characters"
-    else:
-        length_rule = f"must have at most {high} characters"
-    pattern = re.compile(info.pattern) if info.pattern else None
-    pattern_rule = str(extra.get("rule", f"must match {info.pattern}"))
-    is_email = extra.get("format") == "email"
-
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if not isinstance(value, str):
-            return _say(complaints, path, _or_null(value, "must be a string"))
-        text = value.strip() if trim else value
-        if _CONTROL.search(text):
-            return _say(complaints, path, "must not contain control characters")
-        if len(text) < low or (high is not None and len(text) > high):
-            return _say(complaints, path, length_rule)
-        if pattern is not None and not pattern.search(text):
-            return _say(complaints, path, pattern_rule)
-        if is_email and not is_address(text):
-            return _say(complaints, path, "must be an e-mail address")
-        return text
-
-    return check
-
-
-def _limits(low: float | None, above: float | None, high: float | None, below: float | None) -> str:
-    parts = [f" {sign} {limit}" for sign, limit in ((">=", low), (">", above), ("<=", high), ("<", below)) if limit is not None]
-    return " and".join(parts)
-
-
-def _integer(info: inspect.IntType) -> Checker:
-    rule = "must be an integer" + _limits(info.ge, info.gt, info.le, info.lt)
-    low = max(-_SAFE_INTEGER if info.ge is None else info.ge, -_SAFE_INTEGER if info.gt is None else info.gt + 1)
-    high = min(_SAFE_INTEGER if info.le is None else info.le, _SAFE_INTEGER if info.lt is None else info.lt - 1)
-    step = info.multiple_of
-
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)  # JSON has one number type: 5.0 is the integer 5
-        if not isinstance(value, int) or isinstance(value, bool):
-            return _say(complaints, path, _or_null(value, rule))
-        if not low <= value <= high:
-            too_far = "" if info.ge is not None and info.le is not None else f" (at most {_SAFE_INTEGER} from zero)"
-            return _say(complaints, path, rule + (too_far if abs(value) > _SAFE_INTEGER else ""))
-        if step is not None and value % step:
-            return _say(complaints, path, f"must be a multiple of {step}")
-        return value
-
-    return check
-
-
-def _number(info: inspect.FloatType) -> Checker:
-    rule = "must be a number" + _limits(info.ge, info.gt, info.le, info.lt)
-    ge, gt, le, lt = info.ge, info.gt, info.le, info.lt
-
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return _say(complaints, path, _or_null(value, rule))
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            return _say(complaints, path, "must be a number that a double can hold")
-        if (
-            (ge is not None and number < ge)
-            or (gt is not None and number <= gt)
-            or (le is not None and number > le)
-            or (lt is not None and number >= lt)
-        ):
-            return _say(complaints, path, rule)
-        return number
-
-    return check
-
-
-def _uuid(value: Any, path: str, complaints: list[str]) -> Any:
+def _uuid(value: Any) -> Any:
     found = parse_uuid(value.strip()) if isinstance(value, str) else None
-    return found if found is not None else _say(complaints, path, _or_null(value, "must be a UUID"))
+    return value if found is None else found
 
 
-def storable(text: str) -> str:
-    """Replace characters that PostgreSQL cannot store by U+FFFD, so that a look-up with the text finds nothing."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def _date_time(value: Any, path: str, complaints: list[str]) -> Any:
+def _date_time(value: Any) -> Any:
     if isinstance(value, str) and _DATE_TIME.match(text := value.strip()):
         try:
             return datetime.fromisoformat(text.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
-            pass  # reported below: not a calendar date, or out of range in UTC
-    rule = "must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z"
-    return _say(complaints, path, _or_null(value, rule))
-
-
-def _choice(choices: dict[Any, Any]) -> Checker:
-    rule = "must be one of " + ", ".join(str(choice) for choice in choices)
-
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if isinstance(value, str):
-            value = value.strip()
-        elif not isinstance(value, int) or isinstance(value, bool):
-            return _say(complaints, path, _or_null(value, rule))
-        if value not in choices:
-            return _say(complaints, path, rule)
-        return choices[value]
-
-    return check
-
-
-_CollectionType = inspect.ListType | inspect.SetType | inspect.FrozenSetType | inspect.VarTupleType
-
-
-def _array(info: _CollectionType, seen: Seen) -> Checker:
-    item = _build(info.item_type, seen)
-    make: Callable[[list[Any]], Any] = list
-    if isinstance(info, inspect.SetType):
-        make = set
-    elif isinstance(info, inspect.FrozenSetType):
-        make = frozenset
-    elif isinstance(info, inspect.VarTupleType):
-        make = tuple
-    low, high = info.min_length or 0, info.max_length
-
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if not isinstance(value, list):
-            return _say(complaints, path, _or_null(value, "must be an array"))
-        if len(value) < low:
-            return _say(complaints, path, f"must have at least {low} item{'s' if low != 1 else ''}")
-        if high is not None and len(value) > high:
-            return _say(complaints, path, f"must have at most {high} items")
-        items = [item(element, _below(path, index), complaints) for index, element in enumerate(value)]
-        return WRONG if any(element is WRONG for element in items) else make(items)
-
-    return check
-
-
-def _free_object(max_bytes: int | None) -> Checker:
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if not isinstance(value, dict):
-            return _say(complaints, path, _or_null(value, "must be an object"))
-        kept = _free(value, path, complaints)
-        # After a complaint the value may not be encodable.
-        if max_bytes is not None and not complaints and len(msgspec.json.encode(kept)) > max_bytes:
-            return _say(complaints, path, f"must have at most {max_bytes} bytes as JSON")
-        return kept
-
-    return check
-
-
-def _object(key: Checker, value_of: Checker, low: int | None, high: int | None) -> Checker:
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if not isinstance(value, dict):
-            return _say(complaints, path, _or_null(value, "must be an object"))
-        if low is not None and len(value) < low:
-            return _say(complaints, path, f"must have at least {low} field{'s' if low != 1 else ''}")
-        if high is not None and len(value) > high:
-            return _say(complaints, path, f"must have at most {high} fields")
-        pairs = [
-            (key(name, _below(path, name), complaints), value_of(element, _below(path, name), complaints))
-            for name, element in value.items()
-        ]
-        return WRONG if any(name is WRONG or element is WRONG for name, element in pairs) else dict(pairs)
-
-    return check
-
-
-def _free(value: Any, path: str, complaints: list[str], depth: int = 0) -> Any:
-    """Return free-form JSON unchanged. Refuse only values that PostgreSQL or other JSON readers cannot represent."""
-    if isinstance(value, str):
-        if _CONTROL_BUT_LINES.search(value):
-            return _say(complaints, path, "must not contain control characters")
-    elif isinstance(value, float) and not math.isfinite(value):
-        return _say(complaints, path, "must be a number that a double can hold")
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > _SAFE_INTEGER:
-        return _say(complaints, path, f"must be an integer of at most {_SAFE_INTEGER} from zero")
-    elif isinstance(value, dict | list):
-        if depth >= MAX_DEPTH:
-            return _say(complaints, path, f"must not be nested deeper than {MAX_DEPTH} levels")
-        before = len(complaints)
-        for name, element in value.items() if isinstance(value, dict) else enumerate(value):
-            if isinstance(name, str) and _CONTROL.search(name):
-                _say(complaints, path, "must not have control characters in a field name")
-            _free(element, _below(path, name), complaints, depth + 1)
-        if len(complaints) > before:
-            return WRONG
+            pass  # refused by the type: not a calendar date, or out of range in UTC
     return value
 
 
-def _union(types: tuple[inspect.Type, ...], seen: Seen, trim: bool, extra: dict[str, Any] | None) -> Checker:
-    nullable = any(isinstance(option, inspect.NoneType) for option in types) and (extra or {}).get("null", True)
-    options = [option for option in types if not isinstance(option, inspect.NoneType)]
-    if len(options) == 1:
-        only = _build(options[0], seen, trim, extra)
-        if not nullable:
-            return only
-        return lambda value, path, complaints: None if value is None else only(value, path, complaints)
-    by_kind: dict[type, Checker] = {}
-    for option in options:
-        checker = _build(option, seen, trim, extra)
-        for kind in _json_kinds(option):
-            by_kind.setdefault(kind, checker)
-    if int in by_kind and float in by_kind and any(isinstance(_plain(option), inspect.FloatType) for option in options):
-        whole = next((o for o in options if isinstance(_plain(o), inspect.IntType)), None)
-        by_kind[int] = _build(whole, seen) if whole is not None else by_kind[float]
-    names = {str: "a string", int: "an integer", float: "a number", bool: "true or false", list: "an array", dict: "an object"}
-    rule = "must be " + ", or ".join(names[kind] for kind in by_kind)
-
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if value is None and nullable:
-            return None
-        checker = by_kind.get(type(value))
-        return checker(value, path, complaints) if checker else _say(complaints, path, _or_null(value, rule))
-
-    return check
+def _choice(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
 
 
-def _plain(info: inspect.Type) -> inspect.Type:
-    while isinstance(info, inspect.Metadata):
-        info = info.type
-    return info
+_LEAVES: Final[dict[str, Callable[[Any], Any]]] = {
+    "str": _text,
+    "int": _integer,
+    "float": _number,
+    "bool": lambda value: value,
+    "uuid": _uuid,
+    "datetime": _date_time,
+    "enum": _choice,
+    "literal": _choice,
+}
 
 
-def _json_kinds(info: inspect.Type) -> tuple[type, ...]:
-    match _plain(info):
-        case inspect.FloatType():
-            return (float, int)
-        case inspect.IntType():
-            return (int,)
-        case inspect.BoolType():
-            return (bool,)
-        case inspect.StructType() | inspect.DictType():
-            return (dict,)
-        case inspect.ListType() | inspect.SetType() | inspect.FrozenSetType() | inspect.VarTupleType():
-            return (list,)
-        case _:
-            return (str,)
+def _free_form(value: dict[str, Any]) -> dict[str, Any]:
+    """Return free-form JSON unchanged. Refuse only values that PostgreSQL or other JSON readers cannot represent."""
+    found: list[str] = []
+    _check_free(value, "", found, 0)
+    if found:
+        raise PydanticCustomError("complaints", "see the list", {"complaints": found})
+    return value
 
 
-def _struct(info: inspect.StructType, seen: Seen) -> Checker:
-    if info.cls in seen:  # a recursive struct: its checker exists only after the outer call
-        later = seen[info.cls]
-        return lambda value, path, complaints: later[0](value, path, complaints)
-    place = seen[info.cls] = []
-    fields = {f.encode_name: (f.name, _build(f.type, seen), f.required) for f in info.fields}
-    cls = info.cls
-    extra_rules: Callable[[Any], Iterator[str]] | None = getattr(cls, "complaints", None)
-    strict = not getattr(cls, "ignores_unknown", False)
-
-    def check(value: Any, path: str, complaints: list[str]) -> Any:
-        if not isinstance(value, dict):
-            return _say(complaints, path, _or_null(value, "must be an object"))
-        before = len(complaints)
-        values: dict[str, Any] = {}
-        for name, (attribute, checker, required) in fields.items():
-            if name in value:
-                values[attribute] = checker(value[name], _below(path, name), complaints)
-            elif required:
-                _say(complaints, _below(path, name), "is required")
-        if strict and not value.keys() <= fields.keys():
-            _complain_of_unknown(value.keys() - fields.keys(), fields, path, complaints)
-        if len(complaints) > before:
-            return WRONG
-        record = cls(**values)
-        if extra_rules is not None:
-            for complaint in extra_rules(record):
-                if len(complaints) < MAX_COMPLAINTS:
-                    complaints.append(_below(path, "") + complaint if path else complaint)
-            if len(complaints) > before:
-                return WRONG
-        return record
-
-    place.append(check)
-    return check
+def _check_free(value: Any, path: str, found: list[str], depth: int) -> None:
+    complaint = None
+    if isinstance(value, str) and _CONTROL_BUT_LINES.search(value):
+        complaint = "must not contain control characters"
+    elif isinstance(value, float) and not math.isfinite(value):
+        complaint = "must be a number that a double can hold"
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > SAFE_INTEGER:
+        complaint = f"must be an integer of at most {SAFE_INTEGER} from zero"
+    elif isinstance(value, dict | list) and depth >= MAX_DEPTH:
+        complaint = f"must not be nested deeper than {MAX_DEPTH} levels"
+    if complaint is not None and len(found) < MAX_COMPLAINTS:
+        found.append(f"{path}: {complaint}")
+    if complaint is None and isinstance(value, dict | list):
+        for name, element in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(name, str) and _CONTROL.search(name) and len(found) < MAX_COMPLAINTS:
+                found.append(f"{path}: must not have control characters in a field name")
+            _check_free(element, below(path, name), found, depth + 1)
 
 
-def _complain_of_unknown(names: set[str], fields: dict[str, Any], path: str, complaints: list[str]) -> None:
-    for count, name in enumerate(sorted(names)):
-        # Searching for similar names is slow, so only the first 20 unknown names get a hint.
-        near = difflib.get_close_matches(name[:64], fields, n=1) if count < 20 else []
-        _say(complaints, _below(path, name), "is not a known field" + (f" (did you mean {near[0]}?)" if near else ""))
+class PageQuery(Input):
+    """Query of a paged list. Subclasses add filters."""
 
+    page: Annotated[int, Field(ge=1)] = 1
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
 
-def text_reader(annotation: Any) -> Callable[[list[tuple[str, str]]], Any]:
-    """Return a function that reads the pairs of a query string into the struct `annotation`.
-
-    The function raises InvalidInput with every mistake.
-    """
-    info = inspect.type_info(annotation)
-    if not isinstance(info, inspect.StructType):
-        raise TypeError(f"a query is a struct, not {annotation}")
-    check = _build(info, {})
-    converters = {field.encode_name: _text_converter(field.type) for field in info.fields}
-    lists = {field.encode_name for field in info.fields if _json_kinds(field.type) == (list,)}
-
-    def read(pairs: list[tuple[str, str]]) -> Any:
-        complaints: list[str] = []
-        values: dict[str, Any] = {}
-        for name, text in pairs:
-            value = converters[name](text) if name in converters else text
-            if name in lists:
-                values.setdefault(name, []).append(value)
-            elif name in values:
-                _say(complaints, _below("", name), "must not be given twice")
-            else:
-                values[name] = value
-        record = check(values, "", complaints)
-        if complaints:
-            raise InvalidInput(complaints)
-        return record
-
-    return read
-
-
-def _text_converter(info: inspect.Type) -> Callable[[str], Any]:
-    plain = _plain(info)
-    if isinstance(plain, inspect.UnionType):
-        options = [option for option in plain.types if not isinstance(option, inspect.NoneType)]
-        return _text_converter(options[0]) if len(options) == 1 else str
-    match plain:
-        case inspect.IntType():
-            return lambda text: int(text) if _INTEGER.match(text) else text
-        case inspect.FloatType():
-            return lambda text: float(text) if _NUMBER.match(text) else text
-        case inspect.BoolType():
-            return lambda text: {"true": True, "false": False}.get(text, text)
-        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-            return _text_converter(item)
-        case inspect.EnumType(cls=cls) if all(isinstance(member.value, int) for member in cls):
-            return lambda text: int(text) if _INTEGER.match(text) else text
-    return str
+    @property
+    def paging(self) -> Paging:
+        """The requested page."""
+        return Paging(self.page, self.limit)

@@ -6,7 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["ASGIApp", "Answer", "Asset", "FileDownload", "Header", "Receive", "Scope", "Send", "Stream", "StreamedAnswer"]
+import msgspec
+
+__all__ = [
+    "ASGIApp",
+    "Answer",
+    "Asset",
+    "FileDownload",
+    "Header",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "Stream",
+    "StreamedAnswer",
+]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -14,6 +28,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Header = tuple[bytes, bytes]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """The usual response of a deletion or an action."""
+
+    message: str
 
 
 @dataclass(frozen=True, slots=True)

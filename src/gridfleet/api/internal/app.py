@@ -12,9 +12,9 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from gridfleet.api.http.bodies import ClientGone, read_body
 from gridfleet.api.http.call import Call
+from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.endpoint import INTERNAL_ENDPOINTS, import_handlers
 from gridfleet.api.http.errors import PayloadTooLarge
-from gridfleet.api.http.inputs import InvalidInput
 from gridfleet.api.http.responses import Answer, ASGIApp, Receive, Scope, Send
 from gridfleet.api.internal.metrics import Scrape
 from gridfleet.api.state import AppState

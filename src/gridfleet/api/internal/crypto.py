@@ -2,18 +2,18 @@
 
 from typing import Annotated
 
-import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import SA, Call, endpoint, super_admin
+from gridfleet.api.http import SA, Call, Input, endpoint, super_admin
 from gridfleet.domains.maintenance import rewrapping
 from gridfleet.domains.maintenance.rewrapping import Rewrapped
 from gridfleet.kernel.caller import UserCaller
 
 
-class RewrapRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class RewrapRequest(Input):
     """The version of the keyring to encrypt everything with."""
 
-    target_version: Annotated[int, msgspec.Meta(ge=1)]
+    target_version: Annotated[int, Field(ge=1)]
 
 
 @endpoint("POST", "/api/v1/internal/crypto/rewrap", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))

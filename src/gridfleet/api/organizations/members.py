@@ -2,9 +2,7 @@
 
 from uuid import UUID
 
-import msgspec
-
-from gridfleet.api.http import Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Input, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.organizations import members
 from gridfleet.domains.organizations.models import Member, RoleName
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -12,7 +10,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
 
-class NewRole(msgspec.Struct, frozen=True):
+class NewRole(Input):
     """The new role of a member."""
 
     role: RoleName

@@ -3,9 +3,9 @@
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, SA, Message, PageQuery, endpoint, super_admin
+from gridfleet.api.http import NOT_NULL, SA, Input, Message, PageQuery, Pattern, endpoint, super_admin
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.domains.trading.configuration import delete_unsaved
@@ -13,20 +13,16 @@ from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
-Name = Annotated[str, msgspec.Meta(min_length=2, max_length=100)]
+Name = Annotated[str, Field(min_length=2, max_length=100)]
 Slug = Annotated[
     str,
-    msgspec.Meta(
-        min_length=2,
-        max_length=50,
-        pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$",
-        extra={"rule": "must be lowercase letters and digits in groups joined by single hyphens"},
-    ),
+    Field(min_length=2, max_length=50),
+    Pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "must be lowercase letters and digits in groups joined by single hyphens"),
 ]
-Description = Annotated[str, msgspec.Meta(max_length=500)]
+Description = Annotated[str, Field(max_length=500)]
 
 
-class NewOrganization(msgspec.Struct, frozen=True):
+class NewOrganization(Input):
     """A tenant to create."""
 
     name: Name
@@ -34,7 +30,7 @@ class NewOrganization(msgspec.Struct, frozen=True):
     description: Annotated[Description | None, NOT_NULL] = None
 
 
-class OrganizationChanges(msgspec.Struct, frozen=True):
+class OrganizationChanges(Input):
     """Changes to an organisation; omitted fields stay unchanged."""
 
     name: Annotated[Name | None, NOT_NULL] = None

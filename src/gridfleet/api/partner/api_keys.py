@@ -8,8 +8,9 @@ from uuid import UUID
 import aiormq.exceptions
 import httpx
 import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, Call, Message, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import NOT_NULL, Call, Input, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.partners import key_creation, registry, vhosts
 from gridfleet.domains.partners.errors import SelfTestFailed
 from gridfleet.domains.partners.key_creation import PreparedKey
@@ -28,10 +29,10 @@ from gridfleet.protocol.partner_routes import EXCHANGE
 _MOST_NETWORKS: Final = 1_000
 """Limit of networks of one key. The address of every call with the key is compared with all of them."""
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+_Name = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class NewApiKey(msgspec.Struct, frozen=True, rename="camel"):
+class NewApiKey(Input):
     """The rights of a key to create.
 
     Without `allowedPlantIds` the key reaches every plant of the organisation, without `allowedIps` it is valid from every
@@ -40,16 +41,16 @@ class NewApiKey(msgspec.Struct, frozen=True, rename="camel"):
 
     name: _Name
     partner_id: _Name
-    scopes: Annotated[list[Scope], msgspec.Meta(min_length=1)]
+    scopes: Annotated[list[Scope], Field(min_length=1)]
     allowed_plant_ids: Annotated[list[UUID] | None, NOT_NULL] = None
     allowed_ips: Annotated[list[str], NOT_NULL] = []
     expires_at: Annotated[datetime | None, NOT_NULL] = None
 
 
-class ApiKeyTest(msgspec.Struct, frozen=True):
+class ApiKeyTest(Input):
     """The text of a key."""
 
-    key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    key: Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class ApiKeyTestResult(msgspec.Struct, frozen=True, rename="camel"):

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Input, PageQuery, S, endpoint, org_member
 from gridfleet.domains.plants.commands import dispatch
 from gridfleet.domains.plants.commands.models import PlantCommand
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -13,10 +14,10 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
 
-class NewCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewCommand(Input):
     """An action that the sub-device's template declares, with its parameters."""
 
-    action: Annotated[str, msgspec.Meta(max_length=64)]
+    action: Annotated[str, Field(max_length=64)]
     params: dict[str, Any] = {}
 
 

@@ -6,8 +6,9 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import Call, S, Stream, endpoint, org_member
+from gridfleet.api.http import Call, Input, S, Stream, endpoint, org_member
 from gridfleet.api.http.json_out import build_writer
 from gridfleet.domains.telemetry.history.models import BucketPoint, Page
 from gridfleet.domains.telemetry.history.queries import History, open_device_history
@@ -15,11 +16,11 @@ from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection, Database
 
 
-class DeviceTelemetryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeviceTelemetryQuery(Input):
     """Query of a sub-device's history: `from` inclusive, `to` exclusive, `metric` without the device's prefix."""
 
-    start: datetime = msgspec.field(name="from")
-    end: datetime = msgspec.field(name="to")
+    start: datetime = Field(alias="from")
+    end: datetime = Field(alias="to")
     metric: str | None = None
 
 

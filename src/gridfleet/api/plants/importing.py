@@ -9,9 +9,10 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api.http import Metadata, S, endpoint, org_member
+from gridfleet.api.http import Input, Metadata, S, endpoint, org_member
 from gridfleet.api.http.bodies import decode_json
-from gridfleet.api.http.inputs import InvalidInput, build_checker
+from gridfleet.api.http.complaints import InvalidInput
+from gridfleet.api.http.inputs import read
 from gridfleet.api.plants.registry import ExternalPlantId, Name, SerialNumber
 from gridfleet.domains.plants.importing import complaints_about, import_plants
 from gridfleet.domains.plants.models import AuthMethod, PlantToImport, PlantType
@@ -24,13 +25,13 @@ MAX_ROWS: Final = 10_000
 MOST_COMPLAINTS: Final = 1_000
 
 
-class ImportOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class ImportOptions(Input):
     """Options for files with wrong rows. By default nothing is written."""
 
     skip_invalid: bool = False
 
 
-class PlantRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class PlantRow(Input):
     """The columns of the file. `metadata` holds a JSON object. An empty cell counts as omitted."""
 
     name: Name
@@ -59,8 +60,8 @@ class ImportReport(msgspec.Struct, frozen=True, rename="camel"):
     rows: list[ImportedRow]
 
 
-_COLUMNS: Final = msgspec.structs.fields(PlantRow)
-_check_row = build_checker(PlantRow)
+_COLUMNS: Final = {str(field.alias): field.is_required() for field in PlantRow.model_fields.values()}
+"""Whether each column is required."""
 
 
 @endpoint(
@@ -118,10 +119,11 @@ def _plant(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantTo
         except InvalidInput:
             complaints.append("metadata: must be a JSON object")
             del record["metadata"]
-    row = _check_row(record, "", complaints)
-    if complaints:
-        return None
-    return PlantToImport(number, **msgspec.structs.asdict(row))
+    try:
+        row = read(PlantRow, record)
+    except InvalidInput as error:
+        complaints += error.complaints
+    return None if complaints else PlantToImport(number, **dict(row))
 
 
 def _rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -148,15 +150,10 @@ def _rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _check_header(header: list[str]) -> None:
-    known = [column.encode_name for column in _COLUMNS]
-    complaints = [f"header.{column.encode_name}: is required" for column in _COLUMNS if _is_missing(column, header)]
-    unknown = (f"header.{name[:64]}: is not a known column" for name in header if name not in known)
+    complaints = [f"header.{name}: is required" for name, required in _COLUMNS.items() if required and name not in header]
+    unknown = (f"header.{name[:64]}: is not a known column" for name in header if name not in _COLUMNS)
     # A header of thousands of commas must not produce a response thirty times its size.
     complaints += islice(unknown, MOST_COMPLAINTS)
-    complaints += [f"header.{name}: stands twice" for name in known if header.count(name) > 1]
+    complaints += [f"header.{name}: stands twice" for name in _COLUMNS if header.count(name) > 1]
     if complaints:
         raise InvalidInput(complaints)
-
-
-def _is_missing(column: msgspec.structs.FieldInfo, header: list[str]) -> bool:
-    return column.required and column.encode_name not in header

@@ -3,10 +3,9 @@
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from pydantic import Field
 
-from gridfleet.api.http import Call, Metadata, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Call, Input, Metadata, PageQuery, S, endpoint, omitted, org_member
 from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
 from gridfleet.domains.alerts.actions import open_alerts_of
 from gridfleet.domains.device_templates.catalogue import templates_by_id
@@ -18,18 +17,18 @@ from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-SerialNumber = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
-ExternalPlantId = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+SerialNumber = Annotated[str, Field(min_length=1, max_length=50)]
+ExternalPlantId = Annotated[str, Field(min_length=1, max_length=120)]
 
 
-class PlantFilter(PageQuery, frozen=True, rename="camel"):
+class PlantFilter(PageQuery):
     """Filter of plants."""
 
     auth_method: AuthMethod | None = None
 
 
-class NewPlant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class NewPlant(Input):
     """A plant to register."""
 
     name: Name
@@ -39,17 +38,17 @@ class NewPlant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     metadata: Metadata = {}
 
 
-class PlantPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class PlantPatch(Input):
     """Changes to a plant. Null unlinks the ESM plant or removes the template."""
 
-    name: Name | UnsetType = UNSET
-    serial_number: SerialNumber | UnsetType = UNSET
-    type: PlantType | UnsetType = UNSET
-    auth_method: AuthMethod | UnsetType = UNSET
-    metadata: Metadata | UnsetType = UNSET
-    external_plant_id: ExternalPlantId | UnsetType | None = UNSET
-    template_id: UUID | UnsetType | None = UNSET
-    organization_id: UUID | UnsetType = UNSET
+    name: Name = omitted()
+    serial_number: SerialNumber = omitted()
+    type: PlantType = omitted()
+    auth_method: AuthMethod = omitted()
+    metadata: Metadata = omitted()
+    external_plant_id: ExternalPlantId | None = omitted()
+    template_id: UUID | None = omitted()
+    organization_id: UUID = omitted()
 
 
 @endpoint(
@@ -118,7 +117,7 @@ async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
 )
 async def update_plant(call: Call, org: OrgScope, db: Connection, id: UUID, body: PlantPatch) -> PlantView:
     """Change a plant. Omitted members stay as they are."""
-    plant = await registry.update_plant(db, org, id, PlantChanges(**msgspec.structs.asdict(body)))
+    plant = await registry.update_plant(db, org, id, PlantChanges(**dict(body)))
     call.also_changed.add(plant.organization_id)  # the plant may have moved to another organisation
     return view(plant, await _template_of(db, plant))
 

@@ -3,10 +3,9 @@
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, Message, Metadata, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import NOT_NULL, Input, Message, Metadata, PageQuery, Pattern, S, endpoint, omitted, org_member
 from gridfleet.domains.alerts import deletion
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices import registry
@@ -17,26 +16,23 @@ from gridfleet.kernel.pagination import Page
 
 ExternalId = Annotated[
     str,
-    msgspec.Meta(
-        pattern=registry.EXTERNAL_ID_PATTERN,
-        extra={"rule": "must be 1 to 32 letters, digits, - or _, beginning with a letter or digit"},
-    ),
+    Pattern(registry.EXTERNAL_ID_PATTERN, "must be 1 to 32 letters, digits, - or _, beginning with a letter or digit"),
 ]
 
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-SerialNumber = Annotated[str, msgspec.Meta(max_length=64)]
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+SerialNumber = Annotated[str, Field(max_length=64)]
 
 
-class SubDeviceFilter(PageQuery, frozen=True):
+class SubDeviceFilter(PageQuery):
     """Filter of sub-devices. `search` matches externalId, name and serial number."""
 
     type: DeviceType | None = None
     status: SubDeviceStatus | None = None
-    search: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+    search: Annotated[str, Field(max_length=255)] | None = None
 
 
-class NewSubDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class NewSubDevice(Input):
     """A sub-device to register."""
 
     external_id: ExternalId
@@ -47,12 +43,12 @@ class NewSubDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     metadata: Metadata = {}
 
 
-class SubDevicePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class SubDevicePatch(Input):
     """Changes to a sub-device."""
 
-    name: Name | UnsetType = UNSET
-    serial_number: SerialNumber | UnsetType = UNSET
-    template_id: UUID | UnsetType = UNSET
+    name: Name = omitted()
+    serial_number: SerialNumber = omitted()
+    template_id: UUID = omitted()
 
 
 @endpoint(

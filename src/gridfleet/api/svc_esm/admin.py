@@ -5,32 +5,29 @@ from typing import Annotated
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from pydantic import Field
 
-from gridfleet.api.http import SA, Call, Message, endpoint, super_admin
+from gridfleet.api.http import SA, Call, Input, Message, Pattern, endpoint, omitted, super_admin
+from gridfleet.api.time_blocks import TimeBlocks
 from gridfleet.domains.organizations import registry as organizations
 from gridfleet.domains.sandbox_esm import access, plants
 from gridfleet.domains.sandbox_esm.models import EsiState, NewSandboxPlant, SandboxPlant, SandboxPlantChanges
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
-from gridfleet.protocol.time_blocks import TimeBlocks, complaints_about_blocks
+from gridfleet.protocol.time_blocks import complaints_about_blocks
 
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+Id = Annotated[str, Field(min_length=1, max_length=120)]
 ExternalId = Annotated[
     str,
-    msgspec.Meta(
-        min_length=1,
-        max_length=120,
-        pattern=r"^(?!\.{1,2}$)[^/\\]*$",
-        extra={"rule": "must be able to stand in a URL: no slashes, and not only dots"},
-    ),
+    Field(min_length=1, max_length=120),
+    Pattern(r"^(?!\.{1,2}$)[^/\\]*$", "must be able to stand in a URL: no slashes, and not only dots"),
 ]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-Description = Annotated[str, msgspec.Meta(max_length=500)]
-Amount = Annotated[float, msgspec.Meta(ge=0)]
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+Description = Annotated[str, Field(max_length=500)]
+Amount = Annotated[float, Field(ge=0)]
 
 
-class OfOrganization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class OfOrganization(Input):
     """The organisation of the sandbox."""
 
     org_id: UUID
@@ -44,7 +41,7 @@ class SandboxCredentials(msgspec.Struct, frozen=True, rename="camel"):
     esm_api_url: str
 
 
-class NewEsmPlant(msgspec.Struct, frozen=True, rename="camel"):
+class NewEsmPlant(Input):
     """A sandbox plant to create. Capacity in kWh, peak power in kWp."""
 
     client_id: Id
@@ -61,20 +58,20 @@ class NewEsmPlant(msgspec.Struct, frozen=True, rename="camel"):
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 
-class EsmPlantPatch(msgspec.Struct, frozen=True, rename="camel"):
+class EsmPlantPatch(Input):
     """Changes to a sandbox plant; omitted fields stay unchanged."""
 
-    capacity_kwh: Amount | UnsetType = UNSET
-    config_enabled: bool | UnsetType = UNSET
-    description: Description | UnsetType | None = UNSET
-    fve_peak_power_kwp: Amount | UnsetType = UNSET
-    name: Name | UnsetType = UNSET
-    time_configs: TimeBlocks | UnsetType = UNSET
-    esi_state: EsiState | UnsetType = UNSET
+    capacity_kwh: Amount = omitted()
+    config_enabled: bool = omitted()
+    description: Description | None = omitted()
+    fve_peak_power_kwp: Amount = omitted()
+    name: Name = omitted()
+    time_configs: TimeBlocks = omitted()
+    esi_state: EsiState = omitted()
 
     def complaints(self) -> Iterator[str]:
         """Check that the blocks do not overlap."""
-        return complaints_about_blocks(() if self.time_configs is UNSET else self.time_configs, "timeConfigs")
+        return complaints_about_blocks(self.time_configs if "time_configs" in self.model_fields_set else (), "timeConfigs")
 
 
 _OF_ORGANIZATION = ("INVALID_UUID", "ORGANIZATION_NOT_FOUND", *SA)
@@ -137,7 +134,7 @@ async def list_sandbox_plants(db: Connection) -> list[SandboxPlant]:
 )
 async def create_sandbox_plant(db: Connection, body: NewEsmPlant) -> SandboxPlant:
     """Add a plant to a client, whose id `enable` returned."""
-    return await plants.create_plant(db, NewSandboxPlant(**msgspec.structs.asdict(body)))
+    return await plants.create_plant(db, NewSandboxPlant(**dict(body)))
 
 
 @endpoint(
@@ -161,7 +158,7 @@ async def get_sandbox_plant(db: Connection, id: UUID) -> SandboxPlant:
 )
 async def update_sandbox_plant(db: Connection, id: UUID, body: EsmPlantPatch) -> SandboxPlant:
     """Change a plant of the sandbox: its properties and its behaviour."""
-    return await plants.change_plant(db, id, SandboxPlantChanges(**msgspec.structs.asdict(body)))
+    return await plants.change_plant(db, id, SandboxPlantChanges(**dict(body)))
 
 
 @endpoint(

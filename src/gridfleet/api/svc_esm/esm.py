@@ -8,23 +8,25 @@ from typing import Annotated, Final, Literal
 from urllib.parse import parse_qs, unquote_plus
 
 import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import Call, endpoint, esm_client, public
+from gridfleet.api.http import Call, Input, endpoint, esm_client, public
+from gridfleet.api.time_blocks import TimeBlocks
 from gridfleet.domains.sandbox_esm import access, behaviour
 from gridfleet.domains.sandbox_esm.errors import ClientRefused
 from gridfleet.domains.sandbox_esm.models import PlanAnswer, Reading, SandboxPlant
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
-from gridfleet.protocol.time_blocks import TimeBlock, TimeBlocks, complaints_about_blocks
+from gridfleet.protocol.time_blocks import TimeBlock, complaints_about_blocks
 
 _MOST_SPAN: Final = timedelta(days=31)
 _CODES: Final = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
 
 
-class EsmTokenRequest(msgspec.Struct, frozen=True):
+class EsmTokenRequest(Input):
     """The form of a token request."""
 
-    grant_type: Literal["client_credentials"]
+    grant_type: Literal["client_credentials"] = Field(alias="grant_type")
 
 
 class EsmToken(msgspec.Struct, frozen=True):
@@ -72,10 +74,10 @@ class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
     time_configs: list[TimeBlock]
 
 
-class EsmPlan(msgspec.Struct, frozen=True, rename="camel"):
+class EsmPlan(Input):
     """A plan with an id that identifies it when it is sent again."""
 
-    request_code: Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+    request_code: Annotated[str, Field(min_length=1, max_length=120)]
     time_configs: TimeBlocks
 
     def complaints(self) -> Iterator[str]:
@@ -83,11 +85,11 @@ class EsmPlan(msgspec.Struct, frozen=True, rename="camel"):
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 
-class MeterRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeterRange(Input):
     """Time range of readings."""
 
-    since: datetime = msgspec.field(name="from")
-    until: datetime = msgspec.field(name="to")
+    since: datetime = Field(alias="from")
+    until: datetime = Field(alias="to")
 
 
 class Readings(msgspec.Struct, frozen=True):

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
+from pydantic import Field, StringConstraints
 
-from gridfleet.api.http import NOT_NULL, Call, S, endpoint, org_member
+from gridfleet.api.http import NOT_NULL, Call, Input, Pattern, S, endpoint, org_member
 from gridfleet.domains.trading import configuration, plant_sync
 from gridfleet.domains.trading.configuration import EsmSettings
 from gridfleet.domains.trading.models import TradingConfig
@@ -13,21 +14,20 @@ from gridfleet.domains.trading.partner_queues import EXCHANGE, RESERVED_PREFIX
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 
-EsmUrl = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, extra_json_schema={"format": "uri"})]
-ClientId = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-ClientSecret = Annotated[str, msgspec.Meta(min_length=1, max_length=1024, extra={"trim": False})]
+EsmUrl = Annotated[str, Field(min_length=1, max_length=2048, json_schema_extra={"format": "uri"})]
+ClientId = Annotated[str, Field(min_length=1, max_length=255)]
+ClientSecret = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=False)]
 QueuePrefix = Annotated[
     str,
-    msgspec.Meta(
-        min_length=2,
-        max_length=50,
-        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-        extra={"rule": "must be lowercase letters, digits and hyphens, beginning and ending with a letter or digit"},
+    Field(min_length=2, max_length=50),
+    Pattern(
+        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+        "must be lowercase letters, digits and hyphens, beginning and ending with a letter or digit",
     ),
 ]
 
 
-class NewSettings(msgspec.Struct, frozen=True, rename="camel"):
+class NewSettings(Input):
     """Settings to change; omitted fields stay unchanged."""
 
     esm_api_url: Annotated[EsmUrl | None, NOT_NULL] = None

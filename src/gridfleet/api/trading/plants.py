@@ -9,8 +9,10 @@ from typing import Annotated
 from uuid import UUID
 
 import msgspec
+from pydantic import Field
 
-from gridfleet.api.http import Call, PageQuery, S, endpoint, key_of, org_member
+from gridfleet.api.http import Call, Input, PageQuery, S, endpoint, key_of, org_member
+from gridfleet.api.time_blocks import TimeBlocks
 from gridfleet.domains.trading import metering, plans
 from gridfleet.domains.trading.errors import PlantNotLinked
 from gridfleet.domains.trading.models import ConfigChange, MeterRow
@@ -21,10 +23,10 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 from gridfleet.protocol.envelope import CommandType
-from gridfleet.protocol.time_blocks import TimeBlock, TimeBlocks, complaints_about_blocks
+from gridfleet.protocol.time_blocks import TimeBlock, complaints_about_blocks
 
 
-class PlantPlan(msgspec.Struct, frozen=True, rename="camel"):
+class PlantPlan(Input):
     """Permitted use of the battery by time of day, in UTC."""
 
     time_configs: TimeBlocks
@@ -45,18 +47,18 @@ class PlantConfig(msgspec.Struct, frozen=True, rename="camel"):
     time_configs: list[TimeBlock]
 
 
-class LogQuery(PageQuery, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class LogQuery(PageQuery):
     """Filter of partner commands by type."""
 
     command_type: CommandType | None = None
 
 
-class MeterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class MeterQuery(Input):
     """Start, end, and width of the buckets."""
 
-    since: datetime | None = msgspec.field(name="from", default=None)
-    until: datetime | None = msgspec.field(name="to", default=None)
-    bucket_minutes: Annotated[float, msgspec.Meta(ge=1, le=60)] = 5.0
+    since: datetime | None = Field(alias="from", default=None)
+    until: datetime | None = Field(alias="to", default=None)
+    bucket_minutes: Annotated[float, Field(ge=1, le=60)] = 5.0
 
 
 _CODES = ("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
