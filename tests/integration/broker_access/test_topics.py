@@ -16,6 +16,7 @@ from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.local.secrets import local_secret
 from lean_mqtt import SUBSCRIPTION_REFUSED, Connection, Login, Lost, Refused, Will, connect
+from raw_properties import NotUtf8
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 
@@ -105,6 +106,14 @@ async def test_a_password_plant_may_have_several_clients(fleet: Fleet, plants: d
         for connection in connections:
             async with asyncio.timeout(5):
                 assert await connection.received.get() == (plant.topic("commands"), b"do")
+
+
+async def test_a_client_id_that_is_not_utf_8_is_refused(plants: dict[str, Plant]) -> None:
+    """RabbitMQ 4.0 cannot list the queues of any vhost while one has a name that is not UTF-8."""
+    plant = plants["PASSWORD"]
+    with pytest.raises(Refused):
+        async with await plant.connect(replace(plant.login, client_id=NotUtf8(f"{plant.id}-x"))) as connection:
+            await connection.subscribe(plant.topic("commands"))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -73,6 +73,33 @@ async def test_arguments_of_queues_that_cannot_be_listed_are_refused(
             await channel.queue_declare(f"{acme.slug}.unlisted", arguments=arguments)
 
 
+async def test_new_quorum_queues_and_streams_are_bounded(stack: RunningStack) -> None:
+    """Each leaves atoms in the broker, which stops when it has five million of them."""
+    org = Organization(stack, queues=False)
+    created, kept, new = org.key(), f"{org.slug}.kept", f"{org.slug}.new"
+    try:
+        async with org.connected(created) as connection:
+            channel = await connection.channel()
+            for _ in range(25):
+                await channel.queue_declare(kept, durable=True, arguments={"x-queue-type": "quorum"})
+            declared = 1
+            with pytest.raises(ChannelAccessRefused, match="20 new quorum queues and streams"):
+                while declared < 30:
+                    await channel.queue_declare(
+                        new, durable=True, arguments={"x-queue-type": ("quorum", "stream")[declared % 2]}
+                    )
+                    await channel.queue_delete(new)
+                    declared += 1
+            assert declared == 20
+            channel = await connection.channel()
+            await channel.queue_declare(kept, durable=True, arguments={"x-queue-type": "quorum"})
+            for arguments in ({}, {"x-queue-type": "classic"}):
+                await channel.queue_declare(f"{new}.classic.{len(arguments)}", durable=True, arguments=arguments)
+    finally:
+        org.revoke(created)
+        org.close()
+
+
 async def test_a_name_that_is_not_utf_8_is_refused(acme: Organization, created: JsonObject) -> None:
     async with acme.connected(created) as connection:
         with pytest.raises((AMQPError, ChannelClosed)):

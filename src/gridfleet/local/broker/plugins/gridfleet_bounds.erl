@@ -1,7 +1,8 @@
 %% Refuses to clients what RabbitMQ keeps in memory without any bound: messages of an open transaction, bindings that differ
 %% in their arguments alone, consumers beyond 20 a channel, and their large arguments. Refuses arguments of queues that the
-%% management API cannot list: it then lists no queue of any vhost. Messages that a client fetches one by one, or that come back to
-%% it, wait while it does not read those before, and end its connection. Administrators, of which the service is one, may do all of it.
+%% management API cannot list: it then lists no queue of any vhost. Bounds new quorum queues and streams: each leaves atoms, which
+%% a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
+%% while it does not read those before, and end its connection. Administrators, of which the service is one, may do all of it.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -25,14 +26,17 @@
 
 -define(MOST_BYTES, 1024).
 -define(MOST_CONSUMERS, 20).
+-define(MOST_NEW_QUEUES, 20).
 -define(MOST_ANSWERS, 4).
 -define(PAUSE_MS, 2).
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
 -define(CONSUMERS, {?MODULE, consumers}).
+-define(OWNER, {?MODULE, owner}).
 
 %% The tag among the node's tags, which the management API of newer versions shows, says that the plugin is there.
 announce() ->
+    create_table(),
     Tags = application:get_env(rabbit, node_tags, []),
     application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
 
@@ -40,7 +44,8 @@ description() ->
     [{description, <<"Bounds of clients">>}].
 
 init(Channel) ->
-    {user, _Name, Tags, _Backends} = rabbit_channel:get_user(Channel),
+    {user, Name, Tags, _Backends} = rabbit_channel:get_user(Channel),
+    put(?OWNER, {Name, rabbit_channel:get_vhost(Channel)}),
     case lists:member(administrator, Tags) of
         true -> unbounded;
         false -> bounded
@@ -63,7 +68,7 @@ intercept({'tx.select'}, _, bounded) ->
     refused("transactions are not allowed; use publisher confirms", 'tx.select');
 intercept(Declare, Content, bounded) when element(1, Declare) =:= 'queue.declare' ->
     case lists:all(fun is_listable/1, arguments(Declare)) of
-        true -> {Declare, Content};
+        true -> bounded_queue(Declare, Content);
         false -> refused("an argument of the queue has a name that is not ASCII, or holds others", 'queue.declare')
     end;
 intercept(Bind, Content, bounded) when element(1, Bind) =:= 'queue.bind'; element(1, Bind) =:= 'exchange.bind' ->
@@ -128,6 +133,49 @@ writer() ->
 
 is_listable({Name, Type, _}) ->
     not lists:member(Type, [table, array]) andalso lists:all(fun(Byte) -> Byte > 31 andalso Byte < 127 end, binary_to_list(Name)).
+
+bounded_queue(Declare, Content) ->
+    {User, Vhost} = get(?OWNER),
+    Name = rabbit_misc:r(Vhost, queue, element(3, Declare)),
+    Passive = element(4, Declare),
+    Free = Passive orelse is_classic(arguments(Declare)) orelse rabbit_amqqueue:exists(Name),
+    case Free orelse count_new_queue(User) =< ?MOST_NEW_QUEUES of
+        true -> {Declare, Content};
+        false -> refused("the user has declared 20 new quorum queues and streams within an hour", 'queue.declare')
+    end.
+
+is_classic(Arguments) ->
+    case lists:keyfind(<<"x-queue-type">>, 1, Arguments) of
+        false -> true;
+        {_, _, Type} -> Type =:= <<"classic">>
+    end.
+
+%% Counted by user, which is an organisation: it may create any number of keys, each with a vhost.
+count_new_queue(User) ->
+    Hour = erlang:system_time(second) div 3600,
+    Count = ets:update_counter(?MODULE, {User, Hour}, 1, {{User, Hour}, 0}),
+    Count =:= 1 andalso ets:select_delete(?MODULE, [{{{'_', '$1'}, '_'}, [{'<', '$1', Hour}], [true]}]),
+    Count.
+
+%% A table lives as long as its owner, and a boot step runs in a process that ends.
+create_table() ->
+    case ets:whereis(?MODULE) of
+        undefined ->
+            Booting = self(),
+            Owner = spawn_link(fun() ->
+                ets:new(?MODULE, [named_table, public]),
+                unlink(Booting),
+                Booting ! {self(), created},
+                receive
+                    stop -> ok
+                end
+            end),
+            receive
+                {Owner, created} -> ok
+            end;
+        _ ->
+            ok
+    end.
 
 %% RabbitMQ limits the consumers of a channel from 3.13 on. A consumer without a tag gets one here, as the channel would give it.
 counted(Consume) ->
