@@ -83,11 +83,10 @@ async def test_new_quorum_queues_and_streams_are_bounded(stack: RunningStack) ->
             for _ in range(25):
                 await channel.queue_declare(kept, durable=True, arguments={"x-queue-type": "quorum"})
             declared = 1
-            with pytest.raises(ChannelAccessRefused, match="20 new quorum queues and streams"):
+            with contextlib.suppress(ChannelAccessRefused):
                 while declared < 30:
-                    await channel.queue_declare(
-                        new, durable=True, arguments={"x-queue-type": ("quorum", "stream")[declared % 2]}
-                    )
+                    kind = ("quorum", "stream")[declared % 2]
+                    await channel.queue_declare(new, durable=True, arguments={"x-queue-type": kind})
                     await channel.queue_delete(new)
                     declared += 1
             assert declared == 20
@@ -131,7 +130,8 @@ async def test_a_channel_has_a_bounded_number_of_consumers(acme: Organization, c
             while opened < 300:
                 await channel.basic_consume(name, taken)
                 opened += 1
-    assert opened == 20
+        assert opened == 20
+        await (await connection.channel()).basic_consume(name, taken)
 
 
 async def test_a_consumer_that_was_cancelled_does_not_count(acme: Organization, created: JsonObject) -> None:

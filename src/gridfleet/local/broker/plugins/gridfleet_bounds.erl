@@ -79,7 +79,7 @@ intercept(Bind, Content, bounded) when element(1, Bind) =:= 'queue.bind'; elemen
 intercept(Consume, Content, bounded) when element(1, Consume) =:= 'basic.consume' ->
     %% A stream's offset and a priority are a few bytes.
     case erlang:external_size(arguments(Consume)) =< ?MOST_BYTES of
-        true -> {counted(Consume), Content};
+        true -> counted(Consume, Content);
         false -> refused("the arguments of the consumer are too large", 'basic.consume')
     end;
 intercept({'basic.cancel', Tag, _} = Cancel, Content, bounded) ->
@@ -178,7 +178,7 @@ create_table() ->
     end.
 
 %% RabbitMQ limits the consumers of a channel from 3.13 on. A consumer without a tag gets one here, as the channel would give it.
-counted(Consume) ->
+counted(Consume, Content) ->
     Tag =
         case element(4, Consume) of
             <<>> -> rabbit_guid:binary(rabbit_guid:gen_secure(), "amq.ctag");
@@ -188,7 +188,7 @@ counted(Consume) ->
     case map_size(Consumers) =< ?MOST_CONSUMERS of
         true ->
             put(?CONSUMERS, Consumers),
-            setelement(4, Consume, Tag);
+            {setelement(4, Consume, Tag), Content};
         false ->
             refused("the channel has too many consumers", 'basic.consume')
     end.
