@@ -72,6 +72,10 @@ def test_no_entry_of_the_vocabulary_is_unused() -> None:
     assert set(vocabulary()["parameters"]) == named
 
 
+def test_the_document_is_the_same_each_time() -> None:
+    assert build_document(ENDPOINTS.values(), version="0", base_url="https://fleet.test") == DOCUMENT
+
+
 def test_operations_are_named_in_camel_case_and_tagged() -> None:
     names = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(names) == len(set(names))

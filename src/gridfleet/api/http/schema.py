@@ -119,7 +119,7 @@ def _named(schema: Any) -> Any:
         return [_named(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: inner if name in ("default", "enum") else _named(inner) for name, inner in schema.items()}
+    found = {name: _named(inner) for name, inner in schema.items()}
     if isinstance(found.get("$ref"), str):
         found["$ref"] = _short(found["$ref"])
     if isinstance(found.get("description"), str):
