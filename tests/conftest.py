@@ -18,10 +18,6 @@ import pytest
 import structlog
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from broker_node import BrokerNode
-from expo_server import ExpoServer, expo_server
-from fleet_under_test import Fleet
-from free_ports import settings_at
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.migrate import migrate
 from gridfleet.kernel.security.certificates import Authority
@@ -29,8 +25,12 @@ from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.secrets import ensure_local_secrets
-from running_stack import RunningStack
-from secrets_in_logs import SEARCH, note_what_clients_see
+from support.clients.fleet_under_test import Fleet
+from support.servers.broker_node import BrokerNode
+from support.servers.expo_server import ExpoServer, expo_server
+from support.servers.free_ports import settings_at
+from support.servers.running_stack import RunningStack
+from support.servers.secrets_in_logs import SEARCH, note_what_clients_see
 
 _numbers = itertools.count(1)
 

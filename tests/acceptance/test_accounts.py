@@ -9,8 +9,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from postbox import delivered, text_of, token_in
-from running_stack import RunningStack
+from support.servers.postbox import delivered, text_of, token_in
+from support.servers.running_stack import RunningStack
 
 PASSWORD, NEW_PASSWORD = "Correct horse 1!", "quite another password"
 

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import httpx
 
-from expo_server import ExpoServer
-from fleet_under_test import Fleet, JsonObject, wait_for
 from gridfleet.protocol.envelope import format_time
-from postbox import delivered, text_of, token_in
+from support.clients.fleet_under_test import Fleet, JsonObject, wait_for
+from support.servers.expo_server import ExpoServer
+from support.servers.postbox import delivered, text_of, token_in
 
 PASSWORD = "Correct-horse-battery-9"
 TOKEN = "ExponentPushToken[operator-phone]"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from command_line import gridfleet
-from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.sdk.plant import Package, PlantClient, Snapshot
-from running_stack import RunningStack
+from support.clients.command_line import gridfleet
+from support.clients.fleet_under_test import Fleet, Plant, wait_for
+from support.servers.running_stack import RunningStack
 
 COUNT = 100
 

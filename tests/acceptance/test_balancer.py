@@ -15,9 +15,9 @@ import aiormq
 import httpx
 import pytest
 
-from deployed_stack import DeployedStack
-from fleet_under_test import Fleet, wait_for
 from gridfleet.local.processes import Program
+from support.clients.fleet_under_test import Fleet, wait_for
+from support.servers.deployed_stack import DeployedStack
 
 BALANCER = "127.0.0.9"
 NODE = "127.0.0.1"

@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from commanded_battery import Battery, add_template
-from fleet_under_test import Fleet, wait_for
 from gridfleet.sdk.plant import Command, CommandRejected
-from running_stack import RunningStack
+from support.clients.commanded_battery import Battery, add_template
+from support.clients.fleet_under_test import Fleet, wait_for
+from support.servers.running_stack import RunningStack
 
 
 @pytest.fixture(scope="module")

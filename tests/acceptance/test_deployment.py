@@ -19,9 +19,6 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from commanded_battery import Battery, add_template
-from deployed_stack import DEPLOY, UNITS, DeployedStack, example, fill, unit_commands
-from fleet_under_test import Fleet, wait_for
 from gridfleet.cli import application
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
@@ -31,6 +28,9 @@ from gridfleet.local.broker.installation import find_installation
 from gridfleet.local.broker.plugins import needs_auth_plugin
 from gridfleet.local.broker.private_node import _ADVANCED, ACCOUNT, TLS_CIPHERS, PrivateBroker
 from gridfleet.sdk.plant import DeviceEntry, Snapshot
+from support.clients.commanded_battery import Battery, add_template
+from support.clients.fleet_under_test import Fleet, wait_for
+from support.servers.deployed_stack import DEPLOY, UNITS, DeployedStack, example, fill, unit_commands
 
 COMPOSE = DEPLOY / "containers" / "compose.yaml"
 CONTAINERFILE = DEPLOY / "containers" / "Containerfile"

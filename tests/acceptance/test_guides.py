@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from commanded_battery import Battery, add_template
-from fleet_under_test import Fleet
 from gridfleet.sdk.plant import PlantClient, Snapshot
-from running_stack import RunningStack
+from support.clients.commanded_battery import Battery, add_template
+from support.clients.fleet_under_test import Fleet
+from support.servers.running_stack import RunningStack
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.sdk.plant import DeviceEntry, DeviceStatus, Package, PlantClient, Snapshot
+from support.clients.fleet_under_test import Fleet, Plant, wait_for
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 COUNT = 240

@@ -16,11 +16,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from free_ports import free_port_range
 from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
-from running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
-from trace_collector import Collector, trace_collector
+from support.servers.free_ports import free_port_range
+from support.servers.running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
+from support.servers.trace_collector import Collector, trace_collector
 
 
 @dataclass

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from authorities import company_authority
-from fleet_under_test import Fleet
-from running_stack import RunningStack
+from support.clients.fleet_under_test import Fleet
+from support.servers.authorities import company_authority
+from support.servers.running_stack import RunningStack
 
 ROOT = company_authority("Company root", with_rsa=True)
 ISSUING = company_authority("Company plants", ROOT)

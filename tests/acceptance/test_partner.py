@@ -15,14 +15,14 @@ import aiormq
 import httpx
 import pytest
 
-from commanded_battery import Battery, add_template
-from fleet_under_test import Fleet, JsonObject
-from free_ports import free_ports
 from gridfleet.sdk.partner import CommandKind, CommandRefused, Event, EventKind, Partner
 from gridfleet.sdk.plant import DeviceEntry, Snapshot
-from partner_address import address_of
-from running_stack import RunningStack
-from trading_partner import WRITING, connected, make_key, start_trading
+from support.clients.commanded_battery import Battery, add_template
+from support.clients.fleet_under_test import Fleet, JsonObject
+from support.clients.partner_address import address_of
+from support.clients.trading_partner import WRITING, connected, make_key, start_trading
+from support.servers.free_ports import free_ports
+from support.servers.running_stack import RunningStack
 
 ENDS = ("APPLIED", "REJECTED", "FAILED", "EXPIRED")
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-import lean_mqtt
-from fleet_under_test import Fleet, Plant, tls_context, wait_for
 from gridfleet.sdk.plant import DeviceEntry, Package, PlantClient, Snapshot
+from support.clients import lean_mqtt
+from support.clients.fleet_under_test import Fleet, Plant, tls_context, wait_for
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 GUIDE = Path(__file__).parents[2] / "docs" / "device.md"

@@ -24,8 +24,8 @@ from typing import Any
 import psutil
 import pytest
 
-from free_ports import free_port_settings
-from ledger_comparison import Ledger, compare
+from support.clients.ledger_comparison import Ledger, compare
+from support.servers.free_ports import free_port_settings
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from fleet_under_test import Fleet, JsonObject
+from support.clients.fleet_under_test import Fleet, JsonObject
 
 MORNING = {"from": "00:00", "to": "12:00", "pBatMin": 0, "pBatMax": 50, "socMin": 20, "socMax": 90}
 EVENING = {"from": "12:00", "to": "24:00", "pBatMin": -50, "pBatMax": 0, "socMin": 20, "socMax": 90}

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from accounts import add_member, add_organization, add_user, session_of, super_admin_token
-from api_service import ApiService, api_service, bearer
 from contract.rows import ABSENT_IS_FORBIDDEN, built
 from gridfleet.api.access.guards import CallerKind, CallerRule
 from gridfleet.api.http.endpoint import Endpoint
@@ -16,6 +14,8 @@ from gridfleet.domains.partners.key_text import make_key
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_member, add_organization, add_user, session_of, super_admin_token
+from support.servers.api_service import ApiService, api_service, bearer
 
 BUILT = built()
 UNKNOWN = "0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d"

@@ -15,13 +15,13 @@ from uuid import UUID
 import httpx
 import pytest
 
-from api_service import api_service
 from contract.rows import ABSENT_IS_FORBIDDEN, Row, built
 from gridfleet.api.access.guards import CallerKind
 from gridfleet.api.http.endpoint import Endpoint
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
-from people import People, Person
+from support.clients.people import People, Person
+from support.servers.api_service import api_service
 
 ROWS: Final[dict[Row, Endpoint]] = {
     row: endpoint for row, endpoint in built().items() if endpoint.caller.kind is CallerKind.ORG_MEMBER

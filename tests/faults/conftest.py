@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet_under_test import Fleet
-from running_stack import RunningStack
+from support.clients.fleet_under_test import Fleet
+from support.servers.running_stack import RunningStack
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

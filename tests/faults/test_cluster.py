@@ -21,9 +21,6 @@ from aiormq.abc import DeliveredMessage
 from aiormq.exceptions import AMQPError
 from pydantic import SecretStr
 
-from deployed_stack import fill, install_plugins
-from fleet_under_test import wait_for
-from free_ports import free_ports, settings_at
 from gridfleet.amqp.upkeep import keep_broker
 from gridfleet.domains.partners.legacy.topology import (
     LEGACY_EVENTS,
@@ -40,8 +37,11 @@ from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker
 from gridfleet.local.processes import Program, spawn, stop_process
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
-from lean_mqtt import Connection, Login, Lost, Refused, connect
-from tls_files import tls_files
+from support.clients.fleet_under_test import wait_for
+from support.clients.lean_mqtt import Connection, Login, Lost, Refused, connect
+from support.servers.deployed_stack import fill, install_plugins
+from support.servers.free_ports import free_ports, settings_at
+from support.servers.tls_files import tls_files
 
 NAMES = ["gridfleet1@localhost", "gridfleet2@localhost", "gridfleet3@localhost"]
 SHARDS = 4

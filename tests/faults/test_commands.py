@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from commanded_battery import Battery, add_template
-from fleet_under_test import Fleet
 from gridfleet.sdk.plant import Command, CommandRejected
-from running_stack import RunningStack
+from support.clients.commanded_battery import Battery, add_template
+from support.clients.fleet_under_test import Fleet
+from support.servers.running_stack import RunningStack
 
 PARTS = ("gateway", "ingest-1", "serve", "broker", "postgres", "ingest-2", "jobs")
 WAY = ["PENDING", "SENT", "RECEIVED"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deployed_stack import DEPLOY, ROOT
+from support.servers.deployed_stack import DEPLOY, ROOT
 
 
 @pytest.mark.faults

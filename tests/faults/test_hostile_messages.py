@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from decoders import DECODERS, attack
+from support.builders.decoders import DECODERS, attack
 
 SECONDS = 60.0
 LONGEST_SECONDS = 1.0

@@ -9,9 +9,9 @@ import time
 import psutil
 import pytest
 
-from acknowledged_ledger import Load, compare, under_load
-from fleet_under_test import Fleet
-from running_stack import RunningStack
+from support.clients.acknowledged_ledger import Load, compare, under_load
+from support.clients.fleet_under_test import Fleet
+from support.servers.running_stack import RunningStack
 
 PARTS = ("ingest-1", "postgres", "broker")
 

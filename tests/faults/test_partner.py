@@ -10,14 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from commanded_battery import Battery, add_template
-from fleet_under_test import Fleet, JsonObject, wait_for
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.secrets import local_secret
 from gridfleet.sdk.partner import CommandKind, Partner
-from running_stack import RunningStack
-from trading_partner import AckLedger, connected, make_key, start_trading
+from support.clients.commanded_battery import Battery, add_template
+from support.clients.fleet_under_test import Fleet, JsonObject, wait_for
+from support.clients.trading_partner import AckLedger, connected, make_key, start_trading
+from support.servers.running_stack import RunningStack
 
 PARTNERS = 2
 AWAY_SECONDS = 150

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from broker_node import BrokerNode
 from gridfleet.kernel.db import Database
-from poisoned_esm import Answer, PoisonedTrading, of_an_esm, poisoned_trading
-from poisoned_service import PoisonedService, Sent, of_a_partner, of_a_plant, poisoned_service
+from support.servers.broker_node import BrokerNode
+from support.servers.poisoned_esm import Answer, PoisonedTrading, of_an_esm, poisoned_trading
+from support.servers.poisoned_service import PoisonedService, Sent, of_a_partner, of_a_plant, poisoned_service
 
 
 @pytest.fixture

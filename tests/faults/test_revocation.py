@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
-import lean_mqtt
-from fleet_under_test import Fleet, Plant
-from running_stack import RunningStack
+from support.clients import lean_mqtt
+from support.clients.fleet_under_test import Fleet, Plant
+from support.servers.running_stack import RunningStack
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 CLOSED_SECONDS = 0.5

@@ -16,13 +16,13 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from commanded_battery import Battery, add_template
-from fleet_under_test import Fleet, wait_for
 from gridfleet.protocol.envelope import format_time
 from gridfleet.sdk.partner import CommandKind, Partner
-from postbox import delivered
-from several_processes import Several, several
-from trading_partner import AckLedger, connected, make_key, start_trading
+from support.clients.commanded_battery import Battery, add_template
+from support.clients.fleet_under_test import Fleet, wait_for
+from support.clients.trading_partner import AckLedger, connected, make_key, start_trading
+from support.servers.postbox import delivered
+from support.servers.several_processes import Several, several
 
 pytestmark = [pytest.mark.slow]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api_process import api_process
+from support.servers.api_process import api_process
 
 HEADER = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HALF_BODY = HEADER + b"Content-Length: 100000\r\n\r\n{"

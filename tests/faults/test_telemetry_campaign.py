@@ -13,13 +13,13 @@ import httpx
 import psycopg
 import pytest
 
-from acknowledged_ledger import DEVICES, Load, compare, under_load
-from fleet_under_test import Fleet, Plant
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.postgres import EmbeddedPostgres
-from running_stack import RunningStack
+from support.clients.acknowledged_ledger import DEVICES, Load, compare, under_load
+from support.clients.fleet_under_test import Fleet, Plant
+from support.servers.running_stack import RunningStack
 
 pytestmark = [pytest.mark.faults]
 

@@ -7,11 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from accounts import add_member, add_organization, add_user, session_of
-from api_service import ApiService, api_service, bearer
 from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.security import passwords
+from support.builders.accounts import add_member, add_organization, add_user, session_of
+from support.servers.api_service import ApiService, api_service, bearer
 
 EMAIL, PASSWORD = "ada@example.com", "Correct horse 1!"
 

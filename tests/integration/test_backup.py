@@ -10,13 +10,13 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from command_line import gridfleet
 from gridfleet.cli import application
 from gridfleet.kernel.archive import new_archive, open_archive
 from gridfleet.kernel.db.migrate import head_revision, migrate
 from gridfleet.local.home import held
 from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.secrets import ensure_local_secrets, local_secret
+from support.clients.command_line import gridfleet
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from api_service import api_service
 from gridfleet.domains.audit.csp_reports import cleaned
 from gridfleet.domains.audit.recorder import delete_old
-from people import People, refused
+from support.clients.people import People, refused
+from support.servers.api_service import api_service
 
 URL = "/api/v1/csp-report"
 REPORT = {

@@ -8,13 +8,13 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from encrypted_rows import EncryptedRows
-from free_ports import free_ports
 from gridfleet.cli import application
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.migrate import head_revision
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.local.secrets import ensure_local_secrets, local_secret
+from support.builders.encrypted_rows import EncryptedRows
+from support.servers.free_ports import free_ports
 
 
 def run(*words: str, **settings: object) -> tuple[int, str]:

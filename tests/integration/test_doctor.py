@@ -19,9 +19,6 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Sink
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from command_line import gridfleet
-from encrypted_rows import EncryptedRows
-from free_ports import free_ports, settings_at
 from gridfleet.cli.doctor import broker as brokers
 from gridfleet.cli.doctor import database as databases
 from gridfleet.cli.doctor import environment, examination, logins
@@ -34,8 +31,11 @@ from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
-from running_stack import RunningStack
-from served import served
+from support.builders.encrypted_rows import EncryptedRows
+from support.clients.command_line import gridfleet
+from support.servers.free_ports import free_ports, settings_at
+from support.servers.running_stack import RunningStack
+from support.servers.served import served
 
 RING = Keyring.generate()
 

@@ -13,9 +13,9 @@ import psutil
 import psycopg
 import pytest
 
-from api_process import api_process
 from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
-from served import Served, served
+from support.servers.api_process import api_process
+from support.servers.served import Served, served
 
 import_handlers()
 LOGIN = "/api/v1/auth/login"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from accounts import add_user, session_of
-from api_service import ApiService, api_service, bearer
-from free_ports import free_ports
 from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_user, session_of
+from support.servers.api_service import ApiService, api_service, bearer
+from support.servers.free_ports import free_ports
 
 URL = "/api/v1/organizations"
 

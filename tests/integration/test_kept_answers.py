@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.idempotency import claim, delete_old, find
-from interleaving import until_blocked
+from support.builders.interleaving import until_blocked
 
 HASH = b"the request"
 

@@ -13,7 +13,7 @@ from gridfleet.api.http import Call, Stream, endpoint, internal_endpoint, public
 from gridfleet.api.http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, import_handlers
 from gridfleet.api.serving import serve
 from gridfleet.api.state import AppState
-from served import INTERNAL_SECRET, Served, served
+from support.servers.served import INTERNAL_SECRET, Served, served
 
 
 async def failing() -> AsyncIterator[bytes]:

@@ -9,12 +9,12 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from api_service import ApiService, api_service
-from free_ports import free_ports
 from gridfleet.api.http.endpoint import ENDPOINTS
 from gridfleet.api.internal.app import create_internal_app
 from gridfleet.kernel.outbox import enqueue
 from gridfleet.kernel.process_metrics import measure_process, serve_metrics
+from support.servers.api_service import ApiService, api_service
+from support.servers.free_ports import free_ports
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from schemathesis.specs.openapi.checks import (
 )
 from typer.testing import CliRunner
 
-from documented_errors import assert_documented
 from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.http.openapi import build_document
 from gridfleet.cli import application
-from served import Served, served
+from support.clients.documented_errors import assert_documented
+from support.servers.served import Served, served
 
 import_handlers()
 DOCUMENT = build_document(ENDPOINTS.values(), version="0", base_url="http://localhost")

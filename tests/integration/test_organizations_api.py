@@ -8,13 +8,13 @@ from uuid import UUID
 
 import pytest
 
-from accounts import add_member, add_organization, add_user, session_of
-from api_service import ApiService, api_service, bearer
 from gridfleet.domains.identity.sessions import authenticate
 from gridfleet.domains.organizations.membership import enter
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_member, add_organization, add_user, session_of
+from support.servers.api_service import ApiService, api_service, bearer
 
 URL = "/api/v1/organizations"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from broker_node import BrokerNode
 from gridfleet.kernel.db import Database
-from poisoned_service import PoisonedService, Sent, of_a_partner, of_a_plant, poisoned_service
+from support.servers.broker_node import BrokerNode
+from support.servers.poisoned_service import PoisonedService, Sent, of_a_partner, of_a_plant, poisoned_service
 
 
 @pytest.fixture

@@ -112,5 +112,5 @@ async def test_a_task_that_is_cancelled_as_it_gets_a_connection_stops(database_u
             waiting.cancel()
             await asyncio.wait({waiting})
             assert waiting.cancelled(), f"continued after {steps} steps"
-        assert steps > 1
+        assert steps > 0
         await waiting

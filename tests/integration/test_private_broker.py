@@ -17,7 +17,6 @@ import httpx
 import psutil
 import pytest
 
-from free_ports import settings_at
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.probe import probe
 from gridfleet.kernel.security.certificates import Authority
@@ -26,8 +25,9 @@ from gridfleet.local.broker.installation import find_installation
 from gridfleet.local.broker.private_node import TLS_CIPHERS, PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
-from lean_mqtt import Login, Refused, _packet, _read_packet, _text, connect
-from tls_files import tls_files
+from support.clients.lean_mqtt import Login, Refused, _packet, _read_packet, _text, connect
+from support.servers.free_ports import settings_at
+from support.servers.tls_files import tls_files
 
 PLANT = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
 

@@ -9,7 +9,6 @@ from aiormq.abc import AbstractChannel
 from aiormq.exceptions import ChannelPreconditionFailed
 from pamqp.commands import Basic
 
-from broker_node import BrokerNode
 from gridfleet.domains.partners.legacy.topology import (
     LEGACY_EVENTS,
     LEGACY_INTAKE,
@@ -23,6 +22,7 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.queue_types import ServiceQueue, ensure_queue, is_outdated, replace_queue
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
+from support.servers.broker_node import BrokerNode
 
 VHOST = "replaced"
 QUEUE = ServiceQueue("kept", "x", ("a.#", "b.#"), {"x-max-length-bytes": 10_000_000})

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from gridfleet.cli.db import commands
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.scale_out import CannotScaleOut, Extension, Step, apply, plan
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
 
 
 def test_an_absent_extension_is_named_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from free_ports import settings_at
 from gridfleet.amqp.upkeep import keep_broker
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
@@ -16,7 +15,8 @@ from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets, local_secret
-from lean_mqtt import Connection, Login, Refused, connect
+from support.clients.lean_mqtt import Connection, Login, Refused, connect
+from support.servers.free_ports import settings_at
 
 QUEUE = "mqtt-subscription-plantqos1"
 

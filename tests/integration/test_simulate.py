@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger_comparison import Ledger, compare
-from running_stack import RunningStack
+from support.clients.ledger_comparison import Ledger, compare
+from support.servers.running_stack import RunningStack
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import httpx
 import psutil
 import psycopg
 
-from api_process import api_command
+from support.servers.api_process import api_command
 
 
 @contextlib.contextmanager

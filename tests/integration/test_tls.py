@@ -17,8 +17,6 @@ from aiosmtplib import SMTPException
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import ValidationError
 
-from api_process import api_process
-from free_ports import free_ports, settings_at
 from gridfleet.cli.doctor import examination
 from gridfleet.cli.doctor.environment import check_mail
 from gridfleet.kernel.broker.management import open_management
@@ -29,7 +27,9 @@ from gridfleet.kernel.mail.letter import Letter
 from gridfleet.kernel.mail.message import Mail
 from gridfleet.kernel.security.server_trust import client_tls, with_authority
 from gridfleet.kernel.settings import Settings
-from tls_files import TlsFiles, tls_files
+from support.servers.api_process import api_process
+from support.servers.free_ports import free_ports, settings_at
+from support.servers.tls_files import TlsFiles, tls_files
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import gridfleet
-from free_ports import free_ports
 from gridfleet.kernel.security.keyring import Keyring
+from support.clients.command_line import gridfleet
+from support.servers.free_ports import free_ports
 
 _PORTS = [
     f"GRIDFLEET_{name}_PORT"

@@ -17,15 +17,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from broker_node import BrokerNode
-from free_ports import free_ports, settings_at
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.local.broker import private_node
 from gridfleet.local.broker.installation import find_installation
 from gridfleet.local.broker.plugins import needs_auth_plugin
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
-from running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
+from support.servers.broker_node import BrokerNode
+from support.servers.free_ports import free_ports, settings_at
+from support.servers.running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from gridfleet.protocol.partner_routes import CommandKind, EventKind, event_queu
 from gridfleet.protocol.topics import parse_topic
 from gridfleet.sdk.plant.commands import open_command
 from gridfleet.sdk.plant.errors import CommandRefused
-from ingest_bench import Bench
-from partner_commands import SLUG, sending_key
+from support.builders.partner_commands import SLUG, sending_key
+from support.clients.ingest_bench import Bench
 
 PAGE = (Path(__file__).parents[2] / "docs" / "vectors.md").read_text()
 VECTORS: list[dict[str, Any]] = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]

@@ -15,7 +15,7 @@ import pytest
 from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.http.openapi import build_document
 from gridfleet.kernel.ids import new_id
-from served import Served, served
+from support.servers.served import Served, served
 
 HERE: Final = Path(__file__).parent
 TOOLS: Final = HERE.parents[1] / ".tools"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from authorities import EXTENSIONS, company_authority
 from gridfleet.kernel.security.certificates import Authority
+from support.servers.authorities import EXTENSIONS, company_authority
 
 ROOT = company_authority("Root", with_rsa=True)
 ISSUING = company_authority("Issuing", ROOT)

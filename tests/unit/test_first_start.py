@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from free_ports import settings_at
 from gridfleet.kernel.private_files import write_private
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.ports import check_ports
 from gridfleet.local.secrets import ensure_local_secrets, local_secret
+from support.servers.free_ports import settings_at
 
 
 def test_secrets_are_made_once_and_for_the_owner_alone(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders import DECODERS, attack
+from support.builders.decoders import DECODERS, attack
 
 
 @pytest.mark.parametrize("name", DECODERS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from free_ports import free_ports
+from support.servers.free_ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,10 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from free_ports import settings_at
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.machine import Machine
 from gridfleet.local.ports import check_ports
+from support.servers.free_ports import settings_at
 
 
 def test_port_0_leaves_the_plain_listener_closed(tmp_path: Path) -> None:

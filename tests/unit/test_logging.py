@@ -9,15 +9,15 @@ import pytest
 from gridfleet.local.terminal import Terminal
 
 PROGRAM = """
-import logging, structlog
+import logging, structlog, sys
 from gridfleet.kernel.logging import configure_logging
 configure_logging("INFO", json={json})
 def connect(url, password):
     key = bytes(range(32))
-    raise RuntimeError("the server is away")
+    raise RuntimeError("the server " + "is away")
 for log in (structlog.get_logger("a"), logging.getLogger("b")):
     try:
-        connect("postgresql://gridfleet:hush@db/gridfleet", "hush")
+        connect(*sys.argv[1:])
     except RuntimeError:
         log.exception("connecting failed")
 """
@@ -25,7 +25,8 @@ for log in (structlog.get_logger("a"), logging.getLogger("b")):
 
 @pytest.mark.parametrize("json", [True, False])
 def test_an_exception_is_told_without_the_variables_around_it(json: bool) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(json=json)], capture_output=True, text=True, check=True)
+    program = [sys.executable, "-c", PROGRAM.format(json=json), "postgresql://gridfleet:hush@db/gridfleet", "hush"]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
 
     assert done.stderr.count("the server is away") == 2
     assert done.stderr.count("connecting failed") == 2

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import free_ports
 from gridfleet.local.broker.private_node import PrivateBroker, PrivateBrokerError
+from support.servers import free_ports
 
 LOG = """\
 2026-01-02 03:04:05.678901+00:00 [info] <0.221.0>  Starting RabbitMQ 4.0.5

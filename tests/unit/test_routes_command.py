@@ -16,7 +16,9 @@ def test_routes_name_the_line_of_their_handler() -> None:
     method, path, source = next(line for line in printed.output.splitlines() if "/api/v1/health/ready" in line).split()
     assert (method, path) == ("GET", "/api/v1/health/ready")
     file, line = source.rsplit(":", 1)
-    assert '"/api/v1/health/ready"' in Path(file).read_text().splitlines()[int(line) - 1]
+    decorator = Path(file).read_text().splitlines()[int(line) - 1 :]
+    assert decorator[0].startswith("@endpoint(")
+    assert '"/api/v1/health/ready"' in "".join(decorator[:3])
 
 
 def test_openapi_is_printed_or_written_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

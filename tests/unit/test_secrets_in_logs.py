@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from secrets_in_logs import SecretSearch, note_what_clients_see
+from support.servers.secrets_in_logs import SecretSearch, note_what_clients_see
 
 SECRET = "Zq3vT9-k2LmX0w"
 LINE = "2026-11-21T10:00:00Z [info     ] request  [gridfleet.access] method=GET path=/api/v1/plants"

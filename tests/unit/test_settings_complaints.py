@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from command_line import gridfleet
 from gridfleet.cli import application
 from gridfleet.cli.doctor.environment import check_variables
 from gridfleet.kernel.outages import MissingSetting
 from gridfleet.kernel.settings import Settings, unknown_variables
 from gridfleet.local.machine import Machine
 from gridfleet.local.terminal import Terminal
+from support.clients.command_line import gridfleet
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from api_service import api_service
-from people import People
+from support.clients.people import People
+from support.servers.api_service import api_service
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from accounts import add_member
-from api_service import ApiService, api_service
 from gridfleet.api.access.cache import AccessCache
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db.notifications import listen
-from people import PASSWORD, People, refused
+from support.builders.accounts import add_member
+from support.clients.people import PASSWORD, People, refused
+from support.servers.api_service import ApiService, api_service
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from people import People, refused
+from support.clients.people import People, refused
 
 
 class Command:

@@ -13,8 +13,8 @@ import pytest
 
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.schema import JsonSchemas
-from people import People, Person
-from served import Served, served
+from support.clients.people import People, Person
+from support.servers.served import Served, served
 
 import_handlers()
 SECTIONS: Final = ("/api/v1/auth", "/api/v1/organizations", "/api/v1/users", "/api/v1/invitations", "/api/v1/audit-events")

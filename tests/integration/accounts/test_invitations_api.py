@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from gridfleet.domains.organizations.invitations import registry
-from people import PASSWORD, People, Person, refused
-from postbox import mails_to, text_of, token_in
+from support.clients.people import PASSWORD, People, Person, refused
+from support.servers.postbox import mails_to, text_of, token_in
 
 EMAIL = "new@example.com"
 
@@ -326,8 +326,8 @@ async def test_who_may_see_and_send_invitations(inviter: Inviting) -> None:
 
 async def boss_of(people: People, organization_id: Any) -> Person:
     """A new ORG_ADMIN of an organisation."""
-    from accounts import add_member
     from gridfleet.kernel.caller import OrgRole
+    from support.builders.accounts import add_member
 
     boss = await people.person()
     await add_member(people.service.state.database, organization_id, boss.id, OrgRole.ORG_ADMIN)

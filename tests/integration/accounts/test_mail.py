@@ -16,8 +16,6 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from procrastinate.jobs import Job
 
-from api_service import ApiService, api_service
-from free_ports import free_ports
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.jobs.accounts import MailRetry
 from gridfleet.jobs.schedule import run_jobs
@@ -29,8 +27,10 @@ from gridfleet.kernel.mail.letter import Action, Letter
 from gridfleet.kernel.mail.message import Mail
 from gridfleet.kernel.mail.queue import SEND_MAIL
 from gridfleet.kernel.security.certificates import Authority
-from people import People
-from postbox import mails_to, text_of, token_in, work_off
+from support.clients.people import People
+from support.servers.api_service import ApiService, api_service
+from support.servers.free_ports import free_ports
+from support.servers.postbox import mails_to, text_of, token_in, work_off
 
 LETTER = Letter(
     "Häuser & <Zäune>", ("Grüße & <Küsse>.", "x" * 200), "Weil's so ist.", Action("Öffnen", "/a?token=" + "a1" * 32)

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from people import People, refused
+from support.clients.people import People, refused
 
 
 async def test_members_are_listed_newest_first_with_their_accounts(people: People) -> None:

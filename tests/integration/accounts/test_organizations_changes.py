@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from people import People, refused
+from support.clients.people import People, refused
 
 
 async def test_a_change_touches_what_it_names(people: People) -> None:

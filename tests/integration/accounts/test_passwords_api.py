@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from api_service import api_service
 from gridfleet.domains.identity.accounts import password_reset
-from people import PASSWORD, People, refused
-from postbox import mails_to, text_of, token_in
+from support.clients.people import PASSWORD, People, refused
+from support.servers.api_service import api_service
+from support.servers.postbox import mails_to, text_of, token_in
 
 NEW = "quite another password"
 URL = "/auth/change-password"

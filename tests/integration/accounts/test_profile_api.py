@@ -5,11 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from accounts import add_member
 from gridfleet.domains.identity.accounts import email_change
 from gridfleet.kernel.caller import OrgRole
-from people import PASSWORD, People, refused
-from postbox import mails_to, text_of, token_in
+from support.builders.accounts import add_member
+from support.clients.people import PASSWORD, People, refused
+from support.servers.postbox import mails_to, text_of, token_in
 
 
 async def test_the_name_changes_at_once(people: People) -> None:

@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from people import People, Person, refused
+from support.clients.people import People, Person, refused
 
 
 async def further(people: People, ada: Person) -> Person:

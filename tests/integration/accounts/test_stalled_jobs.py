@@ -4,7 +4,7 @@ import asyncio
 
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.jobs.schedule import build_app
-from people import People
+from support.clients.people import People
 
 SWEEP = "plants.sweep_silent"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from accounts import add_member, add_organization
-from api_process import api_process
 from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database
+from support.builders.accounts import add_member, add_organization
+from support.servers.api_process import api_process
 
 PASSWORD, NEW = "Correct horse 1!", "quite another password"
 Headers = dict[str, str]

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from people import PASSWORD, People, refused
+from support.clients.people import PASSWORD, People, refused
 
 NEW = {"email": " New.User@Example.com ", "name": " New User ", "password": PASSWORD}
 

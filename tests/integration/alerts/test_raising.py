@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from alerting import add_rule, ago, alerts_of, operator, snapshot
 from gridfleet.domains.alerts.actions import acknowledge, resolve
 from gridfleet.domains.alerts.deletion import delete_sub_device
 from gridfleet.domains.alerts.models import AlertRule, AlertStatus, Condition, RuleChanges, Severity
@@ -18,8 +17,9 @@ from gridfleet.domains.plants.registry import update_plant
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.ids import new_id
-from ingest_bench import Bench, BenchPlant
-from interleaving import until_blocked
+from support.builders.alerting import add_rule, ago, alerts_of, operator, snapshot
+from support.builders.interleaving import until_blocked
+from support.clients.ingest_bench import Bench, BenchPlant
 
 
 async def say(

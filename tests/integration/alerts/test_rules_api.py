@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from accounts import add_member, add_user, session_of
-from alerting import ago
-from api_service import ApiService, api_service, bearer
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
-from interleaving import until_blocked
-from telemetry_records import RecordedPlant
+from support.builders.accounts import add_member, add_user, session_of
+from support.builders.alerting import ago
+from support.builders.interleaving import until_blocked
+from support.builders.telemetry_records import RecordedPlant
+from support.servers.api_service import ApiService, api_service, bearer
 
 NEW = {"name": "Low battery", "metric": "soc", "condition": "LT", "threshold": 10}
 

@@ -6,13 +6,13 @@ from uuid import UUID
 import pytest
 from psycopg.types.json import Jsonb
 
-from accounts import add_member, add_user
-from alerting import add_rule, ago, alerts_of, operator, snapshot
 from gridfleet.domains.alerts.models import AlertRule, Condition, RuleChanges
 from gridfleet.domains.alerts.rules.registry import get_rule, update_rule
 from gridfleet.domains.telemetry.units import converted
 from gridfleet.kernel.caller import OrgRole
-from ingest_bench import Bench, BenchPlant
+from support.builders.accounts import add_member, add_user
+from support.builders.alerting import add_rule, ago, alerts_of, operator, snapshot
+from support.clients.ingest_bench import Bench, BenchPlant
 
 
 class Inverter:

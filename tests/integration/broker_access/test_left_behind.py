@@ -11,9 +11,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.local.secrets import local_secret
-from lean_mqtt import Connection, Login, Lost, Refused, Will, connect
+from support.clients.fleet_under_test import Fleet, Plant, wait_for
+from support.clients.lean_mqtt import Connection, Login, Lost, Refused, Will, connect
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 CHANNELS = ("telemetry", "status", "ack", "commands")

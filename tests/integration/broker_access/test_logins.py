@@ -13,12 +13,12 @@ import joserfc.jwk
 import joserfc.jwt
 import pytest
 
-import lean_mqtt
-from fleet_under_test import Fleet, Plant, tls_context, wait_for
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.tokens import PlantTokens
-from lean_mqtt import BAD_CREDENTIALS, NOT_AUTHORISED, Login, Refused, connect
+from support.clients import lean_mqtt
+from support.clients.fleet_under_test import Fleet, Plant, tls_context, wait_for
+from support.clients.lean_mqtt import BAD_CREDENTIALS, NOT_AUTHORISED, Login, Refused, connect
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 REFUSED = (BAD_CREDENTIALS, NOT_AUTHORISED)

@@ -12,9 +12,9 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from fleet_under_test import Fleet, Plant
 from gridfleet.local.broker.installation import find_installation
-from lean_mqtt import Connection
+from support.clients.fleet_under_test import Fleet, Plant
+from support.clients.lean_mqtt import Connection
 
 pytestmark = pytest.mark.skipif(
     tuple(map(int, (find_installation().version or "99.0").split(".")[:2])) < (3, 13),

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.kernel.clock import utc_now
-from lean_mqtt import Lost
+from support.clients.fleet_under_test import Fleet, Plant, wait_for
+from support.clients.lean_mqtt import Lost
 
 SECONDS = 5.0
 

@@ -12,11 +12,11 @@ import aiormq
 import httpx
 import pytest
 
-from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.local.secrets import local_secret
-from lean_mqtt import SUBSCRIPTION_REFUSED, Connection, Login, Lost, Refused, Will, connect
-from raw_properties import NotUtf8
+from support.clients.fleet_under_test import Fleet, Plant, wait_for
+from support.clients.lean_mqtt import SUBSCRIPTION_REFUSED, Connection, Login, Lost, Refused, Will, connect
+from support.clients.raw_properties import NotUtf8
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 

@@ -9,7 +9,7 @@ import pytest
 
 from gridfleet.kernel.cache import Cache, MemoryAnswers, RedisAnswers
 from gridfleet.kernel.redis_link import RedisLink
-from redis_server import RedisServer, redis_server
+from support.servers.redis_server import RedisServer, redis_server
 
 
 @pytest.fixture(scope="session")

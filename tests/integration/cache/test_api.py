@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from accounts import add_organization
-from api_service import ApiService, api_service
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.redis_link import RedisLink
-from plants_over_http import new_plant
-from redis_server import RedisServer
+from support.builders.accounts import add_organization
+from support.clients.plants_over_http import new_plant
+from support.servers.api_service import ApiService, api_service
+from support.servers.redis_server import RedisServer
 
 STATS = "/api/v1/admin/cache/stats"
 FLUSH = "/api/v1/admin/cache/flush"

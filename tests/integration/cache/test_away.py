@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from accounts import add_organization
-from api_service import ApiService, api_service
 from gridfleet.kernel.redis_link import RedisAway, RedisLink
-from plants_over_http import new_plant
-from redis_server import RedisServer
+from support.builders.accounts import add_organization
+from support.clients.plants_over_http import new_plant
+from support.servers.api_service import ApiService, api_service
+from support.servers.redis_server import RedisServer
 
 LONG_SECONDS = 10.0
 """Nothing here takes a second; a frozen server without bounds would keep everybody waiting for minutes."""

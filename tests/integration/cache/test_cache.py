@@ -14,7 +14,7 @@ from gridfleet.kernel.errors import NotFound
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.redis_link import RedisLink
-from redis_server import RedisServer
+from support.servers.redis_server import RedisServer
 
 
 def scope(plant_ids: frozenset[UUID] | None = None, organization_id: UUID | None = None) -> OrgScope:

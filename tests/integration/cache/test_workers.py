@@ -12,9 +12,9 @@ import httpx
 import psutil
 import pytest
 
-from api_process import RunningApi, api_command
-from free_ports import free_port_range, free_ports
-from redis_server import RedisServer
+from support.servers.api_process import RunningApi, api_command
+from support.servers.free_ports import free_port_range, free_ports
+from support.servers.redis_server import RedisServer
 
 LIMIT = 12
 

@@ -11,7 +11,6 @@ import msgspec
 import psycopg
 import pytest
 
-from commands_at_work import add_commandable, age, history, issue, row
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.commands.delivery import SignedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due
@@ -19,7 +18,8 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.sdk.plant.commands import open_command
-from ingest_bench import Bench, BenchPlant
+from support.clients.commands_at_work import add_commandable, age, history, issue, row
+from support.clients.ingest_bench import Bench, BenchPlant
 
 ENDS = {"APPLIED", "REJECTED", "FAILED", "EXPIRED"}
 

@@ -15,9 +15,6 @@ import aiormq
 import pytest
 from pydantic import SecretStr
 
-import lean_mqtt
-from broker_node import BrokerNode
-from commands_at_work import add_commandable, age, history, issue, row
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.plant_commands import expire_commands, send_commands
 from gridfleet.domains.plants.models import PlantChanges
@@ -27,7 +24,10 @@ from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
-from ingest_bench import Bench, BenchPlant
+from support.clients import lean_mqtt
+from support.clients.commands_at_work import add_commandable, age, history, issue, row
+from support.clients.ingest_bench import Bench, BenchPlant
+from support.servers.broker_node import BrokerNode
 
 QOS_1 = 0x32
 SHARDS = 2

@@ -3,7 +3,7 @@
 import pytest
 
 from gridfleet.kernel.db import Database
-from ingest_bench import Bench
+from support.clients.ingest_bench import Bench
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest_bench import Bench, BenchPlant, Values, moment
+from support.clients.ingest_bench import Bench, BenchPlant, Values, moment
 
 
 def snapshot(second: int, fields: dict[str, Any] | None = None, **devices: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
-from lean_mqtt import Connection
+from support.clients.fleet_under_test import Fleet, Plant, wait_for
+from support.clients.lean_mqtt import Connection
 
 SOON = 2.0
 """Seconds within which a change takes effect."""

@@ -2,10 +2,10 @@
 
 import json
 
-from decoders import ACK, SIGNALS, SNAPSHOT, STATUS
 from gridfleet.protocol.envelope import sign_message
-from ingest_bench import Bench
-from mutations import mutate_bytes, mutate_json
+from support.builders.decoders import ACK, SIGNALS, SNAPSHOT, STATUS
+from support.builders.mutations import mutate_bytes, mutate_json
+from support.clients.ingest_bench import Bench
 
 
 async def test_no_mutant_surprises_the_pipeline(bench: Bench) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.presence import sweep_silent
-from ingest_bench import Bench, BenchPlant, moment
+from support.clients.ingest_bench import Bench, BenchPlant, moment
 
 ONLINE, OFFLINE = b'{"status":"ONLINE"}', b'{"status":"OFFLINE"}'
 

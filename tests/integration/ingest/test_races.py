@@ -6,13 +6,13 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from alerting import ago, snapshot
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.store import partition_days
 from gridfleet.kernel.clock import utc_now
-from ingest_bench import Bench, BenchPlant, moment
-from interleaving import until_blocked
+from support.builders.alerting import ago, snapshot
+from support.builders.interleaving import until_blocked
+from support.clients.ingest_bench import Bench, BenchPlant, moment
 
 
 async def test_a_plant_struck_out_while_its_batch_is_read_loses_nothing(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from gridfleet.domains.plants.refused_messages.records import trim_sightings
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
 from gridfleet.protocol.signature import sign
-from ingest_bench import Bench, BenchPlant, moment
+from support.clients.ingest_bench import Bench, BenchPlant, moment
 
 GOOD = {"time": moment(0).isoformat(), "fields": {"good": 1}}
 

@@ -6,14 +6,14 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from accounts import add_member, add_user
-from alerting import add_rule, ago, snapshot
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.partner_routes import CommandKind
-from partner_site import PartnerSite, partner_site
+from support.builders.accounts import add_member, add_user
+from support.builders.alerting import add_rule, ago, snapshot
+from support.builders.partner_site import PartnerSite, partner_site
 
 
 @pytest.fixture

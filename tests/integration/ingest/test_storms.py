@@ -7,11 +7,11 @@ from uuid import UUID
 
 import psycopg
 
-from accounts import add_organization
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.kernel.db import Connection, Database
-from ingest_bench import Bench
+from support.builders.accounts import add_organization
+from support.clients.ingest_bench import Bench
 
 PLANTS = 1_000
 

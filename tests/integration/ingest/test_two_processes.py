@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import psutil
 import pytest
 
-from fleet_under_test import Fleet, Plant, wait_for
 from gridfleet.local.processes import Program, spawn
 from gridfleet.mqtt.worker import LEASE_KIND
-from lean_mqtt import Connection
+from support.clients.fleet_under_test import Fleet, Plant, wait_for
+from support.clients.lean_mqtt import Connection
 
 SECONDS = 60.0
 """A status that a process does not write, because it believes it to be stored, is not written later either, since each message

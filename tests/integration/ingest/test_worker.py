@@ -24,8 +24,8 @@ from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, inges
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.leases import open_leases
 from gridfleet.mqtt.worker import IngestWorker
-from ingest_bench import Bench, BenchPlant, moment
-from raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
+from support.clients.ingest_bench import Bench, BenchPlant, moment
+from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 
 SHARDS = 4
 

@@ -14,15 +14,15 @@ from uuid import UUID
 import psycopg
 import pytest
 
-import rewrap_process
-from api_service import ApiService, api_service
-from encrypted_rows import TABLES, EncryptedRows
 from gridfleet.domains.maintenance.rewrapping import ENCRYPTED, Rewrapped, key_versions, rewrap
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.security.keyring import Keyring
-from people import People, refused
+from support.builders.encrypted_rows import TABLES, EncryptedRows
+from support.clients.people import People, refused
+from support.servers import rewrap_process
+from support.servers.api_service import ApiService, api_service
 
 ONE, TWO = f"1:{'11' * 32}", f"2:{'22' * 32}"
 OLD, BOTH, STILL_OLD, NEW = (Keyring.parse(text) for text in (ONE, f"{ONE},{TWO}", f"{ONE}:current,{TWO}", TWO))

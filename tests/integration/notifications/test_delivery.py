@@ -16,9 +16,6 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as MessageHandler
 
-from accounts import add_member, add_organization, add_user
-from expo_server import ExpoServer, expo_server
-from free_ports import free_ports
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.outcome import Outcome
@@ -34,6 +31,9 @@ from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.pagination import Paging
+from support.builders.accounts import add_member, add_organization, add_user
+from support.servers.expo_server import ExpoServer, expo_server
+from support.servers.free_ports import free_ports
 
 NOTICE = Notice("CRITICAL: Low battery", "bat1.soc of North is 9 %\nMeasured now.", {"alertId": "a", "severity": "CRITICAL"})
 TOKEN = "ExponentPushToken[aaaaaaaaaaaaaaaaaaaaaa]"

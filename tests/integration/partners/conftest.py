@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from partner_organization import Organization
-from running_stack import RunningStack
+from support.clients.partner_organization import Organization
+from support.servers.running_stack import RunningStack
 
 
 @pytest.fixture(scope="module")

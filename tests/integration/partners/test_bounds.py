@@ -8,9 +8,9 @@ from aiormq.abc import AbstractChannel
 from aiormq.exceptions import ChannelAccessRefused
 from pamqp.common import FieldValue
 
-from fleet_under_test import JsonObject
 from gridfleet.protocol.partner_routes import EventKind, event_queue
-from partner_organization import Organization
+from support.clients.fleet_under_test import JsonObject
+from support.clients.partner_organization import Organization
 
 Act = Callable[[AbstractChannel], Awaitable[object]]
 

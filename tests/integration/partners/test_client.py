@@ -11,12 +11,12 @@ import httpx
 import pytest
 from yarl import URL
 
-from broker_node import BrokerNode
 from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.protocol.partner_routes import EXCHANGE, event_queue, event_routing_key
 from gridfleet.sdk.partner import CommandKind, CommandRefused, EventKind, Partner
+from support.servers.broker_node import BrokerNode
 
 SITE = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
 

@@ -11,11 +11,11 @@ from uuid import UUID
 import httpx
 import pytest
 
-from api_service import api_service
 from contract.rows import Row, built
 from contract.test_foreign_records import BODIES, KINDS, QUERIES, filled, nobodys, shown
 from gridfleet.kernel.ids import new_id
-from people import People, Person, refused
+from support.clients.people import People, Person, refused
+from support.servers.api_service import api_service
 
 ROWS = [
     (row, endpoint.caller.scope)

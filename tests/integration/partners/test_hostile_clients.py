@@ -15,11 +15,11 @@ import psutil
 import pytest
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelClosed
 
-from fleet_under_test import JsonObject
-from lean_amqp10 import Refused10, connect10
-from partner_organization import Organization
-from raw_properties import NotUtf8
-from running_stack import RunningStack
+from support.clients.fleet_under_test import JsonObject
+from support.clients.lean_amqp10 import Refused10, connect10
+from support.clients.partner_organization import Organization
+from support.clients.raw_properties import NotUtf8
+from support.servers.running_stack import RunningStack
 
 MIB = 2**20
 

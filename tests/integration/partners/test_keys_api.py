@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from api_service import api_service
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.domains.partners.key_text import digest_of
 from gridfleet.kernel.ids import new_id
-from people import People, Person, refused
+from support.clients.people import People, Person, refused
+from support.servers.api_service import api_service
 
 WANTED: dict[str, Any] = {"name": "Trader", "partnerId": "trader-1", "scopes": ["plants:read", "telemetry:read"]}
 

@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from accounts import add_organization, add_user
 from gridfleet.domains.partners.legacy.importing import Imported, ImportRefused, import_keys, read_keys
 from gridfleet.domains.partners.models import LegacyKey
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.security.keyring import Keyring
+from support.builders.accounts import add_organization, add_user
 
 
 async def rows(database: Database, count: int) -> list[LegacyKey]:

@@ -22,12 +22,12 @@ import pytest
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditionFailed
 
-from fleet_under_test import JsonObject, wait_for
 from gridfleet.domains.partners.key_text import make_key
 from gridfleet.protocol.partner_routes import EventKind, event_queue
-from partner_commands import order
-from partner_organization import Organization
-from running_stack import RunningStack
+from support.builders.partner_commands import order
+from support.clients.fleet_under_test import JsonObject, wait_for
+from support.clients.partner_organization import Organization
+from support.servers.running_stack import RunningStack
 
 SIGNING_KEY = bytes(range(32))
 Act = Callable[[AbstractChannel], Awaitable[object]]

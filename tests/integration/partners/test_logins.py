@@ -10,17 +10,17 @@ import httpx
 import pytest
 from aiormq.exceptions import AMQPError, ChannelAccessRefused
 
-from api_service import api_service
-from broker_node import BrokerNode
-from fleet_under_test import JsonObject, wait_for
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.local.secrets import local_secret
 from gridfleet.protocol.partner_routes import EventKind, event_queue
 from gridfleet.sdk.partner import LoginRefused, Partner
-from partner_address import address_of
-from partner_organization import Organization
-from people import People, refused
-from running_stack import RunningStack
+from support.clients.fleet_under_test import JsonObject, wait_for
+from support.clients.partner_address import address_of
+from support.clients.partner_organization import Organization
+from support.clients.people import People, refused
+from support.servers.api_service import api_service
+from support.servers.broker_node import BrokerNode
+from support.servers.running_stack import RunningStack
 
 
 @pytest.fixture(scope="module")

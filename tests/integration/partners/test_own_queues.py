@@ -15,11 +15,11 @@ import pytest
 from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditionFailed, ConnectionClosed
 
-from fleet_under_test import JsonObject, wait_for
 from gridfleet.local.broker.installation import find_installation
 from gridfleet.protocol.partner_routes import EventKind, event_queue
-from partner_organization import Organization
-from raw_properties import NotUtf8
+from support.clients.fleet_under_test import JsonObject, wait_for
+from support.clients.partner_organization import Organization
+from support.clients.raw_properties import NotUtf8
 
 DAY = 24 * 3600 * 1000
 MIB = 2**20

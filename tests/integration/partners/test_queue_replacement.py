@@ -7,7 +7,6 @@ import aiormq
 from pamqp.commands import Basic
 from pydantic import SecretStr
 
-from broker_node import BrokerNode
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
 from gridfleet.domains.partners.vhosts import queue_settling
@@ -16,7 +15,8 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.set_aside import newest
 from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue
-from partner_site import partner_site
+from support.builders.partner_site import partner_site
+from support.servers.broker_node import BrokerNode
 
 MESSAGES = 20
 

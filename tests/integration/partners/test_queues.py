@@ -8,14 +8,14 @@ from uuid import UUID, uuid4
 import pytest
 from aiormq.exceptions import ChannelNotFoundEntity
 
-from fleet_under_test import wait_for
 from gridfleet.domains.partners.queues import amqp_place, queue_prefix, set_queues
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.protocol.partner_routes import EventKind, event_queue
-from partner_organization import Organization
-from running_stack import RunningStack
+from support.clients.fleet_under_test import wait_for
+from support.clients.partner_organization import Organization
+from support.servers.running_stack import RunningStack
 
 
 @pytest.fixture(scope="module")

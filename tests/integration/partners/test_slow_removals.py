@@ -16,7 +16,6 @@ import pytest
 from aiormq.abc import AbstractConnection
 from pydantic import SecretStr
 
-from broker_node import BrokerNode
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.domains.partners.registry import revoke
 from gridfleet.domains.partners.vhosts import queue_settling
@@ -25,7 +24,8 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
-from partner_site import PartnerSite, partner_site
+from support.builders.partner_site import PartnerSite, partner_site
+from support.servers.broker_node import BrokerNode
 
 PASSWORD = "pw"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plants_over_http import Fleet, fleet_over_http
+from support.clients.plants_over_http import Fleet, fleet_over_http
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from accounts import add_member, add_organization, add_user, session_of
-from api_service import ApiService, api_service, bearer
 from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_member, add_organization, add_user, session_of
+from support.servers.api_service import ApiService, api_service, bearer
 
 BATTERY = "00000000-0000-7000-8000-000000000005"
 

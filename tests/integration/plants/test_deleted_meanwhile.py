@@ -5,8 +5,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from gridfleet.kernel.ids import new_id
-from interleaving import until_blocked
-from plants_over_http import Fleet
+from support.builders.interleaving import until_blocked
+from support.clients.plants_over_http import Fleet
 
 
 async def meanwhile(fleet: Fleet, deletion: str, deleted: str, call: Coroutine[Any, Any, tuple[int, Any]]) -> tuple[int, Any]:

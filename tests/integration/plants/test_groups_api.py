@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from plants_over_http import Fleet
+from support.clients.plants_over_http import Fleet
 
 
 async def group(fleet: Fleet, **fields: Any) -> Any:

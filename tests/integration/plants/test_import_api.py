@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from plants_over_http import Fleet
+from support.clients.plants_over_http import Fleet
 
 HEADER = "name,serialNumber,type,authMethod,externalPlantId,templateId,metadata"
 PLANT_TEMPLATE = "00000000-0000-7000-8000-000000000001"

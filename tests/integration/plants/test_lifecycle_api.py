@@ -13,7 +13,7 @@ from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.credentials.packages import delete_previous_secrets
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol.envelope import sign_message
-from plants_over_http import Fleet
+from support.clients.plants_over_http import Fleet
 
 STATES = ("PENDING", "ACTIVE", "SUSPENDED", "DECOMMISSIONED")
 ALLOWED = {

@@ -10,8 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from accounts import add_organization
-from commands_at_work import add_commandable, issue
 from gridfleet.domains.plants.lifecycle import delete_plant
 from gridfleet.domains.plants.models import PlantChanges, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_presence, sweep_silent
@@ -20,8 +18,10 @@ from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
-from ingest_bench import Bench, BenchPlant, moment
-from interleaving import is_locked, until_blocked
+from support.builders.accounts import add_organization
+from support.builders.interleaving import is_locked, until_blocked
+from support.clients.commands_at_work import add_commandable, issue
+from support.clients.ingest_bench import Bench, BenchPlant, moment
 
 
 @dataclass

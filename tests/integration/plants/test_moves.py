@@ -6,7 +6,6 @@ from uuid import UUID
 import pytest
 from msgspec import UNSET
 
-from accounts import add_organization
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import EsmFacts, PlantChanges
 from gridfleet.domains.plants.registry import update_plant, write_esm_facts
@@ -16,8 +15,9 @@ from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
-from interleaving import until_blocked
-from telemetry_records import RecordedPlant
+from support.builders.accounts import add_organization
+from support.builders.interleaving import until_blocked
+from support.builders.telemetry_records import RecordedPlant
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from plants_over_http import NEW_PLANT, Fleet
+from support.clients.plants_over_http import NEW_PLANT, Fleet
 
 SIGNALS = [{"key": "p", "field": "power", "unit": "kW", "scale": 0.1}, {"key": "fault", "bit": 3}]
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
-from documented_errors import assert_documented
 from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.http.openapi import build_document
-from served import Served, served
+from support.clients.documented_errors import assert_documented
+from support.servers.served import Served, served
 
 import_handlers()
 SECTIONS = ("/api/v1/plants", "/api/v1/plant-groups", "/api/v1/device-templates")

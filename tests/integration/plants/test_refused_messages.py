@@ -3,12 +3,12 @@
 from datetime import timedelta
 from uuid import UUID
 
-from accounts import add_organization
 from gridfleet.domains.plants.refused_messages import store
 from gridfleet.domains.plants.refused_messages.records import record_sightings, trim_sightings
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
-from telemetry_records import add_plant
+from support.builders.accounts import add_organization
+from support.builders.telemetry_records import add_plant
 
 
 async def refuse(database: Database, plant_id: UUID, *seconds_ago: int) -> None:

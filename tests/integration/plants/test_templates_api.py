@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from plants_over_http import Fleet
+from support.clients.plants_over_http import Fleet
 
 SYSTEM_INVERTER = "00000000-0000-7000-8000-000000000004"
 SIGNALS = [{"key": "p", "field": "power"}]

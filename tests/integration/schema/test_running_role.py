@@ -9,7 +9,6 @@ import pytest
 from psycopg import errors
 from typer.testing import CliRunner
 
-from free_ports import settings_at
 from gridfleet.cli import application
 from gridfleet.domains.audit.models import Event
 from gridfleet.domains.audit.recorder import record
@@ -21,7 +20,8 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.roles import grant
 from gridfleet.local.secrets import ensure_local_secrets
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
+from support.servers.free_ports import settings_at
 
 ROLE = "gridfleet_running"
 

@@ -19,7 +19,7 @@ from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.domains.telemetry.history.series import plant_series
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.db import Database
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

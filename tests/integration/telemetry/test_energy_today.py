@@ -10,7 +10,7 @@ from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.today import energy_of_day
 from gridfleet.kernel.db import Database
-from telemetry_records import RecordedPlant, member
+from support.builders.telemetry_records import RecordedPlant, member
 
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 NOW = MIDNIGHT + timedelta(hours=15)

@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.db import Database
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
 
 TABLES = (
     "telemetry_frame",

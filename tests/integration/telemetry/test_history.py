@@ -21,7 +21,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
-from telemetry_records import RecordedPlant, member
+from support.builders.telemetry_records import RecordedPlant, member
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -10,8 +10,6 @@ import httpx
 import msgspec
 import pytest
 
-from accounts import add_member, add_user, session_of
-from api_service import ApiService, api_service, bearer
 from gridfleet.api.http.app import create_app
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.history import live
@@ -20,7 +18,9 @@ from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import TooManyRequests
-from telemetry_records import RecordedPlant, add_plant, member
+from support.builders.accounts import add_member, add_user, session_of
+from support.builders.telemetry_records import RecordedPlant, add_plant, member
+from support.servers.api_service import ApiService, api_service, bearer
 
 NOW = utc_now().replace(microsecond=0)
 SECOND = timedelta(seconds=1)

@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention, set_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)

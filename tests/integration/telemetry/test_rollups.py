@@ -15,7 +15,7 @@ from gridfleet.domains.telemetry.history.models import Bucket, Series
 from gridfleet.domains.telemetry.history.series import plant_series
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.db import Connection, Database
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

@@ -21,7 +21,7 @@ from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.settings import Settings
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)

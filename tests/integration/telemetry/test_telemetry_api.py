@@ -9,8 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from accounts import add_member, add_user, session_of
-from api_service import ApiService, api_service, bearer
 from gridfleet.api.telemetry import history_pages
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.history import raw
@@ -21,7 +19,9 @@ from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
-from telemetry_records import RecordedPlant
+from support.builders.accounts import add_member, add_user, session_of
+from support.builders.telemetry_records import RecordedPlant
+from support.servers.api_service import ApiService, api_service, bearer
 
 NOW = utc_now().replace(microsecond=0)
 MINUTE = timedelta(minutes=1)

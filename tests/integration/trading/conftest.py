@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from esm_stand_in import StandIn, esm_stand_in
-from plants_over_http import Fleet, fleet_over_http
+from support.clients.plants_over_http import Fleet, fleet_over_http
+from support.servers.esm_stand_in import StandIn, esm_stand_in
 
 
 @pytest.fixture

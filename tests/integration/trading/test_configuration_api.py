@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from esm_stand_in import CLIENT_ID, SECRET, StandIn
 from gridfleet.domains.trading.configuration import access_of
 from gridfleet.domains.trading.store import enabled_configs
-from plants_over_http import Fleet, fleet_over_http
+from support.clients.plants_over_http import Fleet, fleet_over_http
+from support.servers.esm_stand_in import CLIENT_ID, SECRET, StandIn
 
 CONFIG = "/trading/config"
 COMPLETE = {"esmApiUrl": "https://esm.example.com/api/", "esmClientId": "us", "esmClientSecret": " s3cret "}

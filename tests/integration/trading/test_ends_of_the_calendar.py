@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from esm_stand_in import CLIENT_ID, SECRET, StandIn
 from gridfleet.domains.device_templates.decoder import Metric
-from plants_over_http import Fleet
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
+from support.clients.plants_over_http import Fleet
+from support.servers.esm_stand_in import CLIENT_ID, SECRET, StandIn
 
 START = datetime(2026, 11, 20, 10, tzinfo=UTC)
 FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"

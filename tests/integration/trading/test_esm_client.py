@@ -8,7 +8,11 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from esm_stand_in import (
+from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
+from gridfleet.kernel.cause import at_work
+from gridfleet.kernel.outbound.sending import Outbound
+from gridfleet.protocol.time_blocks import TimeBlock
+from support.servers.esm_stand_in import (
     CLIENT_ID,
     SECRET,
     Fault,
@@ -22,10 +26,6 @@ from esm_stand_in import (
     packed,
     says,
 )
-from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
-from gridfleet.kernel.cause import at_work
-from gridfleet.kernel.outbound.sending import Outbound
-from gridfleet.protocol.time_blocks import TimeBlock
 
 CONFIG = {"configEnabled": True, "esiState": "PLC_READY", "version": 7, "timeConfigs": [], "more": {"than": "we know"}}
 BLOCK = msgspec.convert({"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 0, "socMax": 100}, TimeBlock)

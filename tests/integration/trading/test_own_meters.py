@@ -5,8 +5,8 @@ from math import isfinite
 from uuid import UUID
 
 from gridfleet.domains.device_templates.decoder import Metric
-from plants_over_http import Fleet
-from telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant
+from support.clients.plants_over_http import Fleet
 
 START = datetime(2026, 11, 20, 10, tzinfo=UTC)
 IN_KWH = [Metric("energy_imported", "kWh", counter=True), Metric("energy_exported", "kWh", counter=True)]

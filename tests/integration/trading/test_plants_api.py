@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest_asyncio
 
-from esm_stand_in import CLIENT_ID, SECRET, StandIn, hangs, hangs_up, says
 from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.sending import Outbound
-from interleaving import until_blocked
-from plants_over_http import Fleet
-from postbox import work_off
+from support.builders.interleaving import until_blocked
+from support.clients.plants_over_http import Fleet
+from support.servers.esm_stand_in import CLIENT_ID, SECRET, StandIn, hangs, hangs_up, says
+from support.servers.postbox import work_off
 
 BLOCK = {"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 10, "socMax": 90}
 PLAN = {"timeConfigs": [BLOCK]}

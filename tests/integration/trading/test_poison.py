@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from poisoned_esm import Answer, PoisonedTrading, of_an_esm, poisoned_trading
+from support.servers.poisoned_esm import Answer, PoisonedTrading, of_an_esm, poisoned_trading
 
 
 @pytest.fixture

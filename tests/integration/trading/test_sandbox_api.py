@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from accounts import add_user, session_of
-from api_service import bearer
 from gridfleet.domains.sandbox_esm.behaviour import readings
 from gridfleet.domains.sandbox_esm.models import SandboxPlant
 from gridfleet.kernel.ids import new_id
-from plants_over_http import Fleet
+from support.builders.accounts import add_user, session_of
+from support.clients.plants_over_http import Fleet
+from support.servers.api_service import bearer
 
 BLOCK = {"from": "00:00", "to": "24:00", "pBatMin": -5.0, "pBatMax": 5.0, "socMin": 10.0, "socMax": 90.0}
 ADMIN = "/svc-esm/admin"

@@ -3,7 +3,7 @@
 import pytest
 
 from gridfleet.kernel.db import Database
-from partner_site import PartnerSite, partner_site
+from support.builders.partner_site import PartnerSite, partner_site
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
 from gridfleet.protocol.envelope import AckStatus
-from partner_commands import soon
-from partner_site import PartnerSite
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
 
 HOUR = 3600
 DAY = 24 * HOUR

@@ -7,7 +7,6 @@ import aiormq
 import pytest
 from pydantic import SecretStr
 
-from broker_node import BrokerNode
 from gridfleet.amqp import dropped_events
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partner_events.models import NewEvent
@@ -19,7 +18,8 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_routes import EventKind, event_queue
-from partner_site import PartnerSite, partner_site
+from support.builders.partner_site import PartnerSite, partner_site
+from support.servers.broker_node import BrokerNode
 
 
 async def alert(site: PartnerSite, number: int) -> None:

@@ -15,8 +15,8 @@ from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence import PlantSeen, record_presence
 from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
 from gridfleet.kernel.ids import new_id
-from partner_commands import sending_key
-from partner_site import PartnerSite, add_key
+from support.builders.partner_commands import sending_key
+from support.builders.partner_site import PartnerSite, add_key
 
 SIGNALS = [{"key": "p", "field": "power", "unit": "kW", "scale": 0.1}, {"key": "fault", "bit": 0, "word": "status"}]
 

@@ -11,8 +11,8 @@ from gridfleet.amqp.plant_commands import expire_commands
 from gridfleet.amqp.site_scheduler import SiteScheduler, run_schedules
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.tasks import Backoff, supervise
-from partner_commands import soon
-from partner_site import PartnerSite, partner_site
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite, partner_site
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from partner_commands import soon
-from partner_site import PartnerSite
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
 
 YEAR = 365 * 86_400
 

@@ -14,7 +14,6 @@ import pytest
 from aiormq.abc import AbstractChannel
 from pydantic import SecretStr
 
-from broker_node import BrokerNode
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partner_events.models import NewEvent
@@ -29,9 +28,10 @@ from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_messages import PartnerAck
 from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue
-from partner_commands import order
-from partner_site import PartnerSite, partner_site
-from raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
+from support.builders.partner_commands import order
+from support.builders.partner_site import PartnerSite, partner_site
+from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
+from support.servers.broker_node import BrokerNode
 
 
 @dataclass

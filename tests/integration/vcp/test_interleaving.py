@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from accounts import add_organization
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.plants.models import PlantChanges
@@ -18,9 +17,10 @@ from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import AckStatus
-from interleaving import pause_reads, until_blocked
-from partner_commands import order, soon
-from partner_site import PartnerSite
+from support.builders.accounts import add_organization
+from support.builders.interleaving import pause_reads, until_blocked
+from support.builders.partner_commands import order, soon
+from support.builders.partner_site import PartnerSite
 
 
 def step(start: float, length: int = 900, power: float = 1) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import aiormq
 import pytest
 from pydantic import SecretStr
 
-from broker_node import BrokerNode
 from gridfleet.amqp.legacy_commands import forward_legacy_commands
 from gridfleet.domains.partners.legacy.topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
 from gridfleet.kernel.broker.connection import open_channel
@@ -16,7 +15,8 @@ from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.partner_routes import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
-from raw_properties import GROWING, STRANGE, STRANGE_HEADERS, RawProperties
+from support.clients.raw_properties import GROWING, STRANGE, STRANGE_HEADERS, RawProperties
+from support.servers.broker_node import BrokerNode
 
 PROPERTIES = STRANGE | STRANGE_HEADERS | GROWING
 

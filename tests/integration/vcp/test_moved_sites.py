@@ -5,15 +5,15 @@ from uuid import UUID
 
 import pytest
 
-from accounts import add_organization
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.vcp.site_queries import read_configuration
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
-from partner_commands import soon
-from partner_site import PartnerSite
+from support.builders.accounts import add_organization
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
 
 HOUR = 3600
 

@@ -6,8 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from accounts import add_organization
-from commands_at_work import issue
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
@@ -18,9 +16,11 @@ from gridfleet.domains.vcp.scheduler import steer
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
-from interleaving import until_blocked
-from partner_commands import order, soon
-from partner_site import PartnerSite
+from support.builders.accounts import add_organization
+from support.builders.interleaving import until_blocked
+from support.builders.partner_commands import order, soon
+from support.builders.partner_site import PartnerSite
+from support.clients.commands_at_work import issue
 
 YEARS = 3 * 365 * 86_400
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from alerting import add_rule, ago, alerts_of, operator, snapshot
 from gridfleet.domains.alerts.actions import acknowledge, resolve
 from gridfleet.domains.plants.lifecycle import revoke_plant
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence import PlantSeen, record_presence, sweep_silent
-from partner_site import PartnerSite, partner_site
+from support.builders.alerting import add_rule, ago, alerts_of, operator, snapshot
+from support.builders.partner_site import PartnerSite, partner_site
 
 AWKWARD = 'a"b\\c/\x01\x1f\x7f\b\f\n\r\té\u2028😀'
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"

@@ -10,8 +10,8 @@ from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Paging
-from partner_commands import order
-from partner_site import PartnerSite
+from support.builders.partner_commands import order
+from support.builders.partner_site import PartnerSite
 
 PERSON = UserCaller(new_id(), new_id(), "viewer@example.com", "Viewer", False, None)
 METER = [

@@ -20,8 +20,8 @@ from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.pool import open_database
 from gridfleet.kernel.ids import new_id
-from partner_commands import order
-from partner_site import PartnerSite, partner_site
+from support.builders.partner_commands import order
+from support.builders.partner_site import PartnerSite, partner_site
 
 AFTER = 900
 """Seconds of silence before the fallback."""

@@ -12,9 +12,9 @@ from gridfleet.domains.plants.commands.delivery import CLOCK_SECONDS, START_SECO
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from interleaving import pause_reads, until_blocked
-from partner_commands import soon
-from partner_site import PartnerSite
+from support.builders.interleaving import pause_reads, until_blocked
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
 
 
 async def setpoint(site: PartnerSite, *, seconds: float = 0) -> UUID:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from partner_commands import soon
-from partner_site import PartnerSite
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
 
 HOUR = 3600
 

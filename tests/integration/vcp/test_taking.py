@@ -13,8 +13,8 @@ from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.intake import refuse_unstorable, take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.ids import new_id
-from partner_commands import body_of, order, sending_key, signed, soon
-from partner_site import PartnerSite
+from support.builders.partner_commands import body_of, order, sending_key, signed, soon
+from support.builders.partner_site import PartnerSite
 
 
 def interval(seconds: float, length: int = 900, power: float = 1) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from commands_at_work import issue
 from gridfleet.domains.plants.errors import SubDeviceNotFound
 from gridfleet.domains.plants.lifecycle import revoke_plant
 from gridfleet.domains.plants.sub_devices.registry import delete_sub_device
@@ -12,9 +11,10 @@ from gridfleet.domains.vcp.deletion import delete_plant
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
-from interleaving import until_blocked
-from partner_commands import soon
-from partner_site import PartnerSite
+from support.builders.interleaving import until_blocked
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
+from support.clients.commands_at_work import issue
 
 
 def administrator(site: PartnerSite) -> OrgScope:

@@ -14,7 +14,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import MESSAGE_TYPES, ConstraintChanges, FallbackChanges, Heading, Mode
 from gridfleet.protocol.partner_routes import CommandKind
-from partner_commands import body_of
+from support.builders.partner_commands import body_of
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 SET = CommandKind.SCHEDULE_SET

@@ -13,7 +13,7 @@ from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_messages import read_heading
 from gridfleet.protocol.partner_routes import CommandKind, parse_inbound
-from partner_commands import SLUG, order, sending_key, signed, soon
+from support.builders.partner_commands import SLUG, order, sending_key, signed, soon
 
 SITE = new_id()
 KEY = bytes(range(32))

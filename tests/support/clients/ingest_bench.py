@@ -11,13 +11,13 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from accounts import add_organization
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol.envelope import sign_message
+from support.builders.accounts import add_organization
 
 Values = dict[str, dict[datetime, float]]
 

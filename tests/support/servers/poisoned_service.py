@@ -15,8 +15,6 @@ from aiormq.abc import AbstractChannel
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from alerting import add_rule, alerts_of
-from broker_node import BrokerNode
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.amqp.plant_commands import send_commands
 from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
@@ -27,10 +25,12 @@ from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.mqtt.worker import IngestWorker
 from gridfleet.protocol.partner_routes import EXCHANGE, CommandKind, EventKind, event_queue
-from ingest_bench import moment
-from partner_commands import body_of, order, sealed_bytes
-from partner_site import PartnerSite, partner_site
-from poison import poisoned
+from support.builders.alerting import add_rule, alerts_of
+from support.builders.partner_commands import body_of, order, sealed_bytes
+from support.builders.partner_site import PartnerSite, partner_site
+from support.builders.poison import poisoned
+from support.clients.ingest_bench import moment
+from support.servers.broker_node import BrokerNode
 
 SHARDS: Final = 4
 IN_TIME_SECONDS: Final = 20.0

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from fleet_under_test import Fleet, Plant
-from lean_mqtt import Connection, Login, Lost, Refused
+from support.clients.fleet_under_test import Fleet, Plant
+from support.clients.lean_mqtt import Connection, Login, Lost, Refused
 
 WINDOW = 20
 SIGNALS = 5

@@ -11,7 +11,6 @@ from uuid import UUID
 import msgspec
 from cryptography.hazmat.primitives import serialization
 
-from authorities import company_authority
 from gridfleet.api.device_templates import ActionInput, Signals
 from gridfleet.api.http.app import _query_pairs
 from gridfleet.api.http.bodies import decode_json
@@ -46,8 +45,9 @@ from gridfleet.protocol.signature import sign
 from gridfleet.protocol.topics import parse_routing_key, parse_topic
 from gridfleet.sdk.plant.errors import PackageError
 from gridfleet.sdk.plant.package import Package
-from mutations import STRANGE, mutate_bytes, mutate_json, mutate_text
-from partner_commands import SIGNING_KEY, SLUG, order, sending_key, soon
+from support.builders.mutations import STRANGE, mutate_bytes, mutate_json, mutate_text
+from support.builders.partner_commands import SIGNING_KEY, SLUG, order, sending_key, soon
+from support.servers.authorities import company_authority
 
 PLANT: Final = UUID("018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d")
 NOW: Final = datetime.now(UTC)

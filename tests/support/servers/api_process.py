@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from free_ports import free_ports
+from support.servers.free_ports import free_ports
 
 KEYS = "1:" + "5a" * 32
 

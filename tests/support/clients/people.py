@@ -6,11 +6,11 @@ from uuid import UUID
 
 import httpx
 
-from accounts import add_member, add_organization, add_user, session_of
-from api_service import ApiService, bearer
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.kernel.caller import OrgRole
-from postbox import work_off
+from support.builders.accounts import add_member, add_organization, add_user, session_of
+from support.servers.api_service import ApiService, bearer
+from support.servers.postbox import work_off
 
 PASSWORD = "Correct horse 1!"
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from esm_stand_in import CLIENT_ID, SECRET, Conversation, StandIn, esm_stand_in
 from gridfleet.kernel.db.jobs import defer
-from plants_over_http import Fleet, fleet_over_http
-from poison import poisoned
-from postbox import work_off
+from support.builders.poison import poisoned
+from support.clients.plants_over_http import Fleet, fleet_over_http
+from support.servers.esm_stand_in import CLIENT_ID, SECRET, Conversation, StandIn, esm_stand_in
+from support.servers.postbox import work_off
 
 IN_TIME_SECONDS: Final = 10.0
 """Limit for a sync, plan, config or meter query of the organisation with the sound ESM, on a busy machine."""

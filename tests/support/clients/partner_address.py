@@ -2,8 +2,8 @@
 
 from urllib.parse import quote
 
-from fleet_under_test import JsonObject
-from running_stack import RunningStack
+from support.clients.fleet_under_test import JsonObject
+from support.servers.running_stack import RunningStack
 
 
 def address_of(stack: RunningStack, slug: str, created: JsonObject) -> str:

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import httpx
 
-from fleet_under_test import Fleet, JsonObject, Plant, wait_for
 from gridfleet.sdk.plant import Command, Options, Package, PlantClient
+from support.clients.fleet_under_test import Fleet, JsonObject, Plant, wait_for
 
 ACTIONS = [
     {"action": "set_power", "params": [{"name": "power_kw", "type": "number", "unit": "kW", "min": -500, "max": 500}]},

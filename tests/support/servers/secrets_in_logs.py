@@ -135,7 +135,7 @@ def _is_public(text: str) -> bool:
 
 @cache
 def _source() -> str:
-    package = Path(__file__).parents[1] / "src"
+    package = Path(__file__).parents[3] / "src"
     return "\n".join(path.read_text() for path in sorted(package.rglob("*.py")))
 
 

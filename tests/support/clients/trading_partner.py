@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fleet_under_test import Fleet, JsonObject
 from gridfleet.sdk.partner import EventKind, Partner
-from partner_address import address_of
+from support.clients.fleet_under_test import Fleet, JsonObject
+from support.clients.partner_address import address_of
 
 WRITING = [
     "vcp:connect",

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import httpx
 import psutil
 
-from free_ports import free_ports
 from gridfleet.local.processes import Program, spawn
-from redis_server import RedisServer, redis_server
-from running_stack import RunningStack
+from support.servers.free_ports import free_ports
+from support.servers.redis_server import RedisServer, redis_server
+from support.servers.running_stack import RunningStack
 
 if TYPE_CHECKING:
     import subprocess

@@ -14,13 +14,13 @@ from uuid import uuid4
 import httpx
 import psycopg
 
-import lean_mqtt
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.secrets import local_secret
 from gridfleet.protocol.envelope import sign_message
-from running_stack import RunningStack
+from support.clients import lean_mqtt
+from support.servers.running_stack import RunningStack
 
 T = TypeVar("T")
 _numbers = itertools.count(1)

@@ -11,7 +11,7 @@ from gridfleet.domains.plants.commands import dispatch
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
-from ingest_bench import BenchPlant
+from support.clients.ingest_bench import BenchPlant
 
 ACTIONS = [
     {"action": "set_power", "params": [{"name": "power_kw", "type": "number", "unit": "kW", "min": -10, "max": 10}]},

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from free_ports import free_ports
 from gridfleet.local.processes import Program, spawn, stop_process
+from support.servers.free_ports import free_ports
 
 WHERE = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 

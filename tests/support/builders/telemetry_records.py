@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from accounts import add_organization
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
@@ -13,6 +12,7 @@ from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions,
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_organization
 
 
 def member(organization_id: UUID, plant_ids: frozenset[UUID] | None = None) -> OrgScope:

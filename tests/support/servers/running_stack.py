@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
-from free_ports import free_port_settings
 from gridfleet.local.processes import Program, spawn
-from secrets_in_logs import SEARCH
+from support.servers.free_ports import free_port_settings
+from support.servers.secrets_in_logs import SEARCH
 
 ADMIN_EMAIL = "admin@example.com"
 ADMIN_PASSWORD = "Correct-horse-7"

@@ -10,10 +10,10 @@ import aiormq
 import httpx
 from aiormq.abc import AbstractChannel, AbstractConnection
 
-from fleet_under_test import Fleet, JsonObject
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.local.secrets import local_secret
-from running_stack import RunningStack
+from support.clients.fleet_under_test import Fleet, JsonObject
+from support.servers.running_stack import RunningStack
 
 EVERYTHING = [
     "vcp:connect",

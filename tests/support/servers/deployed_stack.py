@@ -15,7 +15,6 @@ from pathlib import Path
 import httpx
 import psycopg
 
-from free_ports import free_ports, settings_at
 from gridfleet.kernel.private_files import write_private
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.local.broker.installation import find_installation
@@ -24,9 +23,10 @@ from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.processes import Program, spawn, stop_process
 from gridfleet.local.secrets import ensure_local_secrets
-from running_stack import RunningStack
+from support.servers.free_ports import free_ports, settings_at
+from support.servers.running_stack import RunningStack
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
 UNITS = DEPLOY / "systemd"
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import httpx
 
-from accounts import super_admin_token
 from gridfleet.api.http.app import create_app
 from gridfleet.api.state import AppState, open_state
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
+from support.builders.accounts import super_admin_token
 
 
 @dataclass(frozen=True)

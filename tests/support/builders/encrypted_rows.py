@@ -7,7 +7,6 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from accounts import add_organization, add_user
 from gridfleet.domains.partners.signing import load_sending_key
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
@@ -17,6 +16,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.letter import Letter
 from gridfleet.kernel.mail.queue import SEND_MAIL, MailQueue, open_mail
 from gridfleet.kernel.security.keyring import Keyring
+from support.builders.accounts import add_organization, add_user
 
 TABLES = ("plant_secret", "trading_config", "partner_key", "certificate_authority", "idempotent_answer")
 

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from accounts import add_organization, super_admin_token
-from free_ports import settings_at
 from gridfleet.api.serving import serve
 from gridfleet.api.state import open_state
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
+from support.builders.accounts import add_organization, super_admin_token
+from support.servers.free_ports import settings_at
 
 INTERNAL_SECRET = "inside"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 
-from accounts import add_member, add_organization, add_user, session_of
-from api_service import ApiService, api_service, bearer
 from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_member, add_organization, add_user, session_of
+from support.servers.api_service import ApiService, api_service, bearer
 
 NEW_PLANT = {"name": "Roof", "serialNumber": "SN-1", "type": "GATEWAY"}
 

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from accounts import add_user
-from commands_at_work import add_commandable
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
@@ -21,8 +19,10 @@ from gridfleet.domains.vcp.models import Inbound
 from gridfleet.domains.vcp.scheduler import steer
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.envelope import AckStatus
-from ingest_bench import Bench, BenchPlant
-from partner_commands import order, sending_key
+from support.builders.accounts import add_user
+from support.builders.partner_commands import order, sending_key
+from support.clients.commands_at_work import add_commandable
+from support.clients.ingest_bench import Bench, BenchPlant
 
 
 @dataclass

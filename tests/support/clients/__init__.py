@@ -1,0 +1,1 @@
+"""Clients of the service, as plants, partners, users and operators have them."""
