@@ -113,7 +113,7 @@ async def test_what_a_plant_measures_is_what_people_read(fleet: Fleet, method: s
         assert energy["imported"] == 0
         assert energy["selfConsumptionPct"] == pytest.approx(50, abs=0.5)
     assert plant.refused() == []
-    assert plant.sightings() == []
+    assert plant.unregistered() == []
 
 
 async def test_buckets_hold_the_average_of_what_was_sent(fleet: Fleet, tmp_path: Path) -> None:

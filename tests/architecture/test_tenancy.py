@@ -89,11 +89,11 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/credentials/signing_keys": ("the service signs for all plants", "load_signing_keys"),
     "plants/refused_messages/store": (
         "ingest records what any plant sent wrongly",
-        "insert_refused trim_refused record_sightings trim_sightings",
+        "insert_refused trim_refused record_unregistered_devices trim_unregistered_devices",
     ),
     "plants/refused_messages/records": (
         "ingest records what any plant sent wrongly",
-        "record_refused_messages record_sightings trim_refused_messages trim_sightings",
+        "record_refused_messages record_unregistered_devices trim_refused_messages trim_unregistered_devices",
     ),
     "plants/mqtt_access/store": ("the broker names a plant, and asks what it may do", "find count_failure clear_failures"),
     "plants/presence": ("ingest records the presence of all plants", "record_presence record_bad_signatures sweep_silent"),

@@ -12,7 +12,7 @@ from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
-from gridfleet.domains.plants.refused_messages.records import trim_refused_messages, trim_sightings
+from gridfleet.domains.plants.refused_messages.records import trim_refused_messages, trim_unregistered_devices
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
 from gridfleet.domains.vcp.retention import delete_commands
@@ -64,7 +64,7 @@ def build_app(settings: Settings, database: Database) -> App:
     async def trim_refused(timestamp: int) -> None:
         async with database.transaction() as db:
             await trim_refused_messages(db)
-            await trim_sightings(db)
+            await trim_unregistered_devices(db)
 
     # Each deletion queues this job as well. The periodic runs complete what a killed process left unfinished.
     @app.periodic(cron="*/10 * * * *")

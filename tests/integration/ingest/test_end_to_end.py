@@ -122,10 +122,10 @@ async def test_during_the_hour_after_a_rotation_both_secrets_verify(plant: Plant
 async def test_a_device_registered_meanwhile_counts_from_then_on(plant: Plant, connection: Connection) -> None:
     for number in range(3):
         await send(connection, plant, {"time": now(), "devices": [{"id": "NEW", "fields": {"a": number}}]})
-    wait_for(lambda: [one["count"] for one in plant.sightings()] == [3])
-    [sighting] = plant.sightings()
-    assert sighting["externalId"] == "NEW"
-    assert sighting["firstSeenAt"] <= sighting["lastSeenAt"] <= now()
+    wait_for(lambda: [one["count"] for one in plant.unregistered()] == [3])
+    [device] = plant.unregistered()
+    assert device["externalId"] == "NEW"
+    assert device["firstSeenAt"] <= device["lastSeenAt"] <= now()
     assert not [metric for metric in plant.latest() if "NEW" in metric]
 
     plant.add_device("NEW")
@@ -134,7 +134,7 @@ async def test_a_device_registered_meanwhile_counts_from_then_on(plant: Plant, c
         assert time.monotonic() - registered_at < SOON
         await send(connection, plant, {"time": now(), "devices": [{"id": "NEW", "fields": {"a": 9}}]})
         await asyncio.sleep(0.1)
-    assert plant.sightings() == []
+    assert plant.unregistered() == []
     assert plant.latest()["NEW.a"][1] == 9
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridfleet.domains.ingest.models import Delivery
-from gridfleet.domains.plants.refused_messages.records import trim_sightings
+from gridfleet.domains.plants.refused_messages.records import trim_unregistered_devices
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
 from gridfleet.protocol.signature import sign
@@ -283,7 +283,7 @@ async def test_devices_that_nobody_names_any_more_make_room(bench: Bench) -> Non
         " WHERE plant_id = %s AND external_id = 'gone' RETURNING 1"
     )
     async with bench.database.transaction() as db:
-        await trim_sightings(db)
+        await trim_unregistered_devices(db)
     assert await plant.rows("SELECT external_id FROM unregistered_device WHERE plant_id = %s") == [("here",)]
 
 

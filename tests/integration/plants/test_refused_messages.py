@@ -4,7 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from gridfleet.domains.plants.refused_messages import store
-from gridfleet.domains.plants.refused_messages.records import record_sightings, trim_sightings
+from gridfleet.domains.plants.refused_messages.records import record_unregistered_devices, trim_unregistered_devices
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from support.builders.accounts import add_organization
@@ -47,8 +47,8 @@ async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -
     now = utc_now()
     async with database.transaction() as db:
         seen = [(inventive, f"D{number:04}", now - timedelta(seconds=number // 2), 1) for number in range(1_300)]
-        await record_sightings(db, [*seen, (usual, "D", now - timedelta(days=29), 1)])
-        assert await trim_sightings(db) == 300
-        assert await trim_sightings(db) == 0
+        await record_unregistered_devices(db, [*seen, (usual, "D", now - timedelta(days=29), 1)])
+        assert await trim_unregistered_devices(db) == 300
+        assert await trim_unregistered_devices(db) == 0
         cursor = await db.execute("SELECT plant_id, count(*), max(external_id) FROM unregistered_device GROUP BY 1")
         assert set(await cursor.fetchall()) == {(inventive, 1_000, "D0999"), (usual, 1, "D")}

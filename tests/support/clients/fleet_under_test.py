@@ -101,7 +101,7 @@ class Plant:
         """Wait for the refusal of one message and return it."""
         return wait_for(lambda: next((one for one in self.refused() if one["messageId"] == message_id), None))
 
-    def sightings(self) -> list[JsonObject]:
+    def unregistered(self) -> list[JsonObject]:
         """Return the plant's unregistered devices."""
         found: list[JsonObject] = self.fleet.call("GET", f"/plants/{self.id}/unregistered-devices")
         return found

@@ -63,7 +63,7 @@ class Batch:
     alerts: list[Severity] = field(default_factory=list)
     """Severities of the alerts that were raised; set when the batch is written."""
     refused: list[tuple[UUID, RefusedMessage]] = field(default_factory=list)
-    sightings: dict[tuple[UUID, str], int] = field(default_factory=dict)
+    unregistered: dict[tuple[UUID, str], int] = field(default_factory=dict)
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
     devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)
     plants_held: set[UUID] = field(default_factory=set)

@@ -25,7 +25,7 @@ from gridfleet.domains.plants.commands.models import Acknowledgement, CommandRea
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage
-from gridfleet.domains.plants.refused_messages.records import record_refused_messages, record_sightings
+from gridfleet.domains.plants.refused_messages.records import record_refused_messages, record_unregistered_devices
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
@@ -118,9 +118,11 @@ class Pipeline:
                 self.plant_cache.invalidate_status(str(plant_id))
         if batch.refused:
             await record_refused_messages(db, batch.refused)
-        if batch.sightings:
+        if batch.unregistered:
             now = utc_now()
-            await record_sightings(db, [(plant, device, now, n) for (plant, device), n in batch.sightings.items()])
+            await record_unregistered_devices(
+                db, [(plant, device, now, n) for (plant, device), n in batch.unregistered.items()]
+            )
         if batch.acknowledgements or batch.connected:
             batch.command_steps = await apply_acknowledgements(
                 db, batch.acknowledgements, batch.connected, utc_now(), follow_commands
@@ -270,7 +272,7 @@ class Pipeline:
             _see_device(batch, plant, device, status, now)
         for external_id in unregistered:
             key = (plant.id, external_id)
-            batch.sightings[key] = batch.sightings.get(key, 0) + 1
+            batch.unregistered[key] = batch.unregistered.get(key, 0) + 1
 
 
 def count_committed(batch: Batch) -> None:

@@ -21,7 +21,7 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["KnownDevice", "KnownPlant", "PlantCache", "Sightings"]
+__all__ = ["KnownDevice", "KnownPlant", "PlantCache", "UnregisteredDevices"]
 
 _SMOOTHING: Final = 0.2
 _SILENT_INTERVALS: Final = 3
@@ -32,7 +32,7 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class Sightings:
+class UnregisteredDevices:
     """When messages of a plant or device arrived, how often it sends, and when its presence was last written."""
 
     heard_at: datetime = _NEVER
@@ -62,7 +62,7 @@ class KnownDevice:
     source_id: int
     reader: Reader
     status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
-    seen: Sightings = field(default_factory=Sightings)
+    seen: UnregisteredDevices = field(default_factory=UnregisteredDevices)
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class KnownPlant:
     devices: dict[str, KnownDevice]
     unreadable: bool = False
     status: PlantStatus = PlantStatus.UNKNOWN
-    seen: Sightings = field(default_factory=Sightings)
+    seen: UnregisteredDevices = field(default_factory=UnregisteredDevices)
     delay_ms: float | None = None
     """How far the plant's clock is behind the service's, plus the shortest transmission time of its messages."""
 

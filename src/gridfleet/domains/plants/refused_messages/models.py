@@ -7,7 +7,7 @@ import msgspec
 
 from gridfleet.protocol.envelope import RefusalReason
 
-__all__ = ["RefusedMessage", "Sighting"]
+__all__ = ["RefusedMessage", "UnregisteredDevice"]
 
 
 class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
@@ -22,7 +22,7 @@ class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
     bytes: int
 
 
-class Sighting(msgspec.Struct, frozen=True, rename="camel"):
+class UnregisteredDevice(msgspec.Struct, frozen=True, rename="camel"):
     """A device in a plant's snapshots that no sub-device of the plant matches."""
 
     external_id: str

@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.plants.refused_messages import store
-from gridfleet.domains.plants.refused_messages.models import RefusedMessage, Sighting
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -16,14 +16,14 @@ __all__ = [
     "list_refused_messages",
     "list_unregistered_devices",
     "record_refused_messages",
-    "record_sightings",
+    "record_unregistered_devices",
     "trim_refused_messages",
-    "trim_sightings",
+    "trim_unregistered_devices",
 ]
 
 MAX_AGE: Final = timedelta(days=7)
 MAX_PER_PLANT: Final = 1_000
-MAX_SIGHTING_AGE: Final = timedelta(days=30)
+MAX_UNREGISTERED_AGE: Final = timedelta(days=30)
 
 
 async def record_refused_messages(db: Connection, messages: Sequence[tuple[UUID, RefusedMessage]]) -> None:
@@ -37,14 +37,15 @@ async def record_refused_messages(db: Connection, messages: Sequence[tuple[UUID,
         await store.insert_refused(db, messages, since, MAX_PER_PLANT)
 
 
-async def record_sightings(db: Connection, sightings: Sequence[tuple[UUID, str, datetime, int]]) -> None:
-    """Store unregistered devices: of one plant, at most 2,000; more than that are invented ids. `trim_sightings` deletes the
-    surplus later.
+async def record_unregistered_devices(db: Connection, unregistered: Sequence[tuple[UUID, str, datetime, int]]) -> None:
+    """Store unregistered devices: of one plant, at most 2,000; more than that are invented ids.
+
+    `trim_unregistered_devices` deletes the surplus later.
 
     Args:
-        sightings: (plant, external id, time seen, how often).
+        unregistered: (plant, external id, time seen, how often).
     """
-    await store.record_sightings(db, sightings, 2 * MAX_PER_PLANT)
+    await store.record_unregistered_devices(db, unregistered, 2 * MAX_PER_PLANT)
 
 
 async def list_refused_messages(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> Page[RefusedMessage]:
@@ -57,14 +58,14 @@ async def list_refused_messages(db: Connection, org: OrgScope, plant_id: UUID, p
     return Page.of(await store.page_refused(db, org, plant_id, paging), await store.count_refused(db, org, plant_id), paging)
 
 
-async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUID) -> list[Sighting]:
+async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUID) -> list[UnregisteredDevice]:
     """Return the unregistered devices in the plant's snapshots.
 
     Raises:
         PlantNotFound: There is no such plant.
     """
     await get_plant(db, org, plant_id)
-    return await store.list_sightings(db, org, plant_id)
+    return await store.list_unregistered_devices(db, org, plant_id)
 
 
 async def trim_refused_messages(db: Connection) -> int:
@@ -72,8 +73,8 @@ async def trim_refused_messages(db: Connection) -> int:
     return await store.trim_refused(db, MAX_AGE, MAX_PER_PLANT)
 
 
-async def trim_sightings(db: Connection) -> int:
+async def trim_unregistered_devices(db: Connection) -> int:
     """Delete unregistered devices that were not seen for 30 days, and those beyond the 1,000 of a plant that were seen last.
     Returns their number.
     """
-    return await store.trim_sightings(db, MAX_SIGHTING_AGE, MAX_PER_PLANT)
+    return await store.trim_unregistered_devices(db, MAX_UNREGISTERED_AGE, MAX_PER_PLANT)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
-from gridfleet.domains.plants.refused_messages.models import RefusedMessage, Sighting
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
@@ -83,15 +83,17 @@ async def trim_refused(db: Connection, max_age: timedelta, max_per_plant: int) -
     return int(row[0]) if row else 0
 
 
-async def record_sightings(db: Connection, sightings: Iterable[tuple[UUID, str, datetime, int]], most: int) -> None:
+async def record_unregistered_devices(
+    db: Connection, unregistered: Iterable[tuple[UUID, str, datetime, int]], most: int
+) -> None:
     """Insert or update unregistered devices.
 
     Plants that no longer exist are left out, as are new devices of a plant that has `most` already.
 
     Args:
-        sightings: (plant, external id, time seen, how often).
+        unregistered: (plant, external id, time seen, how often).
     """
-    rows = list(sightings)
+    rows = list(unregistered)
     await db.execute(
         "WITH seen AS (SELECT s.*, u.plant_id IS NULL AS new,"
         " row_number() OVER (PARTITION BY s.plant, u.plant_id IS NULL ORDER BY number) AS place"
@@ -109,7 +111,7 @@ async def record_sightings(db: Connection, sightings: Iterable[tuple[UUID, str, 
     )
 
 
-async def trim_sightings(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
+async def trim_unregistered_devices(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
     """Delete unregistered devices that were not seen for `max_age`, and those beyond the `max_per_plant` of a plant that were
     seen last. Returns their number.
     """
@@ -125,9 +127,9 @@ async def trim_sightings(db: Connection, max_age: timedelta, max_per_plant: int)
     return cursor.rowcount
 
 
-async def list_sightings(db: Connection, org: OrgScope, plant_id: UUID) -> list[Sighting]:
+async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUID) -> list[UnregisteredDevice]:
     """Return devices of the plant that are still not registered, the last seen first, at most 1,000."""
-    cursor = db.cursor(row_factory=class_row(Sighting))
+    cursor = db.cursor(row_factory=class_row(UnregisteredDevice))
     await cursor.execute(
         f"SELECT external_id, first_seen_at, last_seen_at, count FROM unregistered_device u WHERE {_OF_PLANT}"
         " AND NOT EXISTS (SELECT FROM sub_device d WHERE d.plant_id = u.plant_id AND d.external_id = u.external_id)"

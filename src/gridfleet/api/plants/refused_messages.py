@@ -4,7 +4,7 @@ from uuid import UUID
 
 from gridfleet.api.http import PageQuery, S, endpoint, org_member
 from gridfleet.domains.plants.refused_messages import records
-from gridfleet.domains.plants.refused_messages.models import RefusedMessage, Sighting
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
@@ -31,6 +31,6 @@ async def list_refused_messages(org: OrgScope, db: Connection, id: UUID, query: 
     bad_path_id="INVALID_UUID",
     addition=True,
 )
-async def list_unregistered_devices(org: OrgScope, db: Connection, id: UUID) -> list[Sighting]:
+async def list_unregistered_devices(org: OrgScope, db: Connection, id: UUID) -> list[UnregisteredDevice]:
     """List unregistered devices that the plant's snapshots name, last seen first."""
     return await records.list_unregistered_devices(db, org, id)
