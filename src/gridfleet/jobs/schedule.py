@@ -53,7 +53,7 @@ def build_app(settings: Settings, database: Database) -> App:
             await sweep_silent(db)
 
     @app.periodic(cron="*/5 * * * *")
-    @app.task(queueing_lock="delete_packages", name="plants.forget_old_packages")
+    @app.task(queueing_lock="forget_packages", name="plants.forget_old_packages")
     async def delete_packages(timestamp: int) -> None:
         async with database.transaction() as db:
             await delete_old_packages(db)
@@ -80,7 +80,7 @@ def build_app(settings: Settings, database: Database) -> App:
             await set_aside.trim(db, _KEEP_SET_ASIDE)
 
     @app.periodic(cron="47 3 * * *")
-    @app.task(queueing_lock="delete_commands", name="vcp.forget_commands")
+    @app.task(queueing_lock="forget_commands", name="vcp.forget_commands")
     async def delete_old_commands(timestamp: int) -> None:
         await delete_commands(database, days_before(utc_now(), settings.command_days))
 

@@ -39,7 +39,7 @@ class Consumer(StrEnum):
     INGEST = "ingest"
     NOTIFICATIONS = "notifications"
     PARTNER_EVENTS = "partner_events"
-    PARTNER_ORDERS = "partner_commands"
+    PARTNER_ORDERS = "partner_orders"
     ROLL_UPS = "roll_ups"
     SITES = "sites"
 
