@@ -76,7 +76,7 @@ async def _measure(stack: Stack, plants: int, single: int, burst: int) -> None:
             await _log_in(http)
             sites = [await prepare_site(http, Path(folder)) for _ in range(plants)]
             for site in sites:
-                await opened.enter_async_context(site.device)
+                await opened.enter_async_context(site.client)
                 await site.client.wait_connected(20)
 
             for number in range(single):

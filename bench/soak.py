@@ -105,8 +105,8 @@ async def _soak(chosen: argparse.Namespace, say: Callable[[str], None]) -> None:
             (await http.post("/alert-rules", json=rule)).raise_for_status()
             sites = [await prepare_site(http, Path(folder)) for _ in range(chosen.sites)]
             for site in sites:
-                await opened.enter_async_context(site.device)
-                await site.device.wait_connected(20)
+                await opened.enter_async_context(site.client)
+                await site.client.wait_connected(20)
             say(f"logging {chosen.plants} plants in")
             publishers = await Publishers.connect(fleet.plants, stack.settings.mqtt_port)
             say(f"{chosen.minutes:g} minutes at work")
