@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
+from uuid import uuid4
 
+import httpx
 from pydantic import SecretStr
 
 from gridfleet.amqp.upkeep import keep_broker
@@ -12,13 +15,16 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.settings import Settings
-from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker
+from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
-from gridfleet.local.secrets import ensure_local_secrets, local_secret
+from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.lean_mqtt import Connection, Login, Refused, connect
 from support.servers.free_ports import settings_at
 
-QUEUE = "mqtt-subscription-plantqos1"
+PLANT = str(uuid4())
+USER = f"SERIALNUMBER=1,CN={PLANT}"
+TOPIC = f"v1/plants/{PLANT}/commands"
+QUEUE = f"mqtt-subscription-{PLANT}qos1"
 
 
 async def test_a_classic_session_is_replaced_once_the_broker_makes_quorum_ones(home: Path) -> None:
@@ -34,18 +40,19 @@ async def test_a_classic_session_is_replaced_once_the_broker_makes_quorum_ones(h
             "ingest_shards": 1,
         }
     )
-    login = Login("plant", ACCOUNT, local_secret(home, "broker_password"), clean_session=False)
+    login = Login(PLANT, USER, "a password", clean_session=False)
 
     async def session_type() -> str:
         async with await connected(settings.mqtt_port, login) as connection:
-            assert await connection.subscribe("v1/plants/plant/commands") == [1]
+            assert await connection.subscribe(TOPIC) == [1]
             async with open_management(node.management_url) as management:
                 return (await management.queue_types(PLANTS_VHOST))[QUEUE]
 
     try:
         await asyncio.to_thread(node.start)
+        await add_user(node.management_url)
         async with await connected(settings.mqtt_port, login) as connection:
-            assert await connection.subscribe("v1/plants/plant/commands") == [1]
+            assert await connection.subscribe(TOPIC) == [1]
             async with upkeep(service):
                 await connection.wait_lost(60)
         assert await session_type() == "classic"
@@ -58,6 +65,17 @@ async def test_a_classic_session_is_replaced_once_the_broker_makes_quorum_ones(h
                 await asyncio.sleep(1)
     finally:
         await asyncio.to_thread(node.stop)
+
+
+async def add_user(management_url: str) -> None:
+    """Add a user of the broker's own, named like a plant with a certificate. No service authorises plants here."""
+    url = httpx.URL(management_url)
+    async with httpx.AsyncClient(base_url=url, auth=(url.username, url.password)) as http:
+        user = await http.put(f"/api/users/{USER}", json={"password": "a password", "tags": ""})
+        user.raise_for_status()
+        rights = {"configure": ".*", "write": ".*", "read": ".*"}
+        granted = await http.put(f"/api/permissions/{quote(PLANTS_VHOST, safe='')}/{USER}", json=rights)
+        granted.raise_for_status()
 
 
 @asynccontextmanager

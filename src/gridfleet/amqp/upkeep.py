@@ -17,6 +17,7 @@ __all__ = ["keep_broker"]
 log = structlog.get_logger(__name__)
 
 _LOOK_SECONDS: Final = 15.0
+_ID_LENGTH: Final = 36
 _SESSIONS: Final = 200
 """Sessions that are replaced at a time: their plants reconnect all at once."""
 
@@ -46,8 +47,9 @@ async def keep_broker(settings: Settings) -> None:
 class _Sessions:
     """Replacement of plants' classic session queues, which would exclude plants while the queue's node is down.
 
-    The broker creates a session's queue with the type of `mqtt.durable_queue_type`. When the old queue is deleted, its plant is
-    disconnected and reconnects with a new queue; commands that waited in the old one are sent again.
+    The broker creates a session's queue with the type of `mqtt.durable_queue_type`. After the old queue is deleted, its plant
+    reconnects with a new queue; commands that waited in the old one are sent again. RabbitMQ 3.10 disconnects the plant itself.
+    RabbitMQ 4.0 leaves it connected without a queue, so its connections are closed here.
     """
 
     def __init__(self, management: Management, kind: QueueType) -> None:
@@ -69,10 +71,21 @@ class _Sessions:
         batch = outdated[: _SESSIONS if self._deleted else 1]
         for name in batch:
             await self._management.delete_queue(PLANTS_VHOST, name)
+        if batch:
+            plants = {_plant_of(name) for name in batch}
+            for connection, user in await self._management.connections_of(PLANTS_VHOST):
+                # A certificate's user name ends with the plant's id.
+                if user[-_ID_LENGTH:] in plants:
+                    await self._management.close_connection(connection)
         self._deleted.update(batch)
         self._replacing = bool(outdated)
         if batch:
             log.info("classic sessions of plants deleted", sessions=len(batch), left=len(outdated) - len(batch))
+
+
+def _plant_of(session: str) -> str:
+    """Return the plant's id, with which its client id begins."""
+    return session.removeprefix("mqtt-subscription-").removesuffix("qos1")[:_ID_LENGTH]
 
 
 def _is_classic_session(queue: QueueFacts) -> bool:

@@ -212,6 +212,12 @@ class Management:
         found = (await self._call("GET", f"/api/connections/username/{quote(username, safe='')}")).json()
         return [one["name"] for one in found if one["vhost"] == vhost]
 
+    async def connections_of(self, vhost: str) -> list[tuple[str, str]]:
+        """Return (name, broker user) of every connection to one vhost, unordered."""
+        # Without statistics, the list of one vhost is empty.
+        found = (await self._call("GET", "/api/connections?disable_stats=true&columns=name,user,vhost")).json()
+        return [(one["name"], one["user"]) for one in found if one["vhost"] == vhost]
+
     async def close_connections_in(self, vhost: str, username: str) -> None:
         """Close a broker user's connections to one vhost. Connections to other vhosts stay open."""
         await asyncio.gather(*map(self.close_connection, await self.connections_in(vhost, username)))
