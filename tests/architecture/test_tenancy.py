@@ -56,7 +56,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "partner_events/queue": (
         "the gateway publishes the events of all partners",
-        "queue_events next_events strike_off drop_stale subscribed_plants",
+        "queue_events next_events delete_published drop_stale subscribed_plants",
     ),
     "partner_events/store": (
         "the gateway publishes the events of all partners",

@@ -16,7 +16,7 @@ import structlog
 
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
 from gridfleet.domains.partner_events.models import QueuedEvent
-from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, drop_stale, next_events, strike_off
+from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, delete_published, drop_stale, next_events
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.vcp.events.recipients import ServedVhost, recipients, served_vhosts
 from gridfleet.kernel import metrics
@@ -176,7 +176,7 @@ class PartnerGateway:
         taken = [event for event, outcome in zip(events, outcomes, strict=True) if outcome]
         if taken:
             async with self._database.transaction() as db:
-                await strike_off(db, [event.id for event in taken])
+                await delete_published(db, [event.id for event in taken])
         for event in taken:
             metrics.PARTNER_EVENTS.labels(event.kind).inc()
         if len(taken) < len(events):

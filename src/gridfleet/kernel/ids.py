@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-__all__ = ["first_id_at", "new_id", "parse_uuid", "storable"]
+__all__ = ["first_id_at", "look_up_text", "new_id", "parse_uuid"]
 
 _CANONICAL: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -34,6 +34,6 @@ def parse_uuid(text: str) -> UUID | None:
     return UUID(text) if _CANONICAL.fullmatch(text) else None
 
 
-def storable(text: str) -> str:
+def look_up_text(text: str) -> str:
     """Replace characters that PostgreSQL cannot store by U+FFFD, so that a look-up with the text finds nothing."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

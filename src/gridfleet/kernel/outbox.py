@@ -124,7 +124,7 @@ class Outbox:
         except Exception as error:
             await self._failed(db, effect, error)
         else:
-            await queue.strike_off(db, effect.id)
+            await queue.delete_done(db, effect.id)
             metrics.OUTBOX_EFFECTS.labels(effect.kind, "done").inc()
             log.info("effect carried out", kind=effect.kind)
 
@@ -142,6 +142,6 @@ class Outbox:
             note_set_aside(Consumer.EFFECTS, error, kind=effect.kind, effect_id=effect.id)
             content = {"kind": effect.kind, "payload": effect.payload}
             await set_aside.insert(db, Consumer.EFFECTS, reason_of(error), content, effect.cause)
-            await queue.strike_off(db, effect.id)
+            await queue.delete_done(db, effect.id)
         else:
             await queue.postpone(db, effect.id, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(effect.attempts, 16)))

@@ -42,7 +42,7 @@ from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.errors import CodedError, NotFound, ValidationFailed
-from gridfleet.kernel.ids import new_id, parse_uuid, storable
+from gridfleet.kernel.ids import look_up_text, new_id, parse_uuid
 from gridfleet.kernel.redis_link import RedisAway
 
 __all__ = ["Application", "create_app"]
@@ -281,7 +281,7 @@ class Pipeline:
         values = scope["path_params"]
         for parameter in endpoint.path_parameters:
             text = values[parameter.name]
-            arguments[parameter.argument] = self._path_id(parameter.name, text) if parameter.is_uuid else storable(text)
+            arguments[parameter.argument] = self._path_id(parameter.name, text) if parameter.is_uuid else look_up_text(text)
         complaints: list[str] = []
         if endpoint.query_type is not None:
             try:

@@ -9,7 +9,7 @@ from uuid import UUID
 from gridfleet.api.http.responses import Header
 from gridfleet.api.state import AppState
 from gridfleet.kernel.addresses import is_within, parse_address
-from gridfleet.kernel.ids import storable
+from gridfleet.kernel.ids import look_up_text
 
 __all__ = ["Call"]
 
@@ -45,7 +45,7 @@ class Call:
     @property
     def storable_path(self) -> str:
         """The path with characters that PostgreSQL cannot store replaced by U+FFFD."""
-        return storable(self.path)
+        return look_up_text(self.path)
 
     @cached_property
     def client_ip(self) -> str:

@@ -1,4 +1,4 @@
-"""The application of the internal listener: questions of the broker below a secret path, and the metrics."""
+"""The application of the internal listener: authorisation requests of the broker below a secret path, and the metrics."""
 
 import asyncio
 import hmac
@@ -91,7 +91,7 @@ def create_internal_app(state: AppState, *, shared_ports: bool = False) -> ASGIA
             text = await _in_time(handler(call, form))
             await Answer(200, headers, text.encode())(scope, receive, send)
         except (InvalidInput, PayloadTooLarge) as error:
-            log.warning("not a question of the broker's", path=path, error=type(error).__name__)
+            log.warning("invalid authorisation request", path=path, error=type(error).__name__)
             await Answer(400, headers, b"bad request")(scope, receive, send)
         except ClientGone:
             return

@@ -9,7 +9,7 @@ from gridfleet.domains.partner_events import store
 from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
 from gridfleet.kernel.db import Connection
 
-__all__ = ["EVENTS_CHANNEL", "drop_stale", "event_id", "next_events", "queue_events", "strike_off", "subscribed_plants"]
+__all__ = ["EVENTS_CHANNEL", "delete_published", "drop_stale", "event_id", "next_events", "queue_events", "subscribed_plants"]
 
 EVENTS_CHANNEL: Final = "partner_event"
 """The database notifies this channel when events have been queued."""
@@ -43,7 +43,7 @@ async def next_events(
     return await store.waiting(db, organization_ids, claimed, limit)
 
 
-async def strike_off(db: Connection, ids: Collection[int]) -> None:
+async def delete_published(db: Connection, ids: Collection[int]) -> None:
     """Delete events that the broker has confirmed."""
     await store.delete(db, ids)
 

@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["CHANNEL", "Effect", "claim", "insert", "next_due", "postpone", "strike_off"]
+__all__ = ["CHANNEL", "Effect", "claim", "delete_done", "insert", "next_due", "postpone"]
 
 CHANNEL = "outbox"
 """Notification channel for new effects. The payload is the kind."""
@@ -61,7 +61,7 @@ async def next_due(db: Connection, kind: str) -> float | None:
     return row[0] if row else None
 
 
-async def strike_off(db: Connection, effect_id: int) -> None:
+async def delete_done(db: Connection, effect_id: int) -> None:
     """Delete an effect that was executed or given up."""
     await db.execute("DELETE FROM outbox WHERE id = %s", (effect_id,))
 
