@@ -19,7 +19,7 @@ from gridfleet.domains.partners.legacy.topology import (
 from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue, settle_partner_vhost
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.queue_types import ServiceQueue, ensure_queue, is_outdated, replace_queue
+from gridfleet.kernel.broker.queue_types import QueueType, ServiceQueue, ensure_queue, is_outdated, replace_queue
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
 from support.servers.broker_node import BrokerNode
@@ -99,6 +99,25 @@ async def test_a_replacement_that_was_interrupted_is_completed(broker: BrokerNod
     await replace_queue(broker.url, VHOST, QUEUE, types, "quorum")
     assert (await take_all(channel)).keys() == set(range(51))
     assert await types_in(broker, VHOST) == {QUEUE.name: "quorum"}
+
+
+@pytest.mark.parametrize("kept", ["classic", "quorum", None])
+async def test_an_interrupted_replacement_is_completed_when_the_setting_has_changed_back(
+    broker: BrokerNode, channel: AbstractChannel, kept: QueueType | None
+) -> None:
+    """The spare queue takes messages until it is deleted, whatever the setting is now."""
+    await channel.queue_delete(QUEUE.name)
+    await ensure_queue(channel, QUEUE.spare, "quorum")
+    if kept:
+        await ensure_queue(channel, QUEUE, kept)
+    for number in range(4):
+        await publish(channel, number)
+    types = await types_in(broker, VHOST)
+    assert is_outdated(QUEUE, types, "classic")
+    await replace_queue(broker.url, VHOST, QUEUE, types, "classic")
+    await publish(channel, 4)
+    assert (await take_all(channel)).keys() == set(range(5))
+    assert await types_in(broker, VHOST) == {QUEUE.name: kept or "classic"}
 
 
 def test_a_quorum_queue_is_never_replaced() -> None:

@@ -79,25 +79,29 @@ def is_outdated(queue: ServiceQueue, types: Mapping[str, str], kind: QueueType) 
         types: Types of the vhost's queues, by name.
         kind: The configured type.
     """
-    return kind == "quorum" and (types.get(queue.name) == "classic" or queue.spare.name in types)
+    return queue.spare.name in types or (kind == "quorum" and types.get(queue.name) == "classic")
 
 
 async def replace_queue(broker_url: str, vhost: str, queue: ServiceQueue, types: Mapping[str, str], kind: QueueType) -> None:
     """Replace an outdated queue by one of the configured type. Its messages are kept.
 
+    A spare queue that an interrupted call left is emptied and deleted for either type, because it takes the queue's messages.
+
     Raises:
         aiormq.exceptions.ChannelPreconditionFailed: The queue has a consumer; the next call continues.
         aiormq.exceptions.AMQPError: The broker is unavailable or refuses.
     """
-    async with open_channel(broker_url, vhost) as channel:
-        await ensure_queue(channel, queue.spare, kind)
-        if types.get(queue.name) == "classic":
+    types = dict(types)
+    if kind == "quorum" and types.get(queue.name) == "classic":
+        async with open_channel(broker_url, vhost) as channel:
+            await ensure_queue(channel, queue.spare, kind, types)
             await _drain(channel, queue, queue.spare)
             await channel.queue_delete(queue.name, if_unused=True, if_empty=True)
+        del types[queue.name]
     # A new channel is needed. The broker keeps the names of the queues that a channel has read, and crashes the channel when
     # the same name has another type.
     async with open_channel(broker_url, vhost) as channel:
-        await ensure_queue(channel, queue, kind)
+        await ensure_queue(channel, queue, kind, types)
         await _drain(channel, queue.spare, queue)
         await channel.queue_delete(queue.spare.name)
     log.info("queue replaced", vhost=vhost, queue=queue.name, type=kind)

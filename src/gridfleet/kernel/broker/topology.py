@@ -27,6 +27,7 @@ from gridfleet.kernel.broker.queue_types import (
 from gridfleet.protocol.topics import Channel, routing_key_pattern
 
 __all__ = [
+    "INGEST_EXCHANGE",
     "LOG_EXCHANGE",
     "LOG_VHOST",
     "PLANTS_VHOST",
