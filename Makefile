@@ -1,7 +1,7 @@
 # Gridfleet: `make` lists what there is to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-debian13 check docs bench faults soak audit lock clean
+.PHONY: help up test test-debian13 check check-types check-style check-imports check-architecture docs bench faults soak audit lock clean
 .DELETE_ON_ERROR:
 
 RUN := .venv/bin
@@ -23,16 +23,25 @@ test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for 
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	@scripts/ensure_redis.sh
 	@scripts/ensure_test_tools.sh
-	$(RUN)/python -m pytest -n 3 --ignore=tests/architecture $(ARGS)
+	$(RUN)/python -m pytest -n 4 --ignore=tests/architecture $(ARGS)
 
 test-debian13: ## Run `make test` in a Debian 13 root, as root (ARGS as for test)
 	@ARGS='$(ARGS)' scripts/test_debian13.sh
 
 check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-style check-imports check-architecture
+
+check-types:
+	$(RUN)/mypy
+
+check-style:
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
-	$(RUN)/mypy
+
+check-imports:
 	$(RUN)/lint-imports
+
+check-architecture:
 	$(RUN)/python -m pytest -q tests/architecture
 
 docs: $(DEVELOPMENT) ## Build these docs as a site, in build/docs
