@@ -57,7 +57,7 @@ class Settings(BaseSettings):
         description="Certificate chain (PEM) of the REST API. With it, the API uses TLS 1.2 or newer; without it, plain HTTP.",
     )
     http_key: Path | None = Field(
-        None, description="Private key (PEM) of that certificate, not encrypted; required with `http_certificate`."
+        None, description="Private key (PEM) of that certificate, not encrypted; required with `GRIDFLEET_HTTP_CERTIFICATE`."
     )
     http_connections: int = Field(
         8_192, ge=16, description="Maximum number of connections of a listener; further ones wait to be accepted."
@@ -74,9 +74,9 @@ class Settings(BaseSettings):
 
     metrics_port: _PortOrNone = Field(
         8082,
-        description="Port at `internal_host` where a gateway, jobs or ingest process serves `/metrics`; 0 turns it off."
-        " `gridfleet up` gives this port to the gateway, and those that follow to jobs and ingest; `gridfleet serve --workers`"
-        " gives it and those that follow to its workers.",
+        description="Port at `GRIDFLEET_INTERNAL_HOST` where a gateway, jobs or ingest process serves `/metrics`; 0 turns it"
+        " off. `gridfleet up` gives this port to the gateway, and those that follow to jobs and ingest;"
+        " `gridfleet serve --workers` gives it and those that follow to its workers.",
     )
     otlp_endpoint: str = Field(
         "",
@@ -89,7 +89,8 @@ class Settings(BaseSettings):
         None, description="RabbitMQ (`amqp://user:password@host:port`) to use instead of the private node."
     )
     broker_management_url: SecretStr | None = Field(
-        None, description="Management API of that RabbitMQ (`http://user:password@host:port`); required with `broker_url`."
+        None,
+        description="Management API of that RabbitMQ (`http://user:password@host:port`); required with `GRIDFLEET_BROKER_URL`.",
     )
     redis_url: SecretStr | None = Field(
         None,

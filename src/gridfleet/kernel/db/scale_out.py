@@ -32,14 +32,14 @@ class Step:
 
 
 _HYPERTABLE: Final = (
-    Step("keep the frames aside", "ALTER TABLE telemetry_frame RENAME TO telemetry_frame_before"),
-    Step("make an empty table like it", "CREATE TABLE telemetry_frame (LIKE telemetry_frame_before INCLUDING ALL)"),
+    Step("rename the table of frames", "ALTER TABLE telemetry_frame RENAME TO telemetry_frame_before"),
+    Step("create an empty table like it", "CREATE TABLE telemetry_frame (LIKE telemetry_frame_before INCLUDING ALL)"),
     Step(
-        "let TimescaleDB cut it into days",
+        "let TimescaleDB partition it by day",
         "SELECT create_hypertable('telemetry_frame', by_range('time', INTERVAL '1 day'), create_default_indexes => false)",
     ),
-    Step("move the frames over", "INSERT INTO telemetry_frame SELECT * FROM telemetry_frame_before"),
-    Step("remove the old table", "DROP TABLE telemetry_frame_before"),
+    Step("copy the frames", "INSERT INTO telemetry_frame SELECT * FROM telemetry_frame_before"),
+    Step("drop the old table", "DROP TABLE telemetry_frame_before"),
     Step(
         "keep the frames of a source together when they are compressed",
         "ALTER TABLE telemetry_frame SET (timescaledb.compress, timescaledb.compress_segmentby = 'source_id',"
