@@ -11,10 +11,10 @@ from pydantic import Field
 from gridfleet.api.http import Asset, Call, Input, S, Stream, endpoint, org_member
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.latest import latest_json
-from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint
-from gridfleet.domains.telemetry.history.queries import History, open_history
+from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Page, TelemetryPoint
+from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.kernel.caller import OrgRole, OrgScope
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection
 
 
 class TelemetryQuery(Input):
@@ -47,21 +47,16 @@ async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: Teleme
     writer = PointWriter(query.plant_id, text_format)
     content_type = "text/csv; charset=utf-8" if text_format is TextFormat.CSV else text_format.value
     call.set_header("vary", "accept")
-    return Stream(content_type, history_pages(call.state.database, history, writer))
+    return Stream(content_type, written(history.pages(call.state.database, call.confirm), writer))
 
 
-async def history_pages(database: Database, history: History, writer: PointWriter) -> AsyncIterator[bytes]:
-    """Yield the response page by page. Each page is read in its own transaction."""
+async def written(pages: AsyncIterator[Page], writer: PointWriter) -> AsyncIterator[bytes]:
+    """Yield the response page by page."""
     # The first page was read with the request's connection, which returns to the pool before sending begins.
-    page = history.first
-    while True:
+    async for page in pages:
         for piece in writer.pieces(page):
             yield piece
             await asyncio.sleep(0)
-        if history.finished:
-            break
-        async with database.transaction() as db:
-            page = await history.read(db)
     yield writer.finish()
 
 

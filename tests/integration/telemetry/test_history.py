@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gridfleet.api.telemetry import history_pages
+from gridfleet.api.telemetry import written
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
@@ -21,7 +21,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
-from support.builders.telemetry_records import RecordedPlant, member
+from support.builders.telemetry_records import RecordedPlant, allowed, member
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -40,7 +40,7 @@ async def text(
     writer = PointWriter(query.plant_id, text_format)
     async with database.transaction() as db:
         history = await open_history(db, org, query, capped=capped)
-    pieces = [piece async for piece in history_pages(database, history, writer)]
+    pieces = [piece async for piece in written(history.pages(database, allowed), writer)]
     return b"".join(pieces)
 
 

@@ -4,13 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
 
 import httpx
-import msgspec
 import pytest
 
-from gridfleet.api.http.app import create_app
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.history import live
 from gridfleet.domains.telemetry.history.live import LiveValues
@@ -20,6 +17,7 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import TooManyRequests
 from support.builders.accounts import add_member, add_user, session_of
 from support.builders.telemetry_records import RecordedPlant, add_plant, member
+from support.clients.open_stream import OpenStream
 from support.servers.api_service import ApiService, api_service, bearer
 
 NOW = utc_now().replace(microsecond=0)
@@ -32,49 +30,6 @@ async def service(database_url: str, home: Path) -> AsyncIterator[ApiService]:
         yield running
 
 
-class Stream:
-    """One call of the application whose answer is read while it is made."""
-
-    def __init__(self, service: ApiService, path: str, headers: dict[str, str]) -> None:
-        self.pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.status = 0
-        self.left = asyncio.Event()
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": "GET",
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-            "client": ("127.0.0.1", 1),
-            "server": ("localhost", 8080),
-        }
-        self.task = asyncio.create_task(cast("Any", create_app(service.state))(scope, self._receive, self._send))
-
-    async def _receive(self) -> dict[str, Any]:
-        await self.left.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        else:
-            self.pieces.put_nowait(message["body"] if message.get("more_body") else None)
-
-    async def event(self, seconds: float = 60) -> list[tuple[str, float]] | None:
-        """(metric, value) of the next event; None when the stream has ended."""
-        async with asyncio.timeout(seconds):
-            while (piece := await self.pieces.get()) is not None:
-                if piece.startswith(b"event: values\ndata: "):
-                    points = msgspec.json.decode(piece.removeprefix(b"event: values\ndata: "))
-                    return [(point["metric"], point["value"]) for point in points]
-        return None
-
-
 async def test_changes_come_as_events_and_end_with_the_session(service: ApiService) -> None:
     plant = await RecordedPlant.create(service.state.database)
     await plant.add_device("PV1")
@@ -83,7 +38,7 @@ async def test_changes_come_as_events_and_end_with_the_session(service: ApiServi
     await add_member(service.state.database, plant.organization_id, user.id, OrgRole.VIEWER)
     token = await session_of(service.state.database, service.state.access_tokens, user)
     headers = {**bearer(token), "x-org-id": str(plant.organization_id)}
-    stream = Stream(service, f"/api/v1/plants/{plant.id}/live", headers)
+    stream = OpenStream(service, f"/api/v1/plants/{plant.id}/live", headers)
     assert await stream.event() == [("a", 1.0), ("b", 2.0)]
     assert stream.status == 200
     await plant.write(None, ["a", "b"], {NOW + SECOND: [None, 3.0]})
@@ -101,7 +56,7 @@ async def test_a_client_that_leaves_is_noticed(service: ApiService, monkeypatch:
     monkeypatch.setattr("gridfleet.api.plants.live._QUIET_SECONDS", 1.0)
     plant = await RecordedPlant.create(service.state.database)
     headers = {**await service.super_admin(), "x-org-id": str(plant.organization_id)}
-    stream = Stream(service, f"/api/v1/plants/{plant.id}/live", headers)
+    stream = OpenStream(service, f"/api/v1/plants/{plant.id}/live", headers)
     await stream.pieces.get()
     assert service.state.live.watchers == 1
     stream.left.set()
@@ -113,7 +68,7 @@ async def test_a_process_that_stops_waits_for_no_watcher(service: ApiService) ->
     plant = await RecordedPlant.create(service.state.database)
     await plant.write(None, ["a"], {NOW: [1.0]})
     headers = {**await service.super_admin(), "x-org-id": str(plant.organization_id)}
-    stream = Stream(service, f"/api/v1/plants/{plant.id}/live", headers)
+    stream = OpenStream(service, f"/api/v1/plants/{plant.id}/live", headers)
     assert await stream.event() == [("a", 1.0)]
     service.state.live.close()
     assert await stream.event() is None

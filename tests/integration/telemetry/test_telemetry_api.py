@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gridfleet.api.telemetry import history_pages
+from gridfleet.api.telemetry import written
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.history import raw
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
@@ -20,7 +20,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
 from support.builders.accounts import add_member, add_user, session_of
-from support.builders.telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant, allowed
 from support.servers.api_service import ApiService, api_service, bearer
 
 NOW = utc_now().replace(microsecond=0)
@@ -196,7 +196,7 @@ async def test_a_client_that_reads_slowly_holds_no_connection(reader: Reader, mo
         history = await open_history(db, reader.plant.org, query, capped=False)
     writer = PointWriter(reader.plant.id, TextFormat.NDJSON)
     lines = 0
-    async for page in history_pages(database, history, writer):
+    async for page in written(history.pages(database, allowed), writer):
         lines += page.count(b"\n")
         statistics = database.statistics()
         assert statistics["pool_available"] == statistics["pool_size"]

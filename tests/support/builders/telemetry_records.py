@@ -21,6 +21,10 @@ def member(organization_id: UUID, plant_ids: frozenset[UUID] | None = None) -> O
     return OrgScope(organization_id, OrgRole.VIEWER, caller, plant_ids)
 
 
+async def allowed() -> None:
+    """Confirm that a caller may read further pages."""
+
+
 async def add_plant(database: Database, organization_id: UUID) -> UUID:
     """Return the id of a new plant without sub-devices."""
     plant_id = new_id()

@@ -25,7 +25,7 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notifications import HEARTBEAT_SECONDS, listen
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.errors import Unauthorized
-from gridfleet.kernel.security.tokens import AccessTokens
+from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens
 
 __all__ = ["ACCESS_CHANNEL", "ALL_ENTRIES", "AccessCache"]
 
@@ -65,9 +65,13 @@ class AccessCache:
         """Return whether entries are valid, which requires a working notification connection."""
         return self._clock() < self._valid_until
 
-    async def caller(self, database: Database, access_token: str, ip: str) -> UserCaller:
-        """Return the user of an access token, calling from `ip`. Raises Unauthorized."""
-        claims = sessions.read_access_token(self._tokens, access_token)
+    def claims(self, access_token: str) -> AccessClaims:
+        """Return the claims of an access token. Raises Unauthorized."""
+        return sessions.read_access_token(self._tokens, access_token)
+
+    async def caller(self, database: Database, token: str | AccessClaims, ip: str) -> UserCaller:
+        """Return the user of an access token, or of the claims of an earlier one, calling from `ip`. Raises Unauthorized."""
+        claims = self.claims(token) if isinstance(token, str) else token
         place = claims.user_id, claims.session_id
         found = self._sessions.find(place)
         if found is None or found.expires_at <= utc_now():

@@ -14,6 +14,7 @@ from gridfleet.domains.sandbox_esm import access as sandbox_esm
 from gridfleet.kernel.caller import Caller, KeyCaller, OrgRole, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized
 from gridfleet.kernel.ids import parse_uuid
+from gridfleet.kernel.security.tokens import AccessClaims
 
 if TYPE_CHECKING:
     from gridfleet.api.http.call import Call
@@ -122,7 +123,7 @@ class AccessRefused(CodedError):
 class _Credentials(NamedTuple):
     """The credentials of a call. At least one of the two is set."""
 
-    access_token: str | None
+    access_token: str | AccessClaims | None
     key: str | None
 
 
@@ -175,6 +176,15 @@ class Guard:
             if key is None:
                 raise
             return _Credentials(None, key)
+
+    def lasting(self, credentials: _Credentials | None) -> _Credentials | None:
+        """Return the credentials of an admitted call, with an access token that no longer expires."""
+        if credentials is None or not isinstance(credentials.access_token, str):
+            return credentials
+        try:
+            return credentials._replace(access_token=self._state.access.claims(credentials.access_token))
+        except Unauthorized:  # the call was admitted by its key
+            return credentials._replace(access_token=None)
 
     async def admit(self, call: "Call", credentials: _Credentials | None, path_params: Mapping[str, str]) -> Admitted:
         """Return who the call comes from. Raises a `CodedError` for a caller that the rule excludes."""

@@ -239,6 +239,7 @@ class Pipeline:
         if self._admits:
             admitted = await self._guard.admit(call, credentials, scope["path_params"])
             call.authorize_again = partial(self._guard.admit, call, credentials, scope["path_params"])
+            call.confirm = partial(self._guard.admit, call, self._guard.lasting(credentials), scope["path_params"])
         org = admitted.org
         arguments = self._arguments(call, scope, body)
         arguments.update((name, value) for name, value in admitted._asdict().items() if name in endpoint.arguments)

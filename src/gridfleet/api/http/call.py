@@ -29,6 +29,8 @@ class Call:
         """Organisations, beside the caller's own, that the call changes. Their cached responses are invalidated too."""
         self.authorize_again: Callable[[], Awaitable[object]] = _nobody_to_ask
         """Check for long-lived responses: raises a `CodedError` once the caller may no longer make this call."""
+        self.confirm: Callable[[], Awaitable[object]] = _nobody_to_ask
+        """The same check for responses with an end: an access token that expired since the call began is still valid."""
         self.bug: Exception | None = None
         """A violation of the endpoint's declaration by the handler. Raised after the response if the state is strict."""
 

@@ -7,6 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+import structlog
+
+from gridfleet.kernel.errors import CodedError
 
 __all__ = [
     "ASGIApp",
@@ -21,6 +24,8 @@ __all__ = [
     "Stream",
     "StreamedAnswer",
 ]
+
+log = structlog.get_logger(__name__)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -56,7 +61,7 @@ class Stream:
     """A response sent in chunks.
 
     The iterator holds its own database connection. An error before the first chunk becomes an error envelope; a later error
-    ends the response early.
+    ends the response early, and the client finds that its last chunk is missing.
     """
 
     content_type: str
@@ -109,6 +114,8 @@ class StreamedAnswer:
                     return
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except CodedError as error:
+            log.info("response ended early", code=error.code)
         finally:
             client_left.cancel()
             close = getattr(self.chunks, "aclose", None)

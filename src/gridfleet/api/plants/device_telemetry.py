@@ -11,9 +11,9 @@ from pydantic import Field
 from gridfleet.api.http import Call, Input, S, Stream, endpoint, org_member
 from gridfleet.api.http.json_out import build_writer
 from gridfleet.domains.telemetry.history.models import BucketPoint, Page
-from gridfleet.domains.telemetry.history.queries import History, open_device_history
+from gridfleet.domains.telemetry.history.queries import open_device_history
 from gridfleet.kernel.caller import OrgRole, OrgScope
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection
 
 
 class DeviceTelemetryQuery(Input):
@@ -52,20 +52,15 @@ async def get_device_telemetry(
     The range determines the bucket: up to 6 hours 1 minute, 2 days 5 minutes, 14 days 15 minutes, 90 days 1 hour, else 1 day.
     """
     history = await open_device_history(db, org, plant_id, external_id, query.metric, query.start, query.end)
-    return Stream("application/json", _pieces(call.state.database, history))
+    return Stream("application/json", _pieces(history.pages(call.state.database, call.confirm)))
 
 
-async def _pieces(database: Database, history: History) -> AsyncIterator[bytes]:
-    page = history.first
+async def _pieces(pages: AsyncIterator[Page]) -> AsyncIterator[bytes]:
     opening = b"["
-    while True:
+    async for page in pages:
         if text := _encoded(page):
             yield opening + text
             opening = b","
-        if history.finished:
-            break
-        async with database.transaction() as db:
-            page = await history.read(db)
     yield b"[]" if opening == b"[" else b"]"
 
 

@@ -1,6 +1,6 @@
 """Queries of a plant's history: check the query, read the first page, and return a reader of the other pages."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,7 +16,7 @@ from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, 
 from gridfleet.domains.telemetry.history.series import by_unit, device_series, plant_series
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import ValidationFailed
 
 __all__ = ["History", "fitting_level", "open_device_history", "open_history"]
@@ -26,9 +26,11 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The answer to a query: its first page, and a reader of the others, each of which may be read on another connection."""
+    """The answer to a query of a plant by `org`: its first page, and a reader of the others."""
 
     first: Page
+    org: OrgScope
+    plant_id: UUID
     _reader: SeriesReader | FramesReader | BucketReader
 
     @property
@@ -37,8 +39,30 @@ class History:
         return self._reader.finished
 
     async def read(self, db: Connection) -> Page:
-        """Return the next page; it may be empty."""
+        """Return the next page; it may be empty.
+
+        Raises:
+            PlantNotFound: The plant was deleted or has moved to another organisation since the previous page.
+        """
+        await get_plant(db, self.org, self.plant_id)
         return await self._reader.read(db)
+
+    async def pages(self, database: Database, confirm: Callable[[], Awaitable[object]]) -> AsyncIterator[Page]:
+        """Yield every page, each read in a transaction of its own.
+
+        Args:
+            database: The database.
+            confirm: Raises an error before a page if the caller may no longer read the plant.
+
+        Raises:
+            PlantNotFound: As `read`.
+        """
+        yield self.first
+        while not self.finished:
+            await confirm()
+            async with database.transaction() as db:
+                page = await self.read(db)
+            yield page
 
 
 async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, capped: bool) -> History:
@@ -73,7 +97,7 @@ async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, ca
         ahead = raw_reader(series, start, end)
         if await ahead.exceeds(db, MAX_POINTS):
             raise TooManyPoints(await _fitting_bucket(db, series, None, start, end))
-    return History(first, reader)
+    return History(first, org, query.plant_id, reader)
 
 
 async def open_device_history(
@@ -93,7 +117,7 @@ async def open_device_history(
     reader = await _bucket_reader(db, series, fitting_level(end - start), *measurable(start, end))
     if await reader.exceeds(db, MAX_POINTS):
         raise TooManyPoints(None)
-    return History(await reader.read(db), reader)
+    return History(await reader.read(db), org, plant_id, reader)
 
 
 def fitting_level(span: timedelta) -> Bucket:
