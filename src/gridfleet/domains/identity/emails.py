@@ -8,7 +8,7 @@ __all__ = ["is_address", "normalized"]
 _LOCAL: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS: Final = re.compile(
-    rf"(?=[^@]{{1,64}}@){_LOCAL}(?:\.{_LOCAL})*@(?:{_LABEL}\.)+[A-Za-z][A-Za-z0-9-]{{0,61}}[A-Za-z0-9]"
+    rf"(?=[^@]{{1,64}}@)(?!=\?){_LOCAL}(?:\.{_LOCAL})*@(?:{_LABEL}\.)+[A-Za-z][A-Za-z0-9-]{{0,61}}[A-Za-z0-9]"
 )
 _MAX_CHARACTERS: Final = 254
 
@@ -19,5 +19,8 @@ def normalized(email: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Return whether the text has the form of an address (a dotted domain, ASCII). Only a delivered mail proves more."""
+    """Return whether the text has the form of an address (a dotted domain, ASCII). Only a delivered mail proves more.
+
+    A local part that begins like an encoded word cannot be written into a header.
+    """
     return len(text) <= _MAX_CHARACTERS and _ADDRESS.fullmatch(text) is not None

@@ -34,7 +34,7 @@ def compose(mail: Mail, sender: str, *, plainly: bool = False) -> EmailMessage:
     name, address = parseaddr(sender)
     message["From"] = Address(name, addr_spec=address)
     message["To"] = Address(addr_spec=mail.to)
-    message["Subject"] = mail.letter.subject
+    message["Subject"] = _one_line(mail.letter.subject)
     message["Date"] = mail.written_at
     message["Message-ID"] = f"<{mail.id}@{address.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
@@ -42,3 +42,12 @@ def compose(mail: Mail, sender: str, *, plainly: bool = False) -> EmailMessage:
     message.set_content(as_text(mail.letter, mail.base_url), cte=encoding)
     message.add_alternative(as_html(mail.letter, mail.base_url), subtype="html", cte=encoding)
     return message
+
+
+def _one_line(subject: str) -> str:
+    """Return a subject as one line without encoded words.
+
+    The email library decodes encoded words (RFC 2047) in a header that is set. An encoded line break in a user's name would
+    then add a header or begin the body (CVE-2024-6923), and newer versions of Python refuse to write such a mail.
+    """
+    return " ".join(subject.split()).replace("=?", "= ?")
