@@ -52,8 +52,8 @@ MAX_INTERVALS: Final = 672
 """One week of 15-minute intervals."""
 
 _Moment = Annotated[datetime, Meta(tz=True)]
-_Text = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f]*$")]
-_MessageId = Annotated[str, Meta(pattern="^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
+_Text = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f]*\Z")]
+_MessageId = Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")]
 
 
 class Mode(StrEnum):

@@ -82,6 +82,21 @@ async def test_a_message_id_belongs_to_one_message(site: PartnerSite) -> None:
     assert len(await site.commands()) == 1
 
 
+async def test_a_message_id_that_ends_with_a_line_break_is_refused(site: PartnerSite) -> None:
+    """It would be accepted without being recognised when the broker delivers it again."""
+    slug, content = site.sender.key.slug, body_of(site.plant.id, powerKw=1)
+    message = signed(f"{slug}.command.site-setpoint", content | {"messageId": content["messageId"] + "\n"})
+    assert [await site.take(message), await site.take(message._replace(redelivered=True))] == ["REJECTED", "REJECTED"]
+    assert await site.log() == [("REJECTED", "REJECTED", "MALFORMED", False)]
+    assert await site.commands() == []
+
+
+@pytest.mark.parametrize("name", ["correlationId", "scheduleId"])
+async def test_a_text_that_ends_with_a_line_break_is_refused(site: PartnerSite, name: str) -> None:
+    members = {"scheduleId": "s-1", "revision": 1, "intervals": [interval(60)]} | {name: "s-1\n"}
+    assert await site.send("schedule.set", **members) == "MALFORMED"
+
+
 async def test_a_failed_signature_does_not_use_its_id_up(site: PartnerSite) -> None:
     slug, content = site.sender.key.slug, body_of(site.plant.id, mode="AUTO")
     forged = signed(f"{slug}.command.mode", content, key=bytes(32))
