@@ -443,6 +443,23 @@ async def test_a_strange_ticket_is_the_matter_of_its_own_message(database: Datab
     assert [message["to"] for message in expo.messages].count(TOKEN) == 1
 
 
+@pytest.mark.parametrize(
+    "body", [[], 7, None, "x", {"errors": 7}, {"errors": [None]}, {"errors": ["x"]}, {"data": {}}, {"data": []}], ids=str
+)
+async def test_an_answer_that_cannot_be_read_is_retried(database: Database, expo: ExpoServer, body: object) -> None:
+    """A proxy may answer for the push service."""
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.OPERATOR, token=TOKEN)
+    await queue(database, organization.id, Channel.PUSH)
+    expo.bodies = [body]
+
+    async with delivering(database, expo):
+        (log,) = await until(database, settled)
+
+    assert (log.status, log.error) == (NotificationStatus.SENT, None)
+    assert expo.requests == [1, 1]
+
+
 async def test_a_strange_receipt_is_the_matter_of_its_own_message(database: Database, expo: ExpoServer) -> None:
     organization = await add_organization(database)
     for token in (TOKEN, OTHER):

@@ -30,11 +30,13 @@ class ExpoServer:
     """The response to every request for receipts, or None for the usual one."""
     failing_requests: int = 0
     """Number of next requests that get status 503."""
+    bodies: list[Any] = field(default_factory=list)
+    """The responses to the next requests, with status 200."""
     together_refused: bool = False
     """Whether requests with more than one message are refused, as for tokens of two projects."""
     _tickets: dict[str, str] = field(default_factory=dict)
 
-    def answer(self, path: str, content: Any) -> tuple[int, JsonObject]:
+    def answer(self, path: str, content: Any) -> tuple[int, Any]:
         """Return status and body of the response."""
         if path == "/--/api/v2/push/getReceipts":
             self.receipts_asked += 1
@@ -47,6 +49,8 @@ class ExpoServer:
         if self.failing_requests:
             self.failing_requests -= 1
             return 503, {}
+        if self.bodies:
+            return 200, self.bodies.pop(0)
         if self.together_refused and len(content) > 1:
             return 400, {"errors": [{"code": "PUSH_TOO_MANY_EXPERIENCE_IDS", "message": "tokens of several projects"}]}
         self.messages += content

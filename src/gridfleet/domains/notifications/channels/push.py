@@ -17,7 +17,7 @@ _LOUD: Final = {"CRITICAL", "EMERGENCY"}
 
 
 class ExpoRefused(Exception):
-    """The service answered a whole request with an error."""
+    """The service answered a whole request with an error, or its answer cannot be read."""
 
 
 class ExpoPush:
@@ -42,7 +42,7 @@ class ExpoPush:
                 return [Outcome(str(error))]
             return [outcome for delivery in deliveries for outcome in await self.send([delivery])]
         if not isinstance(tickets, list) or len(tickets) != len(deliveries):
-            raise ExpoRefused("the push service answered with another number of tickets than messages")
+            return [Outcome("the push service answered with another number of tickets than messages")] * len(deliveries)
         return [_outcome(ticket) for ticket in tickets]
 
     async def receipts(self, tickets: Sequence[str]) -> dict[str, Outcome]:
@@ -55,13 +55,23 @@ class ExpoPush:
         if answer.status_code == 429 or answer.status_code >= 500:
             answer.raise_for_status()
         try:
-            body = answer.json()
-        except ValueError:
-            raise ExpoRefused(f"the push service answered {answer.status_code} without JSON") from None
-        if answer.is_error or "errors" in body:
-            reasons = "; ".join(f"{error.get('code')}: {error.get('message')}" for error in body.get("errors", ()))
+            body = msgspec.json.decode(answer.content, type=_Answer)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ExpoRefused(f"the push service's answer ({answer.status_code}) cannot be read: {error}") from None
+        if answer.is_error or body.errors:
+            reasons = "; ".join(f"{error.code}: {error.message}" for error in body.errors or ())
             raise ExpoRefused(reasons or f"the push service answered {answer.status_code}")
-        return body.get("data")
+        return body.data
+
+
+class _Error(msgspec.Struct):
+    code: str | None = None
+    message: str | None = None
+
+
+class _Answer(msgspec.Struct):
+    data: Any = None
+    errors: list[_Error] | None = None
 
 
 def _message(delivery: Outgoing) -> dict[str, Any]:
