@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gridfleet.cli.db import commands
+from gridfleet.domains.telemetry.frames.models import FRAME_TABLE
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.scale_out import CannotScaleOut, Extension, Step, apply, plan
 from support.builders.telemetry_records import RecordedPlant
@@ -13,7 +14,7 @@ from support.builders.telemetry_records import RecordedPlant
 
 def test_an_absent_extension_is_named_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CannotScaleOut, match="the server does not have timescaledb: install it"):
-        plan(database_url, Extension.TIMESCALEDB)
+        plan(database_url, Extension.TIMESCALEDB, FRAME_TABLE)
     monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
     result = CliRunner().invoke(commands, ["scale-out", "timescaledb", "--apply"])
     assert result.exit_code == 1
@@ -23,7 +24,7 @@ def test_an_absent_extension_is_named_with_what_to_do(database_url: str, monkeyp
 @pytest.mark.parametrize("apply_it", [True, False])
 def test_citus_is_refused_whatever_the_server_has(database_url: str, monkeypatch: pytest.MonkeyPatch, apply_it: bool) -> None:
     with pytest.raises(CannotScaleOut, match="Citus is not supported"):
-        plan(database_url, Extension.CITUS)
+        plan(database_url, Extension.CITUS, FRAME_TABLE)
     monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
     result = CliRunner().invoke(commands, ["scale-out", "citus", *(["--apply"] if apply_it else [])])
     assert result.exit_code == 1

@@ -68,10 +68,11 @@ def scale_out(
     apply: Annotated[bool, typer.Option("--apply/--no-apply", help="Carry out the plan instead of printing it only.")] = False,
 ) -> None:
     """Store telemetry with TimescaleDB: print the plan, and carry it out with --apply. Citus is not supported and refused."""
+    from gridfleet.domains.telemetry.frames.models import FRAME_TABLE
     from gridfleet.kernel.db import scale_out as scaling
 
     try:
-        steps = scaling.plan(_url(), extension)
+        steps = scaling.plan(_url(), extension, FRAME_TABLE)
     except scaling.CannotScaleOut as refusal:
         typer.echo(f"cannot scale out: {refusal}", err=True)
         raise typer.Exit(1) from None

@@ -1,15 +1,14 @@
-"""Distribute telemetry with an extension of PostgreSQL: plan the statements and execute them.
+"""Distribute a large table with an extension of PostgreSQL: plan the statements and execute them.
 
 No other code refers to the extensions. The plan runs in one transaction, so it is applied completely or not at all.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 import psycopg
 
-__all__ = ["CannotScaleOut", "Extension", "Step", "apply", "plan"]
+__all__ = ["CannotScaleOut", "Extension", "Hypertable", "Step", "apply", "plan"]
 
 
 class Extension(StrEnum):
@@ -31,25 +30,37 @@ class Step:
     statement: str
 
 
-_HYPERTABLE: Final = (
-    Step("rename the table of frames", "ALTER TABLE telemetry_frame RENAME TO telemetry_frame_before"),
-    Step("create an empty table like it", "CREATE TABLE telemetry_frame (LIKE telemetry_frame_before INCLUDING ALL)"),
-    Step(
-        "let TimescaleDB partition it by day",
-        "SELECT create_hypertable('telemetry_frame', by_range('time', INTERVAL '1 day'), create_default_indexes => false)",
-    ),
-    Step("copy the frames", "INSERT INTO telemetry_frame SELECT * FROM telemetry_frame_before"),
-    Step("drop the old table", "DROP TABLE telemetry_frame_before"),
-    Step(
-        "keep the frames of a source together when they are compressed",
-        "ALTER TABLE telemetry_frame SET (timescaledb.compress, timescaledb.compress_segmentby = 'source_id',"
-        " timescaledb.compress_orderby = 'time')",
-    ),
-    Step("compress what is older than a week", "SELECT add_compression_policy('telemetry_frame', INTERVAL '7 days')"),
-)
+@dataclass(frozen=True, slots=True)
+class Hypertable:
+    """A table of time series: its name and columns. The names are constants of the program and need no quotes."""
+
+    name: str
+    time: str
+    series: str
+    """Column whose rows are stored together when they are compressed."""
 
 
-def plan(url: str, extension: Extension) -> list[Step]:
+def _steps(table: Hypertable) -> list[Step]:
+    name, before = table.name, f"{table.name}_before"
+    return [
+        Step("rename the table", f"ALTER TABLE {name} RENAME TO {before}"),
+        Step("create an empty table like it", f"CREATE TABLE {name} (LIKE {before} INCLUDING ALL)"),
+        Step(
+            "let TimescaleDB partition it by day",
+            f"SELECT create_hypertable('{name}', by_range('{table.time}', INTERVAL '1 day'), create_default_indexes => false)",
+        ),
+        Step("copy the rows", f"INSERT INTO {name} SELECT * FROM {before}"),
+        Step("drop the old table", f"DROP TABLE {before}"),
+        Step(
+            "keep the rows of a series together when they are compressed",
+            f"ALTER TABLE {name} SET (timescaledb.compress, timescaledb.compress_segmentby = '{table.series}',"
+            f" timescaledb.compress_orderby = '{table.time}')",
+        ),
+        Step("compress what is older than a week", f"SELECT add_compression_policy('{name}', INTERVAL '7 days')"),
+    ]
+
+
+def plan(url: str, extension: Extension, table: Hypertable) -> list[Step]:
     """Return the statements to run; empty if they have run already.
 
     Raises:
@@ -68,9 +79,9 @@ def plan(url: str, extension: Extension) -> list[Step]:
                 f" and run CREATE EXTENSION {extension} in this database"
             )
         found = connection.execute(
-            "SELECT FROM timescaledb_information.hypertables WHERE hypertable_name = 'telemetry_frame'"
+            "SELECT FROM timescaledb_information.hypertables WHERE hypertable_name = %s", (table.name,)
         ).fetchone()
-        return list(_HYPERTABLE) if found is None else []
+        return _steps(table) if found is None else []
 
 
 def apply(url: str, steps: list[Step]) -> None:
