@@ -9,7 +9,7 @@ from psycopg import DataError, OperationalError
 from psycopg.errors import AdminShutdown, DatatypeMismatch, DeadlockDetected, DiskFull, QueryCanceled
 
 from gridfleet.kernel import metrics
-from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
+from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
 
 @settings(deadline=None, max_examples=30)
@@ -28,7 +28,7 @@ async def test_the_poison_alone_is_set_aside(poisonous: list[bool]) -> None:
         refused.append(item)
 
     before = counted()
-    await isolate(Consumer.INGEST, range(len(poisonous)), process, set_aside)
+    await isolate("ingest", range(len(poisonous)), process, set_aside)
 
     assert refused == [item for item, poison in enumerate(poisonous) if poison]
     assert processed == [item for item, poison in enumerate(poisonous) if not poison]
@@ -44,7 +44,7 @@ async def test_an_outage_sets_nothing_aside() -> None:
 
     before = counted()
     with pytest.raises(OperationalError):
-        await isolate(Consumer.INGEST, range(8), process, set_aside)
+        await isolate("ingest", range(8), process, set_aside)
     assert counted() == before
 
 
@@ -59,7 +59,7 @@ async def test_what_cannot_even_be_set_aside_holds_up_nothing() -> None:
     async def set_aside(item: int, error: Exception) -> None:
         raise DataError("the reason cannot be stored either")
 
-    await isolate(Consumer.INGEST, range(8), process, set_aside)
+    await isolate("ingest", range(8), process, set_aside)
     assert processed == [0, 1, 2, 4, 5, 6, 7]
 
 
@@ -85,4 +85,4 @@ def test_a_reason_can_be_stored() -> None:
 
 
 def counted() -> float:
-    return metrics.SET_ASIDE.labels(Consumer.INGEST)._value.get()
+    return metrics.SET_ASIDE.labels("ingest")._value.get()

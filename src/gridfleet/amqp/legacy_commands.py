@@ -12,6 +12,7 @@ import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from aiormq.exceptions import DeliveryError
 
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partners.legacy.topology import (
     LEGACY_INTAKE,
     LEGACY_ORDERS,
@@ -26,7 +27,7 @@ from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.kernel.broker.management import Management, open_management
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
-from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
+from gridfleet.kernel.isolation import is_poison, note_set_aside
 from gridfleet.kernel.settings import Settings
 from gridfleet.protocol.partner_routes import LEGACY_VHOST, SIGNATURE_HEADER, TIMESTAMP_HEADER
 
@@ -155,7 +156,7 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, droppe
     except Exception as error:
         if not is_poison(error):
             raise
-        note_set_aside(Consumer.PARTNER_ORDERS, error, slug=routing_key.partition(".")[0])
+        note_set_aside(Consumer.PARTNER_COMMANDS, error, slug=routing_key.partition(".")[0])
 
 
 async def _watch(channel: AbstractChannel, leases: Leases, dropped: DroppedCommands) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 import structlog
 
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, delete_published, drop_stale, next_events
 from gridfleet.domains.partners.signing import KEY_CHANGED
@@ -25,7 +26,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
-from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
+from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import Backoff, supervise

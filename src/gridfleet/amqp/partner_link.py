@@ -11,6 +11,7 @@ import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from gridfleet.amqp.dropped_events import DroppedEvents
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.signing import load_sending_key
 from gridfleet.domains.partners.vhosts import queue_settling
@@ -22,7 +23,7 @@ from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
-from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
+from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import end_if_cancelled
@@ -154,7 +155,7 @@ class PartnerLink:
                     # The first failure may be caused by another process that handles the same messageId at this moment.
                     failures += 1
                     if failures == _TRIES:
-                        note_set_aside(Consumer.PARTNER_ORDERS, error)
+                        note_set_aside(Consumer.PARTNER_COMMANDS, error)
                     elif failures > _TRIES:
                         # The refusal cannot be stored either. Retried forever, the message would block all that follow.
                         log.critical("cannot be stored as set aside", reason=reason_of(error), exc_info=error)

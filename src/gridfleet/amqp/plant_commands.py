@@ -14,6 +14,7 @@ import structlog
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import PublishError
 
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedCommand, claim_due, settle
 from gridfleet.domains.plants.commands.expiry import expire_due, list_due
 from gridfleet.domains.vcp.acknowledgements import follow_commands, follow_without_sites
@@ -23,7 +24,7 @@ from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.notifications import listen
-from gridfleet.kernel.isolation import Consumer, is_poison, isolate, note_set_aside, reason_of
+from gridfleet.kernel.isolation import is_poison, isolate, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 

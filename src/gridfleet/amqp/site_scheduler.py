@@ -10,10 +10,11 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.vcp.scheduler import Selection, list_sites, steer
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
-from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
+from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
 __all__ = ["SiteScheduler", "run_schedules"]
 

@@ -6,7 +6,6 @@ halved until the failing item is isolated. It is set aside with the reason, coun
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from enum import StrEnum
 from typing import Final, TypeVar
 
 import httpx
@@ -19,7 +18,7 @@ from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.db import UNSTORABLE, DatabaseError, storable
 from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
 
-__all__ = ["Consumer", "is_poison", "isolate", "note_set_aside", "reason_of"]
+__all__ = ["is_poison", "isolate", "note_set_aside", "reason_of"]
 
 log = structlog.get_logger(__name__)
 
@@ -28,25 +27,6 @@ T = TypeVar("T")
 _OUTAGES: Final = (DatabaseError, AMQPError, httpx.HTTPError, OSError, MemoryError, DecryptionFailed, UnknownKeyVersion)
 _AWAY: Final = ("08", "53", "57P")
 """Prefixes of SQLSTATEs: connection, server resources, server shutdown."""
-
-
-class Consumer(StrEnum):
-    """The consumer of the items; the label of `gridfleet_set_aside_total`."""
-
-    COMMANDS = "commands"
-    EFFECTS = "effects"
-    ESM_PLANTS = "esm_plants"
-    INGEST = "ingest"
-    NOTIFICATIONS = "notifications"
-    PARTNER_EVENTS = "partner_events"
-    PARTNER_ORDERS = "partner_orders"
-    ROLL_UPS = "roll_ups"
-    SITES = "sites"
-
-
-for _consumer in Consumer:
-    # Start at 0: `increase` of a counter whose first sample is 1 is 0, and no alert would fire.
-    metrics.SET_ASIDE.labels(_consumer)
 
 
 def is_poison(error: BaseException, *, is_retried: bool = False) -> bool:
@@ -76,14 +56,20 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}"[:300]
 
 
-def note_set_aside(consumer: Consumer, error: BaseException, **known: object) -> None:
-    """Count an item that is set aside, and log it with the traceback of its error."""
+def note_set_aside(consumer: str, error: BaseException, **known: object) -> None:
+    """Count an item that is set aside, and log it with the traceback of its error.
+
+    Args:
+        consumer: The label under which it is counted.
+        error: Why it failed.
+        known: What identifies the item in the log.
+    """
     metrics.SET_ASIDE.labels(consumer).inc()
     log.error("set aside", consumer=consumer, reason=reason_of(error), exc_info=error, **known)
 
 
 async def isolate(
-    consumer: Consumer,
+    consumer: str,
     items: Sequence[T],
     process: Callable[[Sequence[T]], Awaitable[None]],
     set_aside: Callable[[T, Exception], Awaitable[None]],
@@ -122,7 +108,7 @@ async def isolate(
         await _keep(consumer, set_aside(items[0], failure))
 
 
-async def _keep(consumer: Consumer, storing: Awaitable[None]) -> None:
+async def _keep(consumer: str, storing: Awaitable[None]) -> None:
     try:
         await storing
     except Exception as second:

@@ -31,12 +31,15 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, set_aside
 from gridfleet.kernel.db import outbox as queue
 from gridfleet.kernel.db.notifications import listen
-from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
+from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
 
-__all__ = ["CarryOut", "Outbox", "enqueue"]
+__all__ = ["CONSUMER", "CarryOut", "Outbox", "enqueue"]
 
 CarryOut = Callable[[Connection, dict[str, Any]], Awaitable[None]]
 """Handler that executes an effect; see the module."""
+
+CONSUMER: Final = "effects"
+"""The outbox among the consumers that set items aside."""
 
 _FIRST_WAIT: Final = timedelta(milliseconds=250)
 _LONGEST_WAIT: Final = timedelta(seconds=30)
@@ -139,9 +142,9 @@ class Outbox:
         )
         metrics.OUTBOX_EFFECTS.labels(effect.kind, "given_up" if given_up else "failed").inc()
         if given_up:
-            note_set_aside(Consumer.EFFECTS, error, kind=effect.kind, effect_id=effect.id)
+            note_set_aside(CONSUMER, error, kind=effect.kind, effect_id=effect.id)
             content = {"kind": effect.kind, "payload": effect.payload}
-            await set_aside.insert(db, Consumer.EFFECTS, reason_of(error), content, effect.cause)
+            await set_aside.insert(db, CONSUMER, reason_of(error), content, effect.cause)
             await queue.delete_done(db, effect.id)
         else:
             await queue.postpone(db, effect.id, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(effect.attempts, 16)))

@@ -18,6 +18,7 @@ import structlog
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from gridfleet.domains.alerts.rule_cache import RULES_CHANNEL
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
@@ -31,7 +32,7 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
+from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import end_if_cancelled

@@ -8,6 +8,7 @@ from psycopg import errors
 
 from gridfleet.domains.alerts.models import AlertStatus, AlertType, Condition, Severity
 from gridfleet.domains.audit.models import SubjectType
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.device_templates.models import DeviceType, TemplateLevel
 from gridfleet.domains.notifications.models import Channel, NotificationStatus
 from gridfleet.domains.organizations.invitations.models import InvitationStatus
@@ -21,7 +22,6 @@ from gridfleet.domains.trading.models import TradingStatus
 from gridfleet.domains.vcp.confirmation.models import Kind
 from gridfleet.kernel.caller import ActorType
 from gridfleet.kernel.db import Database
-from gridfleet.kernel.isolation import Consumer
 from gridfleet.protocol.envelope import CommandType, RefusalReason
 from gridfleet.protocol.partner_messages import Mode, PartnerAck, RejectionReason
 from gridfleet.protocol.partner_routes import EventKind

@@ -13,6 +13,7 @@ import msgspec
 
 from gridfleet.domains.alerts.evaluation import note_newest, raise_alerts
 from gridfleet.domains.alerts.rule_cache import RuleCache
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.ingest.complaints import listed, with_field_named
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.plant_cache import KnownDevice, KnownPlant, PlantCache
@@ -36,7 +37,7 @@ from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, storable
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
+from gridfleet.kernel.isolation import is_poison, note_set_aside
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol import signature

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import structlog
 
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.outcome import Outcome, Sender
 from gridfleet.domains.notifications.channels.push import DEVICE_NOT_REGISTERED, ExpoPush
@@ -17,7 +18,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notifications import listen
-from gridfleet.kernel.isolation import Consumer, is_poison, isolate, reason_of
+from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
 __all__ = ["MAX_TRIES", "Deliveries"]
 

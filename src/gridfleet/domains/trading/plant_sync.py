@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.plants.models import EsmFacts
 from gridfleet.domains.plants.registry import linked_plants, write_esm_facts
 from gridfleet.domains.trading import store
@@ -17,7 +18,7 @@ from gridfleet.domains.trading.esm.messages import EsmPlant, EsmPlantName
 from gridfleet.domains.trading.models import SyncResult
 from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.db import Database
-from gridfleet.kernel.isolation import Consumer, is_poison, isolate, note_set_aside, reason_of
+from gridfleet.kernel.isolation import is_poison, isolate, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
 __all__ = ["sync_enabled", "sync_plants"]

@@ -12,13 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.expiry import count
 from gridfleet.domains.plants.commands.models import DueCommand, FollowSteps, Transition
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside
+from gridfleet.kernel.isolation import is_poison, note_set_aside
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.topics import Channel, topic

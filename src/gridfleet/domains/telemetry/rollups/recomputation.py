@@ -7,11 +7,12 @@ from operator import itemgetter
 from time import monotonic
 from typing import Final
 
+from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAside, Stale
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
-from gridfleet.kernel.isolation import Consumer, is_poison, note_set_aside, reason_of
+from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
 
 __all__ = ["close_hour", "ensure_partitions_ahead", "roll_up", "set_aside_hours"]
 
