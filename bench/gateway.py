@@ -141,7 +141,7 @@ def _events(partners: Sequence[Partner], count: int) -> Iterator[NewEvent]:
     now = datetime.now(UTC)
     for number in range(count):
         one = partners[number % len(partners)]
-        yield telemetry_event(one.organization_id, one.plant_id, str(number), now, {None: _VALUES})
+        yield telemetry_event(one.organization_id, one.plant_id, str(number), now, {(None, now): _VALUES})
 
 
 async def _queue(database: Database, events: Sequence[NewEvent]) -> None:

@@ -18,7 +18,7 @@ from itertools import cycle
 from pathlib import Path
 from statistics import linear_regression, mean
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 import httpx
 import psutil
@@ -241,10 +241,15 @@ async def _log_in(http: httpx.AsyncClient) -> str:
     return token
 
 
+def _counts(db: psycopg.Connection[Any], query: LiteralString) -> dict[str, int]:
+    """Return the rows of a query for a value and a number."""
+    return dict(db.execute(query).fetchall())
+
+
 async def _commands_ended(stack: Stack, count: int) -> None:
     deadline = time.monotonic() + _LAST_SECONDS
     with psycopg.connect(stack.database_url, autocommit=True) as db:
-        while (states := dict(db.execute("SELECT status, count(*) FROM plant_command GROUP BY 1").fetchall())) != (
+        while (states := _counts(db, "SELECT status, count(*) FROM plant_command GROUP BY 1")) != (
             {"APPLIED": count} if count else {}
         ):
             if time.monotonic() > deadline:
@@ -254,7 +259,7 @@ async def _commands_ended(stack: Stack, count: int) -> None:
 
 def _check_refusals(stack: Stack, soak: Soak) -> None:
     with psycopg.connect(stack.database_url) as db:
-        found = dict(db.execute("SELECT reason, count(*) FROM refused_message GROUP BY 1").fetchall())
+        found = _counts(db, "SELECT reason, count(*) FROM refused_message GROUP BY 1")
     if found != ({"SIGNATURE_INVALID": soak.bad_signatures} if soak.bad_signatures else {}):
         raise BenchFailed(f"{soak.bad_signatures} bad signatures were sent; refused: {found}")
 

@@ -91,7 +91,8 @@ class Battery:
 
         def look() -> JsonObject | None:
             with contextlib.suppress(httpx.TransportError):
-                found = {one["id"]: one for one in self.fleet.call("GET", f"{self.path}?limit=100")["data"]}
+                commands = self.fleet.call("GET", f"{self.path}?limit=100")["data"]
+                found: dict[str, JsonObject] = {command["id"]: command for command in commands}
                 if found[command_id]["status"] in states:
                     return found[command_id]
             return None

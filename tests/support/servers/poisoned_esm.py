@@ -167,4 +167,4 @@ async def poisoned_trading(database_url: str, home: Path) -> AsyncIterator[Poiso
                 assert (await fleet.call("PATCH", f"/plants/{plants[-1]}", link, headers))[0] == 200
                 esm.configs["P1"] = {"configEnabled": True, "esiState": "PLC_READY", "version": 1, "timeConfigs": []}
                 esm.readings["P1"] = [{**_READING, "time": f"2026-11-20T10:{minute:02}:00Z"} for minute in range(0, 30, 5)]
-            yield PoisonedTrading(fleet, bad, sound, *plants)
+            yield PoisonedTrading(fleet, bad, sound, plant=plants[0], other=plants[1])

@@ -44,7 +44,7 @@ _TELEMETRY: Final[dict[str, Any]] = {
     "fields": {"a": 1, "b": 2.5, "on": True},
     "devices": [{"id": "INV1", "time": _NOW, "status": "ONLINE", "fields": {"a": 1, "b": 2.5, "c": 3, "status": 5}}],
 }
-_SIGNALS: Final = [{"key": "a", "field": "a"}, {"key": "b", "field": "b"}, {"key": "on", "bit": 0}]
+_SIGNALS: Final[list[dict[str, Any]]] = [{"key": "a", "field": "a"}, {"key": "b", "field": "b"}, {"key": "on", "bit": 0}]
 PLANT_MESSAGES: Final[dict[str, dict[str, Any]]] = {
     "telemetry": _TELEMETRY,
     "status": {"status": "ONLINE", "time": _NOW, "reason": "started", "firmware": "1"},
@@ -111,10 +111,10 @@ class PoisonedService:
             await self.plants.basic_publish(delivery.body, exchange="amq.topic", routing_key=delivery.routing_key)
         if of_partner:
             key = self.sender.sender.key
-            async with open_channel(self.node.url, key.vhost) as channel:
+            async with open_channel(self.node.url, key.vhost) as link:
                 for kind, content, signed in of_partner:
                     message = sealed_bytes(f"{key.slug}.{kind}", content, str(plant.id) if signed else None)
-                    await channel.basic_publish(
+                    await link.basic_publish(
                         message.body,
                         exchange=EXCHANGE,
                         routing_key=message.routing_key,
