@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -22,9 +22,8 @@ from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import Action
 from gridfleet.domains.device_templates.parameters import parameter_complaints
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
-from gridfleet.domains.ingest import pipeline
-from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
-from gridfleet.domains.ingest.plant_cache import KnownPlant
+from gridfleet.domains.ingest import parsing
+from gridfleet.domains.ingest.models import Refusal
 from gridfleet.domains.partners import key_text
 from gridfleet.domains.partners.amqp_access import decisions as partner_access
 from gridfleet.domains.plants.mqtt_access import decisions as plant_access
@@ -89,25 +88,17 @@ ENVELOPE: Final = json.loads(
 
 
 def _take_snapshot(body: bytes) -> None:
-    found = pipeline._parse(pipeline._snapshot, body, "payload", "m-1")
-    pipeline._measurement_time(found.time, "time", "m-1", NOW)
-    pipeline._check_fields(found.fields, "fields", "m-1")
+    found = parsing.parse_snapshot(msgspec.Raw(body), "payload", "m-1")
+    parsing.measurement_time(found.time, "time", "m-1", NOW)
+    parsing.check_fields(found.fields, "fields", "m-1")
     for entry in found.devices:
-        pipeline._check_unregistered(entry.id, "id", "m-1")
+        parsing.check_external_id(entry.id, "id", "m-1")
         if entry.time is not None:
-            pipeline._measurement_time(entry.time, "time", "m-1", NOW)
+            parsing.measurement_time(entry.time, "time", "m-1", NOW)
 
 
-def _take_ack(body: bytes) -> None:
-    message = wire.Envelope(1, "m-1", 0, msgspec.Raw(body))
-    delivery = Delivery(f"v1.plants.{PLANT}.ack", body, 0)
-    pipeline._take_ack(Batch(), cast("KnownPlant", _PlantOfAck()), delivery, message)
-
-
-class _PlantOfAck:
-    """The part of a cached plant that the decoding of an acknowledgement uses."""
-
-    id = PLANT
+def _message(payload: bytes) -> wire.Envelope:
+    return wire.Envelope(1, "m-1", 0, msgspec.Raw(payload))
 
 
 SIGNALS: Final = [
@@ -288,15 +279,15 @@ _PACKAGE: Final = {
 }
 
 DECODERS: Final[dict[str, Decoder]] = {
-    "mqtt envelope": Decoder(
-        _of_json(ENVELOPE), lambda body: pipeline._parse(pipeline._envelope, body, "message", None), (Refusal,)
-    ),
+    "mqtt envelope": Decoder(_of_json(ENVELOPE), parsing.parse_envelope, (Refusal,)),
     "mqtt telemetry": Decoder(_of_json(SNAPSHOT), _take_snapshot, (Refusal,)),
     "mqtt telemetry array": Decoder(
-        _of_json([SNAPSHOT, SNAPSHOT]), lambda body: pipeline._parse(pipeline._snapshots, body, "payload", "m"), (Refusal,)
+        _of_json([SNAPSHOT, SNAPSHOT]), lambda body: parsing.parse_snapshots(_message(body)), (Refusal,)
     ),
-    "mqtt status": Decoder(_of_json(STATUS), lambda body: pipeline._parse(pipeline._status, body, "message", None), (Refusal,)),
-    "mqtt acknowledgement": Decoder(_of_json(ACK), _take_ack, (Refusal,)),
+    "mqtt status": Decoder(_of_json(STATUS), parsing.parse_status, (Refusal,)),
+    "mqtt acknowledgement": Decoder(
+        _of_json(ACK), lambda body: parsing.parse_acknowledgement(_message(body), PLANT, "request"), (Refusal,)
+    ),
     "template": Decoder(
         lambda seed: (mutate_json(SIGNALS, seed) if seed % 3 == 0 else json.dumps(SIGNALS).encode(), mutate_json(FIELDS, seed)),
         _decode_with_template,

@@ -6,7 +6,7 @@ writes the result, including alerts, in one transaction. Both read top to bottom
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -14,15 +14,24 @@ import msgspec
 from gridfleet.domains.alerts.evaluation import note_newest, raise_alerts
 from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.consumers import Consumer
-from gridfleet.domains.ingest.complaints import listed, with_field_named
+from gridfleet.domains.ingest.complaints import listed
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
+from gridfleet.domains.ingest.parsing import (
+    check_external_id,
+    check_fields,
+    measurement_time,
+    parse_acknowledgement,
+    parse_envelope,
+    parse_snapshot,
+    parse_snapshots,
+    parse_status,
+)
 from gridfleet.domains.ingest.plant_cache import KnownDevice, KnownPlant, PlantCache
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.partner_events.telemetry import telemetry_event
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
-from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage
@@ -46,23 +55,12 @@ from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = ["Pipeline", "count_committed"]
 
-T = TypeVar("T")
-
 Told = dict[tuple[UUID, int], dict[str, float]]
 """Values by metric, for each device and time."""
 
-MAX_AGE: Final = timedelta(days=400)
-MAX_AHEAD: Final = timedelta(minutes=5)
 PRESENCE_EVERY: Final = timedelta(seconds=10)
 """The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
-MAX_EXTERNAL_ID: Final = 64
 MAX_STATUS_REASON: Final = 200
-
-_envelope = msgspec.json.Decoder(wire.Envelope)
-_snapshot = msgspec.json.Decoder(wire.Snapshot)
-_snapshots = msgspec.json.Decoder(list[msgspec.Raw])
-_status = msgspec.json.Decoder(wire.StatusMessage)
-_ack = msgspec.json.Decoder(wire.CommandAck)
 
 
 class Pipeline:
@@ -162,7 +160,8 @@ class Pipeline:
         if channel is Channel.TELEMETRY:
             await self._take_telemetry(batch, plant, delivery, message, now)
         else:
-            _take_ack(batch, plant, delivery, message)
+            batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
+            batch.plants_held.add(plant.id)
         _see_plant(batch, plant, delivery, PlantStatus.ONLINE, now, sent_at=plant.sent(message.sent_at, now))
 
     def _verify(self, batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
@@ -171,7 +170,7 @@ class Pipeline:
             raise Refusal(RefusalReason.CREDENTIAL_UNREADABLE, "the service cannot read the plant's secret")
         if plant.lifecycle_status is not Lifecycle.ACTIVE or not plant.keys:
             raise Refusal(RefusalReason.NOT_PROVISIONED, f"the plant is {plant.lifecycle_status}")
-        message = _parse(_envelope, delivery.body, "message", None)
+        message = parse_envelope(delivery.body)
         if message.v != 1:
             raise Refusal(RefusalReason.MALFORMED, "v: must be 1", message.id)
         if not message.sig:
@@ -206,10 +205,7 @@ class Pipeline:
         if bytes(payload)[:1] != b"[":
             await self._take_snapshot(batch, plant, delivery, payload, "payload", message.id, now)
             return
-        snapshots = _parse(_snapshots, payload, "payload", message.id)
-        if len(snapshots) > wire.MAX_SNAPSHOTS:
-            raise Refusal(RefusalReason.MALFORMED, f"payload: has more than {wire.MAX_SNAPSHOTS} snapshots", message.id)
-        for index, snapshot in enumerate(snapshots):
+        for index, snapshot in enumerate(parse_snapshots(message)):
             try:
                 await self._take_snapshot(batch, plant, delivery, snapshot, f"payload.{index}", message.id, now)
             except Refusal as refusal:
@@ -226,26 +222,24 @@ class Pipeline:
         now: datetime,
     ) -> None:
         """Add all of a snapshot, except names without room, or nothing: all entries are read before the first is added."""
-        snapshot = _parse(_snapshot, raw, path, message_id)
-        if len(snapshot.devices) > wire.MAX_DEVICES:
-            raise Refusal(RefusalReason.TOO_MANY_DEVICES, f"{path}.devices: more than {wire.MAX_DEVICES}", message_id)
-        time = _measurement_time(snapshot.time, f"{path}.time", message_id, now)
+        snapshot = parse_snapshot(raw, path, message_id)
+        time = measurement_time(snapshot.time, f"{path}.time", message_id, now)
         entries: list[tuple[KnownDevice, int, dict[str, int | float | bool | None], str]] = []
         statuses: list[tuple[KnownDevice, SubDeviceStatus]] = []
         unregistered: list[str] = []
         if snapshot.fields:
-            _check_fields(snapshot.fields, where := f"{path}.fields", message_id)
+            check_fields(snapshot.fields, where := f"{path}.fields", message_id)
             entries.append((plant.itself, time, snapshot.fields, where))
         for index, entry in enumerate(snapshot.devices):
             device = plant.devices.get(entry.id)
             if device is None:
-                _check_unregistered(entry.id, f"{path}.devices.{index}.id", message_id)
+                check_external_id(entry.id, f"{path}.devices.{index}.id", message_id)
                 unregistered.append(entry.id)
                 continue
-            _check_fields(entry.fields, where := f"{path}.devices.{index}.fields", message_id)
+            check_fields(entry.fields, where := f"{path}.devices.{index}.fields", message_id)
             own_time = time
             if entry.time is not None:
-                own_time = _measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
+                own_time = measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
             entries.append((device, own_time, entry.fields, where))
             statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
         fresh = microseconds(now - EVENT_MAX_AGE)
@@ -288,54 +282,8 @@ def count_committed(batch: Batch) -> None:
         metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
 
 
-def _parse(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str, message_id: str | None) -> T:
-    try:
-        return decoder.decode(raw)
-    except msgspec.ValidationError as error:
-        complaint = with_field_named(str(error), raw)
-        raise Refusal(RefusalReason.MALFORMED, f"{path}: {complaint}", message_id) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(RefusalReason.MALFORMED, f"{path}: is not JSON: {error}", message_id) from None
-
-
-def _take_ack(batch: Batch, plant: KnownPlant, delivery: Delivery, message: wire.Envelope) -> None:
-    ack = _parse(_ack, message.payload, "payload", message.id)
-    try:
-        command_id = UUID(ack.command_id)
-    except ValueError:
-        raise Refusal(RefusalReason.MALFORMED, "payload.commandId: is not the id of a command", message.id) from None
-    try:
-        reported_at = wire.parse_time(ack.time)
-    except ValueError as error:
-        raise Refusal(RefusalReason.MALFORMED, f"payload.time: {error}", message.id) from None
-    reason = None
-    if ack.reason is not None:
-        reason = CommandReason(storable(ack.reason.code)[:64], storable(ack.reason.message)[:500])
-    batch.plants_held.add(plant.id)
-    batch.acknowledgements.append(Acknowledgement(command_id, plant.id, ack.status, reported_at, reason, delivery.request_id))
-
-
-def _measurement_time(value: wire.Time, path: str, message_id: str, now: datetime) -> int:
-    try:
-        moment = wire.parse_time(value)
-    except ValueError as error:
-        raise Refusal(RefusalReason.MALFORMED, f"{path}: {error}", message_id) from None
-    if not now - MAX_AGE <= moment <= now + MAX_AHEAD:
-        raise Refusal(
-            RefusalReason.TIME_OUT_OF_RANGE,
-            f"{path}: {wire.format_time(moment)} is not between 400 days ago and 5 minutes ahead",
-            message_id,
-        )
-    return microseconds(moment)
-
-
-def _check_fields(fields: dict[str, int | float | bool | None], path: str, message_id: str) -> None:
-    if len(fields) > wire.MAX_FIELDS:
-        raise Refusal(RefusalReason.TOO_MANY_FIELDS, f"{path}: more than {wire.MAX_FIELDS}", message_id)
-
-
 def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> None:
-    message = _parse(_status, delivery.body, "message", None)
+    message = parse_status(delivery.body)
     if message.status is wire.PlantStatus.OFFLINE:
         plant.invalidate_status()
     reason = storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
@@ -380,11 +328,6 @@ def _see_device(batch: Batch, plant: KnownPlant, device: KnownDevice, status: Su
         seen.written_at = now
         batch.plants_held.add(plant.id)
         batch.devices_seen[device.id] = DeviceSeen(device.id, now, status, seen.interval_seconds)
-
-
-def _check_unregistered(external_id: str, path: str, message_id: str) -> None:
-    if len(external_id) > MAX_EXTERNAL_ID or "\0" in external_id:
-        raise Refusal(RefusalReason.MALFORMED, f"{path}: must have at most {MAX_EXTERNAL_ID} characters, no NUL", message_id)
 
 
 def _refuse(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime, refusal: Refusal) -> None:
