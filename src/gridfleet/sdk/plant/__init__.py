@@ -10,7 +10,7 @@ source and time. The only package of the service that it imports is `gridfleet.p
 """
 
 from gridfleet.protocol.envelope import Command, DeviceEntry, DeviceStatus, Snapshot
-from gridfleet.sdk.plant.client import Counters, Options, PlantClient
+from gridfleet.sdk.plant.client import PlantClient
 from gridfleet.sdk.plant.errors import (
     CommandRefusal,
     CommandRefused,
@@ -24,6 +24,7 @@ from gridfleet.sdk.plant.errors import (
     SnapshotRefused,
     TokenUnavailable,
 )
+from gridfleet.sdk.plant.options import Counters, Options
 from gridfleet.sdk.plant.package import AuthMethod, Package
 
 __all__ = [

@@ -6,8 +6,6 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -15,79 +13,24 @@ from typing import Final, Self
 import aiomqtt
 import msgspec
 
-from gridfleet.protocol.envelope import (
-    MAX_SNAPSHOTS,
-    AckReason,
-    AckStatus,
-    Command,
-    CommandAck,
-    PlantStatus,
-    Snapshot,
-    StatusMessage,
-    sign_message,
-)
+from gridfleet.protocol.envelope import PlantStatus, Snapshot, StatusMessage, sign_message
 from gridfleet.protocol.topics import Channel
 from gridfleet.sdk.plant.commands import open_command
 from gridfleet.sdk.plant.connection import LoginRefused, open_connection
-from gridfleet.sdk.plant.errors import (
-    CommandRefused,
-    CommandRejected,
-    ConnectFailed,
-    NotAuthorized,
-    PlantClientError,
-    QueueOverflow,
-)
-from gridfleet.sdk.plant.messages import Batch, MessageIds, encode_snapshot, pack
+from gridfleet.sdk.plant.errors import CommandRefused, ConnectFailed, NotAuthorized, PlantClientError, QueueOverflow
+from gridfleet.sdk.plant.execution import CommandExecutor, CommandHandler
+from gridfleet.sdk.plant.messages import Batch, MessageIds, current_time, encode_snapshot, pack
+from gridfleet.sdk.plant.options import DEFAULT_OPTIONS, Counters, Options
 from gridfleet.sdk.plant.package import AuthMethod, Package
 from gridfleet.sdk.plant.store import Outbox
 from gridfleet.sdk.plant.token import TokenSource
 
-__all__ = ["Counters", "Options", "PlantClient"]
+__all__ = ["PlantClient"]
 
-CommandHandler = Callable[[Command], Awaitable[None]]
 TokenProvider = Callable[[], Awaitable[str]]
 
 _log = logging.getLogger("gridfleet.sdk.plant")
 _QOS: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of a plant client. The defaults suit a plant that reports every few seconds over a mobile link."""
-
-    window: int = 16
-    """Maximum number of unconfirmed publishes."""
-    batch_snapshots: int = 500
-    """Maximum number of queued snapshots in one message."""
-    max_queue_bytes: int = 256 * 1024 * 1024
-    max_queue_age_seconds: float = 90 * 24 * 3600
-    fsync: bool = True
-    """Whether a stored snapshot survives a power failure. Without it, it survives only the end of the process."""
-    reconnect_min_seconds: float = 1
-    reconnect_max_seconds: float = 60
-    refusals_before_giving_up: int = 10
-    """Consecutive refused logins after which the client stops with `NotAuthorized`, unless `on_problem` is set."""
-    confirm_timeout_seconds: float = 60
-    stop_timeout_seconds: float = 5
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.batch_snapshots <= MAX_SNAPSHOTS:
-            raise ValueError(f"batch_snapshots must be 1 to {MAX_SNAPSHOTS}")
-        if self.window < 1:
-            raise ValueError("window must be at least 1")
-
-
-@dataclass(slots=True)
-class Counters:
-    """Counters since the client was started."""
-
-    connects: int = 0
-    messages: int = 0
-    snapshots: int = 0
-    """Snapshots that the broker has confirmed."""
-    commands: int = 0
-    commands_refused: int = 0
-    commands_repeated: int = 0
 
 
 class PlantClient:
@@ -116,7 +59,7 @@ class PlantClient:
         on_problem: Callable[[PlantClientError], None] | None = None,
         on_delivered: Callable[[Sequence[int]], None] | None = None,
         firmware: str | None = None,
-        options: Options = Options(),
+        options: Options = DEFAULT_OPTIONS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if package.auth_method is AuthMethod.TOKEN and token_provider is None:
@@ -139,7 +82,6 @@ class PlantClient:
         self._connected = asyncio.Event()
         self._stored = {Channel.ACK: asyncio.Event(), Channel.TELEMETRY: asyncio.Event()}
         self._emptied = asyncio.Event()
-        self._commands: asyncio.Queue[Command] = asyncio.Queue()
         self._confirming: set[asyncio.Task[None]] = set()
         self._refusals = 0
 
@@ -150,11 +92,12 @@ class PlantClient:
             max_age_seconds=self._options.max_queue_age_seconds,
             fsync=self._options.fsync,
         )
-        for command_id in await self._outbox.unfinished_commands():
-            reason = AckReason("INTERRUPTED", "the plant's software ended while it obeyed this command")
-            await self._finish(command_id, AckStatus.FAILED, reason)
+        self._executor = CommandExecutor(
+            self.package.plant_id, self._outbox, self._on_command, self._stored[Channel.ACK], self.counters, self._clock
+        )
+        await self._executor.fail_interrupted()
         self._connection = asyncio.create_task(self._stay_connected(), name=f"client of plant {self.package.plant_id}")
-        self._obeying = asyncio.create_task(self._obey_commands(), name=f"commands {self.package.plant_id}")
+        self._executing = asyncio.create_task(self._executor.run(), name=f"commands {self.package.plant_id}")
         return self
 
     async def __aexit__(
@@ -162,14 +105,14 @@ class PlantClient:
     ) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._options.stop_timeout_seconds):
-                await self._commands.join()
+                await self._executor.join()
         if self.connected:
             with contextlib.suppress(PlantClientError, TimeoutError):
                 await self.drain(timeout_seconds=self._options.stop_timeout_seconds)
         failure = self._failure()
-        for task in (self._obeying, self._connection):
+        for task in (self._executing, self._connection):
             task.cancel()
-        await asyncio.gather(self._obeying, self._connection, return_exceptions=True)
+        await asyncio.gather(self._executing, self._connection, return_exceptions=True)
         await asyncio.gather(*self._confirming, return_exceptions=True)
         await self._outbox.close()
         if failure is not None and error is None:
@@ -306,7 +249,7 @@ class PlantClient:
             self._connected.clear()
 
     async def _publish_status(self, client: aiomqtt.Client, status: PlantStatus, reason: str | None = None) -> None:
-        message = StatusMessage(status, time=self._now(), reason=reason, firmware=self._firmware)
+        message = StatusMessage(status, time=current_time(self._clock), reason=reason, firmware=self._firmware)
         await client.publish(
             self._topics.status, msgspec.json.encode(message), qos=_QOS, retain=True, timeout=self._options.stop_timeout_seconds
         )
@@ -358,47 +301,8 @@ class PlantClient:
                 self.counters.commands_refused += 1
                 self._report(error)
                 continue
-            if not await self._outbox.begin_command(command.command_id, self._ack(command.command_id, AckStatus.RECEIVED)):
+            if not await self._executor.accept(command):
                 self.counters.commands_repeated += 1
-                continue
-            self._stored[Channel.ACK].set()
-            self._commands.put_nowait(command)
-
-    async def _obey_commands(self) -> None:
-        """Execute commands one after the other, independent of the connection."""
-        while True:
-            command = await self._commands.get()
-            status, reason = await self._obey(command)
-            await self._finish(command.command_id, status, reason)
-            self.counters.commands += 1
-            self._commands.task_done()
-
-    async def _obey(self, command: Command) -> tuple[AckStatus, AckReason | None]:
-        if command.expires_at.timestamp() <= self._clock():
-            return AckStatus.REJECTED, AckReason("EXPIRED", "the command came after its time")
-        if self._on_command is None:
-            return AckStatus.REJECTED, AckReason("UNSUPPORTED", "this plant obeys no commands")
-        try:
-            await self._on_command(command)
-        except CommandRejected as error:
-            return AckStatus.REJECTED, AckReason(error.code, error.message)
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
-                raise
-            _log.exception("plant %s: command %s failed", self.package.plant_id, command.command_id)
-            return AckStatus.FAILED, AckReason("HANDLER_ERROR", type(error).__name__)
-        return AckStatus.APPLIED, None
-
-    async def _finish(self, command_id: str, status: AckStatus, reason: AckReason | None) -> None:
-        await self._outbox.finish_command(command_id, self._ack(command_id, status, reason))
-        self._stored[Channel.ACK].set()
-
-    def _ack(self, command_id: str, status: AckStatus, reason: AckReason | None = None) -> bytes:
-        return msgspec.json.encode(CommandAck(command_id, status, self._now(), reason))
-
-    def _now(self) -> datetime:
-        milliseconds = int(self._clock() * 1000)
-        return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
     def _report(self, error: PlantClientError) -> None:
         if self._on_problem is None:
@@ -407,7 +311,7 @@ class PlantClient:
             self._on_problem(error)
 
     def _failure(self) -> BaseException | None:
-        for task in (self._connection, self._obeying):
+        for task in (self._connection, self._executing):
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 return error
         return None
@@ -419,13 +323,7 @@ class PlantClient:
     async def _unless_failed(self, event: asyncio.Event) -> None:
         waiting = asyncio.create_task(event.wait())
         try:
-            await asyncio.wait({waiting, self._connection, self._obeying}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, self._connection, self._executing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         self._raise_failure()
-
-
-def _is_being_cancelled() -> bool:
-    """Return whether the current task is being cancelled. A CancelledError can also come from an awaited task."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -1,8 +1,9 @@
-"""Conversion of snapshots to messages: checks before storing, batches of queued snapshots, unique ids."""
+"""Conversion of snapshots to messages: checks before storing, batches of queued snapshots, unique ids, times."""
 
 import itertools
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -11,7 +12,7 @@ from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, Snapshot
 from gridfleet.sdk.plant.errors import SnapshotRefused
 from gridfleet.sdk.plant.store import Stored
 
-__all__ = ["ENVELOPE_BYTES", "Batch", "MessageIds", "encode_snapshot", "pack"]
+__all__ = ["ENVELOPE_BYTES", "Batch", "MessageIds", "current_time", "encode_snapshot", "pack"]
 
 ENVELOPE_BYTES: Final = 256
 """Upper bound for the bytes that this client's envelope adds to its payload: names, id, time and signature."""
@@ -36,6 +37,11 @@ class Batch(NamedTuple):
 
     numbers: list[int]
     payload: bytes
+
+
+def current_time(clock: Callable[[], float]) -> datetime:
+    """Return the time of a clock of epoch seconds, in whole milliseconds."""
+    return datetime.fromtimestamp(int(clock() * 1000) / 1000, UTC)
 
 
 def encode_snapshot(snapshot: Snapshot, max_message_bytes: int) -> bytes:

@@ -1,0 +1,106 @@
+"""Execution of a plant's commands, one after the other, independent of the connection."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from gridfleet.protocol.envelope import AckReason, AckStatus, Command, CommandAck
+from gridfleet.sdk.plant.errors import CommandRejected
+from gridfleet.sdk.plant.messages import current_time
+from gridfleet.sdk.plant.options import Counters
+from gridfleet.sdk.plant.store import Outbox
+
+__all__ = ["CommandExecutor", "CommandHandler"]
+
+CommandHandler = Callable[[Command], Awaitable[None]]
+
+_log: Final = logging.getLogger("gridfleet.sdk.plant")
+
+
+class CommandExecutor:
+    """Executes commands and stores their acknowledgements.
+
+    Args:
+        plant_id: For the log.
+        outbox: Stores acknowledgements, and the ids of the commands that were received.
+        on_command: Executes a command; None rejects all.
+        stored: Set whenever an acknowledgement was stored.
+        counters: Counts executed commands.
+        clock: Returns epoch seconds.
+    """
+
+    def __init__(
+        self,
+        plant_id: str,
+        outbox: Outbox,
+        on_command: CommandHandler | None,
+        stored: asyncio.Event,
+        counters: Counters,
+        clock: Callable[[], float],
+    ) -> None:
+        self._plant_id = plant_id
+        self._outbox = outbox
+        self._on_command = on_command
+        self._stored = stored
+        self._counters = counters
+        self._clock = clock
+        self._commands: asyncio.Queue[Command] = asyncio.Queue()
+
+    async def fail_interrupted(self) -> None:
+        """Store FAILED for the commands that a former process began and did not finish."""
+        for command_id in await self._outbox.unfinished_commands():
+            reason = AckReason("INTERRUPTED", "the plant's software ended while it obeyed this command")
+            await self._finish(command_id, AckStatus.FAILED, reason)
+
+    async def accept(self, command: Command) -> bool:
+        """Store the acknowledgement RECEIVED and queue the command. Returns False, without an effect, for a duplicate."""
+        if not await self._outbox.begin_command(command.command_id, self._ack(command.command_id, AckStatus.RECEIVED)):
+            return False
+        self._stored.set()
+        self._commands.put_nowait(command)
+        return True
+
+    async def run(self) -> None:
+        """Execute accepted commands until cancelled. Raises `QueueError` if the file of the queue fails."""
+        while True:
+            command = await self._commands.get()
+            status, reason = await self._execute(command)
+            await self._finish(command.command_id, status, reason)
+            self._counters.commands += 1
+            self._commands.task_done()
+
+    async def join(self) -> None:
+        """Wait until every accepted command has its last acknowledgement stored."""
+        await self._commands.join()
+
+    async def _execute(self, command: Command) -> tuple[AckStatus, AckReason | None]:
+        if command.expires_at.timestamp() <= self._clock():
+            return AckStatus.REJECTED, AckReason("EXPIRED", "the command came after its time")
+        if self._on_command is None:
+            return AckStatus.REJECTED, AckReason("UNSUPPORTED", "this plant obeys no commands")
+        try:
+            await self._on_command(command)
+        except CommandRejected as error:
+            return AckStatus.REJECTED, AckReason(error.code, error.message)
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+                raise
+            _log.exception("plant %s: command %s failed", self._plant_id, command.command_id)
+            return AckStatus.FAILED, AckReason("HANDLER_ERROR", type(error).__name__)
+        return AckStatus.APPLIED, None
+
+    async def _finish(self, command_id: str, status: AckStatus, reason: AckReason | None) -> None:
+        await self._outbox.finish_command(command_id, self._ack(command_id, status, reason))
+        self._stored.set()
+
+    def _ack(self, command_id: str, status: AckStatus, reason: AckReason | None = None) -> bytes:
+        return msgspec.json.encode(CommandAck(command_id, status, current_time(self._clock), reason))
+
+
+def _is_being_cancelled() -> bool:
+    """Return whether the current task is being cancelled. A CancelledError can also come from an awaited task."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
