@@ -12,8 +12,8 @@ from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_organization
-from support.builders.partner_commands import soon
-from support.builders.partner_site import PartnerSite
+from support.builders.partner_commands import order, soon
+from support.builders.partner_site import PartnerSite, add_key
 
 HOUR = 3600
 
@@ -113,6 +113,36 @@ async def test_an_emergency_stop_holds_until_the_new_organisation_ends_it(site: 
         configuration = await read_configuration(db, administrator(buyer), site.plant.id, utc_now())
     assert (configuration.operating_mode, configuration.constraints.import_limit_kw) == ("EMERGENCY_STOP", None)
     assert await orders(site) == [], "the plant would refuse everything except AUTO"
+
+
+async def mode_after_refusal(site: PartnerSite, answer: str, **members: Any) -> str:
+    """Move the plant. Return its mode after it has refused a mode of the new organisation's partner."""
+    buyer = await move(site)
+    [(slug,)] = await site.rows(
+        "SELECT o.slug FROM organization o JOIN plant p ON p.organization_id = o.id WHERE p.id = %(plant)s"
+    )
+    sender = await add_key(site.plant.bench, buyer, slug)
+    assert await site.take(order("command.mode", site.plant.id, slug=slug, **members), sender=sender) == "ACCEPTED"
+    await site.acknowledge_newest(answer)
+    async with site.database.transaction() as db:
+        return (await read_configuration(db, administrator(buyer), site.plant.id, utc_now())).operating_mode
+
+
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+async def test_an_emergency_stop_that_the_plant_does_not_end_holds(site: PartnerSite, answer: str) -> None:
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    await site.acknowledge_newest("APPLIED")
+    assert await mode_after_refusal(site, answer, mode="AUTO") == "EMERGENCY_STOP"
+    set_by = await site.site("override_set_by")
+    assert set_by == (str(site.sender.key.id),)
+
+
+@pytest.mark.parametrize("ends", [["AUTO"], ["AUTO", "STANDBY"]])
+async def test_what_the_former_organisation_had_ended_does_not_return(site: PartnerSite, ends: list[str]) -> None:
+    for mode in ("EMERGENCY_STOP", *ends):
+        assert await site.send("command.mode", mode=mode, expiresAt=soon(HOUR)) == "ACCEPTED"
+        await site.acknowledge_newest("APPLIED")
+    assert await mode_after_refusal(site, "REJECTED", mode="SELF_CONSUMPTION", expiresAt=soon(HOUR)) == "AUTO"
 
 
 async def test_an_emergency_stop_that_the_plant_has_not_confirmed_is_issued_again(site: PartnerSite) -> None:

@@ -124,16 +124,18 @@ async def lock_due(db: Connection, now: datetime, limit: int, selection: Selecti
 async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandType], before: UUID) -> Predecessor | None:
     """Return the newest command of these types before the command `before`, or None.
 
-    Only commands of the plant's organisation that the plant has not refused count. Emergency stops count even if refused.
+    Commands that the plant has refused do not count, except emergency stops. None too if a former organisation sent the newest
+    one, except an emergency stop, which holds when the plant moves.
     """
     cursor = db.cursor(row_factory=class_row(Predecessor))
     await cursor.execute(
-        "SELECT c.id, c.api_key_id, c.created_at, c.routing_key, c.payload FROM vcp_command c"
-        " JOIN plant p ON p.id = c.plant_id AND p.organization_id = c.organization_id"
-        " JOIN vcp_site s ON s.plant_id = c.plant_id AND s.opened_at <= c.created_at"
-        " WHERE c.plant_id = %s AND c.command_type IN ('MODE_CHANGE', 'EMERGENCY', 'SCHEDULE')"
-        " AND c.command_type = ANY(%s) AND c.id < %s AND c.issued_at IS NOT NULL"
-        " AND (c.status NOT IN ('REJECTED', 'FAILED') OR c.command_type = 'EMERGENCY') ORDER BY c.id DESC LIMIT 1",
+        "WITH newest AS (SELECT * FROM vcp_command WHERE plant_id = %s"
+        " AND command_type IN ('MODE_CHANGE', 'EMERGENCY', 'SCHEDULE')"
+        " AND command_type = ANY(%s) AND id < %s AND issued_at IS NOT NULL"
+        " AND (status NOT IN ('REJECTED', 'FAILED') OR command_type = 'EMERGENCY') ORDER BY id DESC LIMIT 1)"
+        " SELECT c.id, c.api_key_id, c.created_at, c.routing_key, c.payload FROM newest c"
+        " JOIN plant p ON p.id = c.plant_id JOIN vcp_site s ON s.plant_id = c.plant_id"
+        " WHERE c.command_type = 'EMERGENCY' OR (p.organization_id = c.organization_id AND s.opened_at <= c.created_at)",
         (plant_id, list(types), before),
     )
     return await cursor.fetchone()
