@@ -283,14 +283,13 @@ async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
     return await cursor.fetchall()
 
 
-async def has_amqp_in(db: Connection, organization_id: UUID, vhost: str) -> bool:
-    """Return whether a key of the organisation may use this vhost."""
+async def find_legacy_owner(db: Connection, slug: str) -> UUID | None:
+    """Return the organisation whose key may use the shared vhost with this user name, or None."""
     cursor = await db.execute(
-        "SELECT EXISTS (SELECT FROM partner_key WHERE organization_id = %s AND vhost = %s AND amqp_slug IS NOT NULL)",
-        (organization_id, vhost),
+        "SELECT organization_id FROM partner_key WHERE vhost = %s AND amqp_slug = %s", (LEGACY_VHOST, slug)
     )
     row = await cursor.fetchone()
-    return row is not None and bool(row[0])
+    return None if row is None else row[0]
 
 
 async def lock_vhost(db: Connection, vhost: str) -> None:

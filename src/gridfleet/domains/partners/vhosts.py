@@ -103,11 +103,15 @@ async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
     organization_id = UUID(payload["organizationId"])
     stands = await store.find_amqp(db, UUID(payload["keyId"])) is not None
     queues = await _queues(db, organization_id, slug, vhost)
-    if vhost == LEGACY_VHOST and unwanted:
-        # Here, names with the organisation's prefix may belong to another organisation.
-        unwanted = PartnerQueues(slug, slug).names
-    if vhost == LEGACY_VHOST and not stands and not await store.has_amqp_in(db, organization_id, vhost):
-        queues, unwanted = None, PartnerQueues(slug, slug).names
+    if vhost == LEGACY_VHOST:
+        # Here, names with the organisation's prefix may belong to another organisation, and the slug too after its deletion.
+        named, owner = PartnerQueues(slug, slug).names, await store.find_legacy_owner(db, slug)
+        if owner is None:
+            queues, unwanted = None, named
+        elif owner != organization_id:
+            queues, unwanted = None, frozenset()
+        elif unwanted:
+            unwanted = named
     return WantedVhost(vhost, slug, stands, queues, unwanted - (queues.names if queues else frozenset()))
 
 
