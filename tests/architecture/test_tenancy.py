@@ -130,7 +130,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/acknowledgements": ("ingest takes the acknowledgements of all plants", "follow_commands"),
     "vcp/intake": ("the gateway takes the commands of all partners", "take_command refuse_unstorable"),
     "vcp/retention": ("commands of all partners are deleted after their time", "delete_commands"),
-    "vcp/scheduler": ("the gateway issues what is due at all sites", "steer list_sites"),
+    "vcp/scheduler": ("the gateway issues what is due at all sites", "steer list_sites correct_silence"),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
         "expect record_issue set_due delete concerned of_plants wake lock_due predecessor settle_missed",
@@ -145,7 +145,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/sites/store": (
         "the gateway issues what is due at all sites",
         "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals list_ids claim_due_intervals"
-        " reopen_interval end_schedules claim_ended_overrides claim_silent intervals_of",
+        " reopen_interval end_schedules claim_ended_overrides claim_silent correct_silence intervals_of",
     ),
     "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }

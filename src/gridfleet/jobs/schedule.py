@@ -4,7 +4,9 @@ Times are UTC. If a job is still queued when it is due again, it runs once.
 """
 
 import asyncio
+import time
 from datetime import timedelta
+from typing import Final
 
 from procrastinate import App, PsycopgConnector
 
@@ -16,6 +18,7 @@ from gridfleet.domains.plants.refused_messages.records import trim_refused_messa
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
 from gridfleet.domains.vcp.retention import delete_commands
+from gridfleet.domains.vcp.scheduler import correct_silence
 from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.jobs.middleware import watching
 from gridfleet.jobs.telemetry import add_telemetry_jobs
@@ -29,6 +32,8 @@ from gridfleet.kernel.settings import Settings
 __all__ = ["build_app", "run_jobs"]
 
 _KEEP_SET_ASIDE = timedelta(days=30)
+_CLOCK_STEP_SECONDS: Final = 60.0
+_CLOCK_LOOK_SECONDS: Final = 1.0
 
 
 def build_app(settings: Settings, database: Database) -> App:
@@ -90,13 +95,24 @@ def build_app(settings: Settings, database: Database) -> App:
         async with database.transaction() as db:
             await settle_missed(db, utc_now())
 
+    @app.periodic(cron="* * * * *")
+    @app.task(queueing_lock="correct_silence", name="vcp.correct_silence")
+    async def correct_silence_of_partners(timestamp: int) -> None:
+        async with database.transaction() as db:
+            await correct_silence(db)
+
     return app
 
 
+class ClockChanged(OSError):
+    """The machine's clock was set, or the machine was suspended."""
+
+
 async def run_jobs(settings: Settings, database: Database) -> None:
-    """Run jobs until cancelled. Raises when the database connection is lost."""
+    """Run jobs until cancelled. Raises when the database connection is lost or the clock is set by more than a minute."""
     app = build_app(settings, database)
     async with app.open_async(), asyncio.TaskGroup() as workers:
+        workers.create_task(_fail_when_clock_is_set(), name="clock")
         for queue in QUEUES:
             work = app.run_worker_async(
                 queues=[queue],
@@ -108,3 +124,17 @@ async def run_jobs(settings: Settings, database: Database) -> None:
                 worker_middleware=[watching(database)],
             )
             workers.create_task(work, name=f"jobs of the queue {queue}")
+
+
+async def _fail_when_clock_is_set() -> None:
+    """Raise ClockChanged when the clock is set by more than a minute.
+
+    The library keeps the time of each periodic job's last run in memory. After the clock was set back, it runs no job until
+    that time; after it was set forward, it queues each job for every time in between. A restart begins with the present.
+    """
+    before = time.time() - time.monotonic()
+    while True:
+        await asyncio.sleep(_CLOCK_LOOK_SECONDS)
+        step = time.time() - time.monotonic() - before
+        if abs(step) > _CLOCK_STEP_SECONDS:
+            raise ClockChanged(f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step):.0f} s")

@@ -1,9 +1,11 @@
 """When silence counts: what a partner ordered for a time speaks for it until its end, and only then."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from gridfleet.domains.vcp.scheduler import correct_silence
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 
@@ -99,3 +101,17 @@ async def test_a_setpoint_does_not_outlive_the_mode_that_replaced_it(waiting: Pa
     await waiting.send("command.mode", mode="STANDBY", expiresAt=soon(100))
     assert not await falls_back(waiting, 101)
     assert await falls_back(waiting, 162)
+
+
+@pytest.mark.parametrize(("members", "ends"), [({}, 60), ({"durationSeconds": 600}, 660)])
+async def test_silence_counts_from_the_correction_of_a_clock_that_was_ahead(
+    waiting: PartnerSite, members: dict[str, Any], ends: float
+) -> None:
+    await waiting.send("command.site-setpoint", now=datetime.now(UTC) + timedelta(days=300), powerKw=3, **members)
+
+    async with waiting.database.transaction() as db:
+        assert await correct_silence(db) == 1
+        assert await correct_silence(db) == 0
+
+    assert not await falls_back(waiting, ends - 5)
+    assert await falls_back(waiting, ends + 2)

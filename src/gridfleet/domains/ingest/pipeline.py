@@ -313,7 +313,7 @@ def _see_plant(
     seen = plant.seen
     seen.note(now)
     # A status message is always written, because another process may have changed the status since the last one.
-    if sent_at is None or status is not plant.status or now - seen.written_at >= PRESENCE_EVERY:
+    if sent_at is None or status is not plant.status or seen.is_due(now, PRESENCE_EVERY):
         plant.status = status
         seen.written_at = now
         interval = seen.interval_seconds
@@ -323,7 +323,7 @@ def _see_plant(
 def _see_device(batch: Batch, plant: KnownPlant, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:
     seen = device.seen
     seen.note(now)
-    if status is not device.status or now - seen.written_at >= PRESENCE_EVERY:
+    if status is not device.status or seen.is_due(now, PRESENCE_EVERY):
         device.status = status
         seen.written_at = now
         batch.plants_held.add(plant.id)

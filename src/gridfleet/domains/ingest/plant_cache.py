@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["KnownDevice", "KnownPlant", "PlantCache", "UnregisteredDevices"]
+__all__ = ["KnownDevice", "KnownPlant", "PlantCache"]
 
 _SMOOTHING: Final = 0.2
 _SILENT_INTERVALS: Final = 3
@@ -32,12 +32,16 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class UnregisteredDevices:
+class Presence:
     """When messages of a plant or device arrived, how often it sends, and when its presence was last written."""
 
     heard_at: datetime = _NEVER
     written_at: datetime = _NEVER
     interval_seconds: float | None = None
+
+    def is_due(self, now: datetime, every: timedelta) -> bool:
+        """Return whether presence is to be written: `every` after the last time, or because the clock was set back."""
+        return not self.written_at <= now < self.written_at + every
 
     def note(self, now: datetime) -> None:
         """Record a message, and smooth the interval between messages."""
@@ -62,7 +66,7 @@ class KnownDevice:
     source_id: int
     reader: Reader
     status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
-    seen: UnregisteredDevices = field(default_factory=UnregisteredDevices)
+    seen: Presence = field(default_factory=Presence)
 
 
 @dataclass(slots=True)
@@ -80,7 +84,7 @@ class KnownPlant:
     devices: dict[str, KnownDevice]
     unreadable: bool = False
     status: PlantStatus = PlantStatus.UNKNOWN
-    seen: UnregisteredDevices = field(default_factory=UnregisteredDevices)
+    seen: Presence = field(default_factory=Presence)
     delay_ms: float | None = None
     """How far the plant's clock is behind the service's, plus the shortest transmission time of its messages."""
 

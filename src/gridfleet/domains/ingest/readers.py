@@ -1,6 +1,7 @@
 """Read the fields of an entry into frames of a source: by its template or, without one, by the names of the fields."""
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from math import isfinite
@@ -18,7 +19,7 @@ __all__ = ["MAX_NAMES", "OwnNamesReader", "Reader", "TemplateReader"]
 MAX_NAMES: Final = 4_000
 """How many names a source without a template may use within `NAME_LIFE`."""
 NAME_LIFE: Final = timedelta(days=30)
-_WHEN_FULL: Final = timedelta(hours=1)
+_WHEN_FULL_SECONDS: Final = 3600
 """How often a source without room is checked for unused names."""
 
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -93,7 +94,8 @@ class OwnNamesReader:
         self._active: frozenset[str] = frozenset()
         self._layouts: list[tuple[int, tuple[str | None, ...]]] = []
         """Layout ids and the names at their positions; None for a name that is not active."""
-        self._extend_from: datetime | None = None
+        self._extend_from: float | None = None
+        """In monotonic seconds, because the clock may be set back."""
 
     def lacks(self, fields: Fields) -> bool:
         """Return whether `extend` must run before `read`."""
@@ -101,7 +103,7 @@ class OwnNamesReader:
             return True
         if self._active.issuperset(fields) or self._active.issuperset(self._wanted(fields)):
             return False
-        return utc_now() >= self._extend_from
+        return time.monotonic() >= self._extend_from
 
     async def extend(self, db: Connection, layouts: LayoutIdCache, fields: Fields) -> None:
         """Assign positions to the entry's new names, as far as there is room."""
@@ -113,7 +115,7 @@ class OwnNamesReader:
         active = {name for name, seen in self._seen.items() if now - seen < NAME_LIFE}
         missing = sorted(set(self._wanted(fields)) - active)
         accepted = missing[: max(0, MAX_NAMES - len(active))]
-        self._extend_from = now if accepted == missing else now + _WHEN_FULL
+        self._extend_from = time.monotonic() + (0 if accepted == missing else _WHEN_FULL_SECONDS)
         for layout in frame_layouts([Metric(name, "") for name in accepted if name not in self._known]):
             names = [metric.key for metric in layout.metrics]
             self._add(await layouts.id_of(db, layout), names, [now] * len(names))

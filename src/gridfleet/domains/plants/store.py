@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from psycopg import sql
@@ -26,6 +26,9 @@ _PUBLISHED = (
     " WHERE updated.status <> updated.before AND has_subscription(updated.organization_id, updated.id)) AS change ON true"
 )
 """The plants that were updated, each with the change of its status if a partner receives it, else with nulls."""
+
+AHEAD: Final = "last_seen_at > now() + interval '1 minute'"
+"""Whether a row was last seen in the future. Clocks of machines differ by less than a minute."""
 
 
 def _plant(**row: Any) -> Plant:
@@ -315,16 +318,19 @@ async def record_presence(
 async def mark_silent(db: Connection) -> tuple[list[UUID], list[StatusChange]]:
     """Mark ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s).
 
+    A `last_seen_at` in the future, from a clock that was ahead, becomes the present: the time without messages counts from now.
     Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep checks it again.
 
     Returns:
-        The plants, and the changes of their statuses that a partner receives.
+        The plants that are now OFFLINE, and the changes of their statuses that a partner receives.
     """
     cursor = await db.execute(
-        "WITH held AS (SELECT id, status FROM plant WHERE status = 'ONLINE' AND last_seen_at"
-        " < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second' FOR NO KEY UPDATE SKIP LOCKED),"
-        " updated AS (UPDATE plant SET status = 'OFFLINE' FROM held WHERE plant.id = held.id"
-        f" RETURNING {_CHANGED}, 'silent' AS reason, NULL AS request_id) {_PUBLISHED}"
+        f"WITH held AS (SELECT id, status, {AHEAD} AS ahead FROM plant WHERE {AHEAD} OR (status = 'ONLINE' AND last_seen_at"
+        " < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second')"
+        " FOR NO KEY UPDATE SKIP LOCKED),"
+        " updated AS (UPDATE plant SET last_seen_at = least(plant.last_seen_at, now()),"
+        " status = CASE WHEN held.ahead THEN plant.status ELSE 'OFFLINE' END FROM held WHERE plant.id = held.id"
+        f" RETURNING {_CHANGED}, 'silent' AS reason, NULL AS request_id) {_PUBLISHED} WHERE updated.status <> updated.before"
     )
     updated = await cursor.fetchall()
     return [row[0] for row in updated], _changes(updated)

@@ -21,7 +21,7 @@ from gridfleet.domains.vcp.sites.store import Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
 
-__all__ = ["Selection", "list_sites", "steer"]
+__all__ = ["Selection", "correct_silence", "list_sites", "steer"]
 
 _BATCH: Final = 200
 _ALL: Final = Selection()
@@ -38,6 +38,14 @@ async def steer(db: Connection, now: datetime, selection: Selection = _ALL) -> i
     await _fall_back(db, now, selection)
     issued = await issue_due(db, now, _BATCH, selection)
     return ended + issued + await _step_schedules(db, now, selection)
+
+
+async def correct_silence(db: Connection) -> int:
+    """Count the silence of partners from now where a clock that was ahead has set its start to the future.
+
+    Returns the number of sites.
+    """
+    return await store.correct_silence(db)
 
 
 async def list_sites(db: Connection, without: Sequence[UUID]) -> list[UUID]:

@@ -130,13 +130,16 @@ async def enabled_of(db: Connection, organization_ids: Iterable[UUID]) -> list[A
 async def claim(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
     """Return the rules whose cooldown is over, and start their cooldown.
 
-    Each rule is claimed by one transaction only: a concurrent claim waits and then finds the cooldown running.
+    Each rule is claimed by one transaction only: a concurrent claim waits and then finds the cooldown running. A cooldown that
+    began in the future is over: the clock was set back.
     """
-    # Always locked in the same order; otherwise two batches with two rules could deadlock.
+    # Always locked in the same order; otherwise two batches with two rules could deadlock. A concurrent claim that began later
+    # may have committed first. Its time is after this transaction's now(), but not after clock_timestamp().
     cursor = await db.execute(
         "UPDATE alert_rule SET last_triggered_at = now() WHERE id IN ("
         " SELECT id FROM alert_rule WHERE id = ANY(%s) AND enabled AND (last_triggered_at IS NULL"
-        " OR last_triggered_at <= now() - cooldown_minutes * interval '1 minute') ORDER BY id FOR NO KEY UPDATE) RETURNING id",
+        " OR last_triggered_at <= now() - cooldown_minutes * interval '1 minute' OR last_triggered_at > clock_timestamp())"
+        " ORDER BY id FOR NO KEY UPDATE) RETURNING id",
         (sorted(rule_ids),),
     )
     return {row[0] for row in await cursor.fetchall()}

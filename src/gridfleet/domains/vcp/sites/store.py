@@ -275,6 +275,20 @@ async def claim_silent(db: Connection, now: datetime, limit: int, selection: Sel
     return await read_locked(db, [row[0] for row in await cursor.fetchall()])
 
 
+async def correct_silence(db: Connection) -> int:
+    """Replace every `silent_from` in the future, which a clock that was ahead has written, by the present.
+
+    A setpoint that was accepted at that time ends earlier by the same difference. Returns the number of sites.
+    """
+    cursor = await db.execute(
+        "UPDATE vcp_site s SET silent_from = now(), setpoint_ends_at = CASE WHEN s.setpoint_ends_at > s.silent_from"
+        " THEN s.setpoint_ends_at - (s.silent_from - now()) ELSE s.setpoint_ends_at END"
+        " FROM (SELECT plant_id FROM vcp_site WHERE silent_from > now() + interval '1 minute'"
+        " FOR NO KEY UPDATE SKIP LOCKED) AS ahead WHERE s.plant_id = ahead.plant_id"
+    )
+    return cursor.rowcount
+
+
 async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | None:
     """Return the site of a plant that the caller may see, or None. A plant without a site row gets default values."""
     cursor = db.cursor(row_factory=kwargs_row(_seen))

@@ -1,0 +1,44 @@
+"""Periodic jobs run although the machine's clock is set."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from gridfleet.jobs.schedule import run_jobs
+from gridfleet.kernel.tasks import Backoff, supervise
+from support.clients.people import People
+from support.servers.api_service import api_service
+
+DAY = 86_400
+
+
+async def newest_run(people: People) -> int:
+    """Return the newest time, in epoch seconds, for which the job of each minute was queued; 0 before its first."""
+    [(newest,)] = await people.execute(
+        "SELECT coalesce(max(defer_timestamp), 0) FROM procrastinate_periodic_defers WHERE task_name = 'plants.sweep_silent'"
+    )
+    return int(newest)
+
+
+@pytest.mark.parametrize("step_seconds", [-DAY, 400 * DAY])
+async def test_periodic_jobs_run_after_the_clock_was_set(
+    database_url: str, home: Path, monkeypatch: pytest.MonkeyPatch, step_seconds: int
+) -> None:
+    true_time, ahead = time.time, 0
+    monkeypatch.setattr(time, "time", lambda: true_time() + ahead)
+    async with api_service(database_url, home, rate_limits="off") as service:
+        people, state = People(service), service.state
+        jobs = asyncio.create_task(supervise("jobs", lambda: run_jobs(state.settings, state.database), Backoff(first=0.1)))
+        try:
+            async with asyncio.timeout(90):
+                while not await newest_run(people):
+                    await asyncio.sleep(0.1)
+                await people.execute("DELETE FROM procrastinate_periodic_defers")
+                ahead = step_seconds
+                while abs(await newest_run(people) - time.time()) > 120:
+                    await asyncio.sleep(0.1)
+        finally:
+            jobs.cancel()
+            await asyncio.wait([jobs])
