@@ -38,6 +38,10 @@ class Delivery:
             self._request_id = str(new_id())
         return self._request_id
 
+    def arrived(self, sent_at: int, now: int) -> int:
+        """Return the earliest time at which a message that was sent at `sent_at` can have reached the broker, at most `now`."""
+        return min(now, max(sent_at, self.arrived_after))
+
 
 class Refusal(Exception):
     """The refusal of a message, or of one of its snapshots, with a reason for the installer."""

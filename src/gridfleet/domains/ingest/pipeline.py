@@ -119,9 +119,7 @@ class Pipeline:
             await record_refused_messages(db, batch.refused)
         if batch.unregistered:
             now = utc_now()
-            await record_unregistered_devices(
-                db, [(plant, device, now, n) for (plant, device), n in batch.unregistered.items()]
-            )
+            await record_unregistered_devices(db, [(*device, now, n) for device, n in batch.unregistered.items()])
         if batch.acknowledgements or batch.connected:
             batch.command_steps = await apply_acknowledgements(
                 db, batch.acknowledgements, batch.connected, utc_now(), follow_commands
@@ -177,15 +175,16 @@ class Pipeline:
             raise Refusal(RefusalReason.SIGNATURE_MISSING, "sig: is missing", message.id)
         address = delivery.routing_key.replace(".", "/")
         payload = bytes(message.payload)
+        now_ms = int(now.timestamp() * 1000)
+        arrived = delivery.arrived(message.sent_at, now_ms)
         for key, valid_until in plant.keys:
-            if (valid_until is None or now < valid_until) and signature.verify(
+            if (valid_until is None or arrived < valid_until) and signature.verify(
                 key, message.sig, address, message.id, message.sent_at, payload
             ):
                 break
         else:
             batch.bad_signatures[plant.id] = batch.bad_signatures.get(plant.id, 0) + 1
             raise Refusal(RefusalReason.SIGNATURE_INVALID, "sig: does not match the message and the plant's secret", message.id)
-        now_ms = int(now.timestamp() * 1000)
         if not delivery.arrived_after - self._window <= message.sent_at <= now_ms + self._window:
             off = (message.sent_at - now_ms) // 1000
             raise Refusal(

@@ -73,13 +73,13 @@ class KnownDevice:
 class KnownPlant:
     """A plant with everything that processing its messages needs.
 
-    `keys` are the currently valid ones, the current one first. It is empty if the plant has no secret, or if its secret is
-    `unreadable`.
+    `keys` has the current one first, each with the end of its time (epoch milliseconds, None: no end). It is empty if the plant
+    has no secret, or if its secret is `unreadable`.
     """
 
     id: UUID
     lifecycle_status: Lifecycle
-    keys: tuple[tuple[bytes, datetime | None], ...]
+    keys: tuple[tuple[bytes, int | None], ...]
     itself: KnownDevice
     devices: dict[str, KnownDevice]
     unreadable: bool = False
@@ -165,11 +165,11 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
         source_ids: dict[str | None, int],
         templates: dict[UUID, DeviceTemplate],
     ) -> KnownPlant:
-        keys: list[tuple[bytes, datetime | None]] = []
+        keys: list[tuple[bytes, int | None]] = []
         if plant.keys is not None:
             keys.append((plant.keys.current, None))
-            if plant.keys.previous is not None:
-                keys.append((plant.keys.previous, plant.keys.previous_valid_until))
+            if plant.keys.previous is not None and plant.keys.previous_valid_until is not None:
+                keys.append((plant.keys.previous, int(plant.keys.previous_valid_until.timestamp() * 1000)))
 
         async def device(device_id: UUID, external_id: str | None, template_id: UUID | None) -> KnownDevice:
             source_id = source_ids[external_id]

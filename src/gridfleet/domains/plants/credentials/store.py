@@ -117,9 +117,14 @@ async def delete_old_packages(db: Connection) -> int:
 
 
 async def delete_previous_secrets(db: Connection) -> int:
-    """Delete replaced secrets that are no longer valid. Returns their number."""
+    """Delete replaced secrets that are no longer valid. Returns their number.
+
+    A secret stays, for a week at most, while messages that arrived in its time may still wait in an ingest queue.
+    """
     cursor = await db.execute(
         "UPDATE plant_secret SET previous_hmac_secret = NULL, previous_valid_until = NULL WHERE previous_valid_until < now()"
+        " AND (previous_valid_until < now() - interval '7 days'"
+        " OR NOT EXISTS (SELECT FROM ingest_shard WHERE drained_at <= previous_valid_until))"
     )
     return cursor.rowcount
 
