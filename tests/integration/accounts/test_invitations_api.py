@@ -332,3 +332,33 @@ async def boss_of(people: People, organization_id: Any) -> Person:
     boss = await people.person()
     await add_member(people.service.state.database, organization_id, boss.id, OrgRole.ORG_ADMIN)
     return boss
+
+
+@pytest.mark.parametrize("opened", [False, True])
+async def test_who_joined_and_was_removed_cannot_return_with_another_invitation(inviter: Inviting, opened: bool) -> None:
+    await inviter.invite()
+    first = await inviter.token()
+    assert (await inviter.accept(first)).is_success
+    other = await inviter.invite(role="ORG_ADMIN")
+    second = await inviter.token()
+    if opened:
+        assert (await inviter.accept(second)).is_success
+    assert (await inviter.register(first)).status_code == 201
+    path = f"/organizations/{inviter.org.id}/members"
+    members = (await inviter.people.call("GET", path, who=inviter.boss)).json()["data"]
+    [member] = [member for member in members if member["user"]["email"] == EMAIL]
+    assert (await inviter.people.call("DELETE", f"{path}/{member['id']}", who=inviter.boss)).is_success
+    refused(await inviter.accept(second), 404, "INVITATION_NOT_FOUND")
+    refused(await inviter.register(second), 404, "INVITATION_NOT_FOUND")
+    assert await inviter.roles() == {"boss@example.com": "ORG_ADMIN"}
+    assert [event["event"] for event in await inviter.people.events(of=other["id"])][-1] == "invitation.revoked"
+
+
+async def test_joining_ends_no_invitation_of_another_organisation(inviter: Inviting) -> None:
+    await inviter.invite()
+    first = await inviter.token()
+    elsewhere = Inviting(inviter.people, inviter.boss, await inviter.people.organization(ORG_ADMIN=inviter.boss))
+    await elsewhere.invite()
+    assert (await inviter.register(first)).status_code == 201
+    assert (await elsewhere.accept(await elsewhere.token())).is_success
+    assert EMAIL in await elsewhere.roles()

@@ -93,11 +93,16 @@ def _open(held: store.HeldInvitation | None) -> store.HeldInvitation:
 
 
 async def _finish(db: Connection, held: store.HeldInvitation, account: Account | None, ip: str) -> None:
-    await store.accept(db, held.id, utc_now(), used=account is not None)
+    now = utc_now()
+    await store.accept(db, held.id, now, used=account is not None)
     actor = Actor(ActorType.USER, str(account.id), ip) if account else Actor(ActorType.ANONYMOUS, ip=ip)
     if held.status is InvitationStatus.PENDING:
         details = {"email": held.email, "role": held.role}
         subject = Subject(SubjectType.INVITATION, held.id)
         await record(db, Event.INVITATION_ACCEPTED, actor, subject, organization_id=held.organization_id, details=details)
     if account is not None:
+        # A member who is removed later must not return with another invitation.
+        for other, role in await store.revoke_others(db, held, now):
+            subject, details = Subject(SubjectType.INVITATION, other), {"email": held.email, "role": role}
+            await record(db, Event.INVITATION_REVOKED, actor, subject, organization_id=held.organization_id, details=details)
         await members.add(db, actor, held.organization_id, account.id, held.role)

@@ -170,3 +170,14 @@ async def accept(db: Connection, invitation_id: UUID, now: datetime, *, used: bo
         " used_at = CASE WHEN %(used)s THEN %(now)s::timestamptz END, updated_at = %(now)s WHERE id = %(id)s",
         {"now": now, "used": used, "id": invitation_id},
     )
+
+
+async def revoke_others(db: Connection, used: HeldInvitation, now: datetime) -> list[tuple[UUID, str]]:
+    """Revoke the organisation's other invitations to the same address that can still be used. Returns their ids and roles."""
+    cursor = await db.execute(
+        "UPDATE invitation SET status = 'REVOKED', updated_at = %(now)s"
+        " WHERE organization_id = %(organization_id)s AND email = %(email)s AND id <> %(id)s"
+        " AND status IN ('PENDING', 'ACCEPTED') AND used_at IS NULL AND expires_at > %(now)s RETURNING id, role",
+        {"now": now, "organization_id": used.organization_id, "email": used.email, "id": used.id},
+    )
+    return await cursor.fetchall()
