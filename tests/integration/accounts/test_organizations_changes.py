@@ -1,8 +1,13 @@
 """Organisations changed and deleted."""
 
+import asyncio
 from uuid import uuid4
 
-from support.clients.people import People, refused
+import pytest
+
+from support.builders.interleaving import until_blocked
+from support.clients.people import PASSWORD, People, refused
+from support.servers.postbox import mails_to, token_in
 
 
 async def test_a_change_touches_what_it_names(people: People) -> None:
@@ -56,3 +61,27 @@ async def test_an_organisation_with_plants_stays(people: People) -> None:
     plant = {"name": "P", "serialNumber": "1", "type": "GATEWAY"}
     assert (await people.call("POST", "/plants", plant, who=admin, org=org.id)).status_code == 201
     refused(await people.call("DELETE", f"/organizations/{org.id}", who=admin), 409, "CONFLICT")
+
+
+@pytest.mark.parametrize("has_account", [True, False])
+async def test_an_invitation_is_used_while_its_organisation_is_deleted(people: People, has_account: bool) -> None:
+    admin, org = await people.person(super_admin=True), await people.organization()
+    email = "new@example.com"
+    if has_account:
+        await people.person(email)
+    await people.call("POST", "/invitations", {"email": email}, who=admin, org=org.id)
+    token = token_in((await mails_to(people.service.state, email))[-1])
+    if has_account:
+        using = people.call("GET", f"/auth/confirm-accept?token={token}")
+    else:
+        body = {"name": "New User", "password": PASSWORD, "token": token}
+        using = people.call("POST", "/auth/register/invite", body)
+    database = people.service.state.database
+    async with database.transaction() as db:
+        await db.execute("SELECT FROM organization WHERE id = %s FOR UPDATE", (org.id,))
+        deleting = asyncio.create_task(people.call("DELETE", f"/organizations/{org.id}", who=admin))
+        await until_blocked(database)
+        used = asyncio.create_task(using)
+        await until_blocked(database, 2)
+    assert (await deleting).status_code == 200
+    refused(await used, 404, "INVITATION_NOT_FOUND")

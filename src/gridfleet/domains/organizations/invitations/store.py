@@ -153,7 +153,14 @@ async def find_held(db: Connection, token_hash: bytes) -> HeldInvitation | None:
 
 
 async def lock_held(db: Connection, token_hash: bytes) -> HeldInvitation | None:
-    """Return the invitation of a token, locked until the transaction ends, or None."""
+    """Return the invitation of a token, locked until the transaction ends, or None.
+
+    The organisation is locked first, as its deletion locks it before its invitations.
+    """
+    await db.execute(
+        "SELECT FROM organization WHERE id = (SELECT organization_id FROM invitation WHERE token_hash = %s) FOR KEY SHARE",
+        (token_hash,),
+    )
     cursor = db.cursor(row_factory=args_row(_held))
     await cursor.execute(
         "SELECT id, organization_id, email, role, status, expires_at, used_at IS NOT NULL FROM invitation"
