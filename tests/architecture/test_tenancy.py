@@ -64,7 +64,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "plants/store": (
         "ingest records the presence of all plants; an organisation's ESM reports the plants that are linked to it",
-        "hold_many record_presence mark_silent identities linked_plants write_esm_facts",
+        "lock_many hold_many record_presence mark_silent identities linked_plants write_esm_facts",
     ),
     "plants/certificates/store": ("one authority serves all organisations", "count_trusting"),
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
@@ -95,7 +95,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "ingest records what any plant sent wrongly",
         "record_refused_messages record_unregistered_devices trim_refused_messages trim_unregistered_devices",
     ),
-    "plants/mqtt_access/store": ("the broker names a plant, and asks what it may do", "find count_failure clear_failures"),
+    "plants/mqtt_access/store": ("the broker names a plant, and asks what it may do", "find count_failures clear_failures"),
     "plants/presence": ("ingest records the presence of all plants", "record_presence record_bad_signatures sweep_silent"),
     "plants/sub_devices/store": (
         "ingest records the presence of all plants' devices",

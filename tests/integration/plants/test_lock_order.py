@@ -4,12 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
+from gridfleet.domains.plants.commands import store as commands
+from gridfleet.domains.plants.commands.delivery import settle
 from gridfleet.domains.plants.lifecycle import delete_plant
 from gridfleet.domains.plants.models import PlantChanges, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_presence, sweep_silent
@@ -20,7 +22,7 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_organization
 from support.builders.interleaving import is_locked, until_blocked
-from support.clients.commands_at_work import add_commandable, issue
+from support.clients.commands_at_work import add_commandable, issue, row
 from support.clients.ingest_bench import Bench, BenchPlant, moment
 
 
@@ -79,6 +81,23 @@ async def test_presence_locks_plants_by_their_ids(two: TwoPlants) -> None:
     assert await two.statuses() == ["ONLINE", "ONLINE"]
 
 
+async def test_bad_signatures_are_counted_in_the_order_of_the_plants(database: Database) -> None:
+    bench = Bench(database)
+    first, second, third = [await bench.plant() for _ in range(3)]
+    forged = replace(second, key=bytes(32)), replace(first, key=bytes(32))
+    # A message about the presence of a plant is written in the same order.
+    messages = [third.delivery(b'{"status":"ONLINE"}', "status"), *(plant.message({"fields": {}}) for plant in forged)]
+    batch = await bench.pipeline.prepare(messages)
+    assert (set(batch.plants_seen), batch.bad_signatures) == ({third.id}, {second.id: 1, first.id: 1})
+    two = TwoPlants(database, [first.id, second.id, third.id], [])
+    async with two.held_up("plant", first.id, lambda db: bench.pipeline.store(db, batch)):
+        assert not await is_locked(database, "plant", second.id)
+        assert not await is_locked(database, "plant", third.id)
+    assert await first.rows("SELECT auth_failure_count FROM plant WHERE id = %s") == [(1,)]
+    assert await second.rows("SELECT auth_failure_count FROM plant WHERE id = %s") == [(1,)]
+    assert await two.statuses() == ["UNKNOWN", "UNKNOWN", "ONLINE"]
+
+
 async def test_presence_locks_sub_devices_by_their_ids(two: TwoPlants) -> None:
     seen = [two.device_seen(1), two.device_seen(0)]
     async with two.held_up("sub_device", two.devices[0], lambda db: record_presence(db, [], seen)):
@@ -119,6 +138,23 @@ async def test_a_deletion_locks_open_commands_as_acknowledgements_do(database: D
     async with two.held_up("plant_command", first, lambda db: delete_plant(db, org, plant.id)):
         assert not await is_locked(database, "plant_command", second)
     assert await two.statuses() == []
+
+
+async def test_a_sender_locks_commands_as_acknowledgements_do(database: Database) -> None:
+    bench = Bench(database)
+    connected, away = [await bench.plant() for _ in range(2)]
+    for plant in (connected, away):
+        await add_commandable(plant)
+    sent, waiting = await issue(connected), await issue(away)
+    now = datetime.now(UTC)
+    async with database.transaction() as db:
+        claimed = await commands.claim(db, now, timedelta(seconds=5), 10)
+    assert [command.id for command in claimed] == [sent, waiting]
+    published = [(claimed[0], True), (claimed[1], False)]
+    two = TwoPlants(database, [connected.id, away.id], [])
+    async with two.held_up("plant_command", sent, lambda db: settle(db, now, published, None)):
+        assert not await is_locked(database, "plant_command", waiting)
+    assert [await row(database, one, "status") for one in (sent, waiting)] == [("SENT",), ("PENDING",)]
 
 
 @pytest.mark.parametrize("end", ["deletion", "move"])

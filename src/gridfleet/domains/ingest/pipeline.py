@@ -111,6 +111,8 @@ class Pipeline:
         """Write a prepared batch. The caller commits the transaction, and acknowledges the messages only after that."""
         await note_newest(db, batch.findings)
         await write_batch(db, batch.frames)
+        if batch.bad_signatures:
+            await record_bad_signatures(db, batch.bad_signatures, batch.plants_seen)
         if batch.plants_seen or batch.plants_held:
             seen = batch.plants_seen.values(), batch.devices_seen.values()
             for plant_id in await record_presence(db, *seen, hold=batch.plants_held):
@@ -124,8 +126,6 @@ class Pipeline:
             batch.command_steps = await apply_acknowledgements(
                 db, batch.acknowledgements, batch.connected, utc_now(), follow_commands
             )
-        for plant_id, count in batch.bad_signatures.items():
-            await record_bad_signatures(db, plant_id, count)
         # Last, because other processes may wait for the locked rules until this transaction ends.
         batch.alerts = await raise_alerts(db, batch.findings, batch.request_id_of)
         await queue_events(db, batch.events)

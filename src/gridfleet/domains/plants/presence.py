@@ -1,6 +1,6 @@
 """Presence of plants and sub-devices, from their messages and from missing messages."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -76,9 +76,16 @@ async def record_presence(
     return {seen.plant_id for seen in plants}.difference(written)
 
 
-async def record_bad_signatures(db: Connection, plant_id: UUID, count: int) -> None:
-    """Add `count` to the plant's `authFailureCount`."""
-    await mqtt_access.count_failure(db, plant_id, count)
+async def record_bad_signatures(db: Connection, counts: Mapping[UUID, int], seen: Collection[UUID]) -> None:
+    """Add numbers of bad signatures to the `authFailureCount` of plants.
+
+    Args:
+        counts: The number of each plant.
+        seen: Plants whose presence the transaction writes later. All are locked here in one order, because another ingest
+            process may write the same plants.
+    """
+    await store.lock_many(db, {*counts, *seen})
+    await mqtt_access.count_failures(db, counts)
 
 
 async def sweep_silent(db: Connection) -> tuple[int, int]:

@@ -120,6 +120,11 @@ async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
     return await cursor.fetchone()
 
 
+async def lock_many(db: Connection, plant_ids: Iterable[UUID]) -> None:
+    """Lock plants in the order of their ids, to write them in this transaction."""
+    await db.execute("SELECT FROM plant WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", (list(plant_ids),))
+
+
 async def hold_many(db: Connection, plant_ids: Iterable[UUID]) -> None:
     """Lock plants against deletion and moves until the transaction ends."""
     await db.execute("SELECT FROM plant WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", (list(plant_ids),))

@@ -91,6 +91,9 @@ async def settle(
     """
     taken = [command for command, delivered in published if delivered]
     waiting = [command for command, delivered in published if not delivered]
+    if taken and waiting:
+        # Both statements below in one order, as acknowledgements lock commands.
+        await store.lock_many(db, {command.id for command, _ in published}, ())
     if waiting:
         await store.postpone(db, [(command, now + retry_wait(command.attempts)) for command in waiting])
     steps = count(db, await store.mark_sent(db, now, [(command, now + _REPEAT) for command in taken])) if taken else []

@@ -76,7 +76,7 @@ async def login(db: Connection, tokens: PlantTokens, name: PlantName, password: 
         return LoginRefusal("unknown plant")
     refusal = _refusal(credentials, tokens, name, password, utc_now())
     if refusal is not None:
-        await store.count_failure(db, name.plant_id)
+        await store.count_failures(db, {name.plant_id: 1})
     elif credentials.auth_failure_count:
         await store.clear_failures(db, name.plant_id)
     return refusal

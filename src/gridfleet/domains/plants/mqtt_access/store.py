@@ -1,5 +1,6 @@
 """SQL of the broker's requests about plants."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -34,11 +35,12 @@ async def find(db: Connection, plant_id: UUID) -> Credentials | None:
     return await cursor.fetchone()
 
 
-async def count_failure(db: Connection, plant_id: UUID, failures: int = 1) -> None:
-    """Add refused logins and bad signatures to the plant's count since its last successful login."""
+async def count_failures(db: Connection, failures: Mapping[UUID, int]) -> None:
+    """Add refused logins and bad signatures to the plants' counts since their last successful logins."""
     await db.execute(
-        "UPDATE plant SET auth_failure_count = auth_failure_count + %s, last_auth_failure_at = now() WHERE id = %s",
-        (failures, plant_id),
+        "UPDATE plant SET auth_failure_count = auth_failure_count + f.count, last_auth_failure_at = now()"
+        " FROM unnest(%s::uuid[], %s::int[]) AS f (id, count) WHERE plant.id = f.id",
+        (list(failures), list(failures.values())),
     )
 
 
