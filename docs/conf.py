@@ -1,7 +1,7 @@
 """The site: the pages of this folder as they are. `make docs` builds it into build/docs, warnings are errors.
 
-`index.md` is the table of contents. It is plain Markdown, so that it can be read where the sources are: each of its headings
-with a list of links becomes a part of the navigation.
+`index.md` is the table of contents. It is plain Markdown, so that it is readable beside the sources: each of its headings with a
+list of links becomes a part of the navigation.
 """
 
 import re
@@ -29,7 +29,7 @@ CHANGELOG = Path(__file__).parent.parent / "CHANGELOG.md"
 
 
 def contents(index: str) -> dict[str, list[str]]:
-    """The pages of the navigation, without `.md`, by the heading that their links stand below."""
+    """Return the pages of the navigation, without `.md`, by the heading above their links."""
     parts = re.split(r"^## (.+)$", index, flags=re.MULTILINE)[1:]
     found = {
         caption: re.findall(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", text, re.MULTILINE)
@@ -39,7 +39,7 @@ def contents(index: str) -> dict[str, list[str]]:
 
 
 def read(_: Sphinx, page: str, source: list[str]) -> None:
-    """Gives the first page its navigation, and the changelog its text, which stands where people look for it."""
+    """Add the navigation to the first page, and to the changelog the text of the file in the root folder."""
     if page == "index":
         source[0] += "".join(
             f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(pages) + "\n```\n"
@@ -52,5 +52,5 @@ def read(_: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Register `read` with Sphinx."""
     app.connect("source-read", read)
