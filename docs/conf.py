@@ -1,7 +1,7 @@
 """The site: the pages of this folder as they are. `make docs` builds it into build/docs, warnings are errors.
 
-`index.md` is the table of contents. It is plain Markdown, so that it is readable beside the sources: each of its headings with a
-list of links becomes a part of the navigation.
+`index.md` is the table of contents. It is plain Markdown, so that it is readable beside the sources: each of its headings with
+a list of links becomes a part of the navigation.
 """
 
 import re

@@ -144,7 +144,7 @@ async def test_only_active_plants_are_commanded(battery: Battery) -> None:
 
 
 @pytest.mark.slow
-def test_a_simulated_battery_does_as_it_is_told(stack: RunningStack, tmp_path: Path) -> None:
+def test_a_simulated_battery_executes_commands(stack: RunningStack, tmp_path: Path) -> None:
     """Its measurements follow the command, and `start` lets it go its own way again."""
     arguments = ("--organization", "commanded", "--plants", "1", "--interval", "0.5", "--duration", "40")
     running = subprocess.Popen(

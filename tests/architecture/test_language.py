@@ -27,6 +27,9 @@ EXCEPTIONS = {
 }
 """(file, word) pairs that may stand, each with the reason."""
 
+NAMES_OF_LIBRARIES = {("archive.py", "tell")}
+"""(file, name) pairs that the project does not choose."""
+
 
 def texts_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line number and text of everything that is read: whole pages, and strings and comments of source."""
@@ -55,3 +58,16 @@ def test_texts_are_plain(path: Path) -> None:
         if (name, match[0].lower()) not in EXCEPTIONS
     ]
     assert not found, "\n".join(found)
+
+
+def test_names_are_plain() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}"
+        for path in files()
+        if path.suffix == ".py"
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.NAME
+        and (path.name, token.string) not in NAMES_OF_LIBRARIES
+        and any(WORDS.fullmatch(part) for part in token.string.split("_"))
+    }
+    assert not found, "\n".join(sorted(found))

@@ -70,7 +70,7 @@ def test_a_database_without_its_keyring_gets_no_new_one(home: Path) -> None:
     assert (home / "secrets" / "keys").read_text() == ""
 
 
-def test_a_keyring_of_another_database_is_told(database_url: str, home: Path) -> None:
+def test_a_keyring_of_another_database_is_reported(database_url: str, home: Path) -> None:
     environment = {"GRIDFLEET_HOME": home, "GRIDFLEET_DATABASE_URL": database_url}
     first = gridfleet("setup", "database", environment={**environment, "GRIDFLEET_KEYS": Keyring.generate()})
     assert first.returncode == 0, first.stderr

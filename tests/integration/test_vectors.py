@@ -87,7 +87,7 @@ def opened(vector: dict[str, Any]) -> Command:
 
 
 @pytest.mark.parametrize("vector", of("command"), ids=lambda vector: vector["command"]["type"])
-def test_what_a_plant_is_told(vector: dict[str, Any]) -> None:
+def test_what_a_plant_receives(vector: dict[str, Any]) -> None:
     assert opened(vector) == msgspec.convert(vector["command"], Command)
 
 
@@ -120,7 +120,7 @@ def test_what_a_partner_may_not_order(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("vector", of("queue"), ids=lambda vector: vector["queue"])
-def test_what_a_partner_is_told(vector: dict[str, Any]) -> None:
+def test_what_a_partner_receives(vector: dict[str, Any]) -> None:
     [kind] = [kind for kind in EventKind if event_queue(SLUG, kind) == vector["queue"]]
     event = msgspec.json.decode(vector["body"], type=EVENTS[kind], strict=True)
     assert json.loads(msgspec.json.encode(event)) == json.loads(vector["body"])

@@ -74,14 +74,14 @@ class PartnerGateway:
             await self._stop(list(self._links))
 
     async def _listen(self) -> None:
-        def told(channel: str, payload: str) -> None:
+        def wake(channel: str, payload: str) -> None:
             (self._look if channel == KEY_CHANGED else self._queued).set()
 
-        def told_everything() -> None:
+        def wake_all() -> None:
             self._look.set()
             self._queued.set()
 
-        await listen(self._database.url, [KEY_CHANGED, EVENTS_CHANNEL], told_everything, told)
+        await listen(self._database.url, [KEY_CHANGED, EVENTS_CHANNEL], wake_all, wake)
 
     async def _share(self, leases: Leases) -> None:
         """Hold this process's share of the organisations, and a link to each of their vhosts."""

@@ -37,7 +37,7 @@ application.add_typer(setup.commands, name="setup")
 use_plain_help(application)
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
@@ -49,7 +49,7 @@ def _tell_version(wanted: bool) -> None:
 def options(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Say which release this is, and end.", is_eager=True, callback=_tell_version)
+        bool, typer.Option("--version", help="Print the release and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     """Open fleet energy management: storage and solar plants over MQTT, people over REST, partners over AMQP."""

@@ -153,7 +153,7 @@ class MemoryAnswers:
         self._misses = 0
 
     async def find(self, owner: UUID, name: str) -> tuple[bytes | None, str]:
-        """Return the current entry, or None, and the generation for an entry computed now."""
+        """Return the current entry, or None if there is none, and the generation to `keep` an entry computed now."""
         generation = str(self._generations.get(owner, 0))
         entry = self._entries.get((owner, name))
         if entry is None or entry.generation != generation or entry.ends_at <= self._clock():
@@ -175,11 +175,11 @@ class MemoryAnswers:
             self._remove(next(iter(self._entries)))
 
     async def outdate(self, owner: UUID) -> None:
-        """Begin a new generation."""
+        """Invalidate the owner's entries, and those that are being computed, by a new generation number."""
         self._generations[owner] = self._generations.get(owner, 0) + 1
 
     async def flush(self, owner: UUID | None) -> None:
-        """Delete the owner's entries, or all."""
+        """Delete the owner's entries, or all if `owner` is None."""
         for key in [key for key in self._entries if owner in (None, key[0])]:
             self._remove(key)
         for one in self._generations if owner is None else [owner]:
@@ -212,7 +212,7 @@ class RedisAnswers:
         self._find = link.client.register_script(_FIND)
 
     async def find(self, owner: UUID, name: str) -> tuple[bytes | None, str]:
-        """Return the current entry, or None, and the generation for an entry computed now."""
+        """Return the current entry, or None if there is none, and the generation to `keep` an entry computed now."""
         keys = [_generation_key(owner), f"{_PREFIX}:{owner}:{name}", _READS]
 
         async def ask() -> Any:
@@ -229,12 +229,12 @@ class RedisAnswers:
         await self._link.ask(lambda: self._client.set(key, body, px=max(1, int(seconds * 1000))))
 
     async def outdate(self, owner: UUID) -> None:
-        """Begin a new generation."""
+        """Invalidate the owner's entries, and those that are being computed, by a new generation number."""
         generation = secrets.token_hex(8)
         await self._link.ask(lambda: self._client.set(_generation_key(owner), generation, ex=_GENERATION_SECONDS))
 
     async def flush(self, owner: UUID | None) -> None:
-        """Delete the owner's entries, or all."""
+        """Delete the owner's entries, or all if `owner` is None."""
         if owner is not None:
             await self.outdate(owner)
         async for keys in self._scan(owner):

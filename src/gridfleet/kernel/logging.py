@@ -15,7 +15,7 @@ from gridfleet.kernel.outages import trouble_outside
 
 __all__ = ["configure_logging", "printable"]
 
-_TELL_AGAIN_SECONDS: Final = 60.0
+_LOG_AGAIN_SECONDS: Final = 60.0
 
 
 def configure_logging(level: str, *, json: bool) -> None:
@@ -30,7 +30,7 @@ def configure_logging(level: str, *, json: bool) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if json
-        else structlog.dev.ConsoleRenderer(colors=is_coloured(sys.stderr), exception_formatter=_tell_traceback)
+        else structlog.dev.ConsoleRenderer(colors=is_coloured(sys.stderr), exception_formatter=_write_traceback)
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -51,9 +51,9 @@ def configure_logging(level: str, *, json: bool) -> None:
     )
     handler.addFilter(_Brief())
     logging.captureWarnings(True)
-    sys.excepthook = _tell_uncaught
-    threading.excepthook = _tell_thread
-    sys.unraisablehook = _tell_unraisable
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_thread_failure
+    sys.unraisablehook = _log_unraisable
     # Otherwise a line that cannot be written is reported in many lines that cannot be parsed.
     logging.raiseExceptions = not json
     root = logging.getLogger()
@@ -86,13 +86,13 @@ class _Seldom(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[object, float] = {}
+        self._logged_at: dict[object, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the message was not logged during the last minute."""
-        if record.created - self._told.get(record.msg, 0.0) < _TELL_AGAIN_SECONDS:
+        if record.created - self._logged_at.get(record.msg, 0.0) < _LOG_AGAIN_SECONDS:
             return False
-        self._told[record.msg] = record.created
+        self._logged_at[record.msg] = record.created
         return True
 
 
@@ -108,11 +108,11 @@ def _make_printable(logger: object, method: str, event: structlog.typing.EventDi
     return event
 
 
-def _tell_traceback(to: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+def _write_traceback(to: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
     # Structlog's default shows local variables: addresses with passwords, keys, tokens.
-    told = StringIO()
-    structlog.dev.plain_traceback(told, exc_info)
-    to.write("\n".join(map(printable, told.getvalue().split("\n"))))
+    text = StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    to.write("\n".join(map(printable, text.getvalue().split("\n"))))
 
 
 def _add_trace(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -122,21 +122,21 @@ def _add_trace(logger: object, method: str, event: structlog.typing.EventDict) -
     return event
 
 
-def _tell_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, traceback)
     else:
         logging.getLogger("gridfleet").critical("uncaught exception", exc_info=(kind, error, traceback))
 
 
-def _tell_thread(failed: threading.ExceptHookArgs) -> None:
+def _log_thread_failure(failed: threading.ExceptHookArgs) -> None:
     if failed.exc_value is not None:
         logging.getLogger("gridfleet").critical(
             "uncaught exception in a thread", exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback)
         )
 
 
-def _tell_unraisable(failed: "sys.UnraisableHookArgs") -> None:
+def _log_unraisable(failed: "sys.UnraisableHookArgs") -> None:
     if failed.exc_value is not None:
         logging.getLogger("gridfleet").error(
             "unraisable exception", exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback)

@@ -84,18 +84,18 @@ class Outbox:
     async def run(self) -> None:
         """Execute effects until cancelled. Raises when the database connection is lost."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(listen(self._database.url, [queue.CHANNEL], self._wake_all, self._told))
+            tasks.create_task(listen(self._database.url, [queue.CHANNEL], self._wake_all, self._wake_kind))
             for kind, wakes in self._wake.items():
                 for wake in wakes:
                     tasks.create_task(self._keep_at(kind, wake))
 
-    def _told(self, channel: str, kind: str) -> None:
+    def _wake_kind(self, channel: str, kind: str) -> None:
         for wake in self._wake.get(kind, ()):
             wake.set()
 
     def _wake_all(self) -> None:
         for kind in self._wake:
-            self._told(queue.CHANNEL, kind)
+            self._wake_kind(queue.CHANNEL, kind)
 
     async def _keep_at(self, kind: str, wake: asyncio.Event) -> None:
         """Run one worker. A slow effect does not block the other workers."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import psutil
 
 from gridfleet.kernel.private_files import write_private
-from gridfleet.kernel.security.server_trust import anybody_tls
+from gridfleet.kernel.security.server_trust import unverified_tls
 from gridfleet.kernel.settings import Settings, unknown_variables
 from gridfleet.local.broker.private_node import PrivateBroker, PrivateBrokerError, reachable_host
 from gridfleet.local.home import HomeInUse, held
@@ -292,7 +292,7 @@ def _answers(settings: Settings) -> bool:
         connection = http.client.HTTPConnection(host, port, timeout=5)
     else:
         # The certificate contains our public name, not the address of this connection.
-        connection = http.client.HTTPSConnection(host, port, timeout=5, context=anybody_tls())
+        connection = http.client.HTTPSConnection(host, port, timeout=5, context=unverified_tls())
     try:
         connection.request("GET", "/api/v1/health/live")
         return connection.getresponse().status == 200

@@ -33,12 +33,12 @@ _FIRST_AND_PERIOD: Final = {
 
 
 def due(fault: Fault, plant_number: int, step_number: int) -> bool:
-    """Whether a fault occurs at this step of the plant. Plants and steps are numbered from 0."""
+    """Return whether a fault occurs at this step of the plant. Plants and steps are numbered from 0."""
     first, period = _FIRST_AND_PERIOD[fault]
     elapsed = step_number - first - plant_number % _STAGGER
     return elapsed >= 0 and elapsed % period == 0
 
 
 def in_gap(plant_number: int, step_number: int) -> bool:
-    """Whether the plant holds back its snapshot at this step."""
+    """Return whether the plant holds back its snapshot at this step."""
     return any(due(Fault.GAP, plant_number, step_number - past) for past in range(GAP_STEPS))

@@ -151,7 +151,7 @@ def add_energy(days: dict[str, Energy], before: PlantState, after: PlantState) -
 
 
 def _fits(registered: RegisteredPlant, state: PlantState) -> bool:
-    """Whether a saved state belongs to this design. Another seed produces another design."""
+    """Return whether a saved state belongs to this design. Another seed produces another design."""
     design = registered.site.design
     return len(state.produced_wms) == len(design.pvs) and [
         battery.floor_wms <= saved.stored_wms <= battery.ceiling_wms

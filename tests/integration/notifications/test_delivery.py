@@ -144,7 +144,7 @@ async def test_a_rolled_back_change_sends_nothing(database: Database, expo: Expo
     assert (await logs(database), expo.requests) == ([], [])
 
 
-async def test_a_device_that_is_gone_is_dropped_and_the_others_are_told(database: Database, expo: ExpoServer) -> None:
+async def test_a_device_that_is_gone_is_dropped_and_the_others_are_notified(database: Database, expo: ExpoServer) -> None:
     organization = await add_organization(database)
     await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
     await add_staff(database, organization.id, OrgRole.OPERATOR, token=OTHER)

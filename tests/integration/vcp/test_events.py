@@ -115,7 +115,7 @@ async def test_the_database_tells_when_to_look_again(site: PartnerSite) -> None:
     assert heard == ["", str(site.sender.key.id)]
 
 
-async def test_every_change_of_connectivity_is_told(site: PartnerSite) -> None:
+async def test_every_change_of_connectivity_is_published(site: PartnerSite) -> None:
     for status, reason in ((PlantStatus.ONLINE, None), (PlantStatus.ONLINE, "again"), (PlantStatus.OFFLINE, "maintenance")):
         async with site.database.transaction() as db:
             await record_presence(db, [PlantSeen(site.plant.id, datetime.now(UTC), status, None, reason)], [])

@@ -69,7 +69,7 @@ def test_there_are_many_of_them() -> None:
 
 
 @pytest.mark.parametrize("address", PRIVATE_ADDRESSES)
-def test_private_addresses_are_told(address: str) -> None:
+def test_private_addresses_are_recognised(address: str) -> None:
     assert not is_public(address)
 
 

@@ -22,8 +22,8 @@ LISTENER: Final = "gridfleet-access"
 """Application name of listening connections. Listeners are counted by it."""
 
 _RAISED: Final = "access_barrier"
-_HEARD: Final = "access_heard"
-BARRIER_CHANNELS: Final = (_RAISED, _HEARD)
+_CONFIRMED: Final = "access_heard"
+BARRIER_CHANNELS: Final = (_RAISED, _CONFIRMED)
 
 _LONGEST_SECONDS: Final = 2.0
 """Limit of the wait: a hanging process sends no acknowledgement and must not block calls that revoke access."""
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class _Wait:
     expected: int = 0
-    heard: int = 0
+    confirmed: int = 0
     passed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -65,7 +65,7 @@ class Barrier:
             log.warning(
                 "not every process confirmed an invalidation",
                 of=wait.expected,
-                confirmed=wait.heard,
+                confirmed=wait.confirmed,
                 error=type(error).__name__,
             )
         finally:
@@ -76,8 +76,8 @@ class Barrier:
         wait = self._waits.get(name)
         if wait is not None:
             # This process's own barrier notification, or another process's acknowledgement of it.
-            wait.heard += 1
-            if wait.heard >= wait.expected:
+            wait.confirmed += 1
+            if wait.confirmed >= wait.expected:
                 wait.passed.set()
         elif channel == _RAISED:
             reply = asyncio.create_task(_reply(database, name), name="barrier confirmation")
@@ -88,6 +88,6 @@ class Barrier:
 async def _reply(database: Database, name: str) -> None:
     try:
         async with database.transaction() as db:
-            await notify(db, _HEARD, name)
+            await notify(db, _CONFIRMED, name)
     except (psycopg.OperationalError, PoolTimeout, PoolClosed) as error:
         log.warning("cannot confirm an invalidation", error=type(error).__name__)

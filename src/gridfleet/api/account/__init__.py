@@ -20,7 +20,7 @@ _POLICY: Final = (
     "GET", "/account/confirm-email", caller=public(), codes=(), answer=str, answer_content_types=("text/html",), addition=True
 )
 async def confirm_email_page(call: Call) -> Asset:
-    """Confirms a new e-mail address."""
+    """Return the page that confirms a new e-mail address."""
     return _page(call)
 
 
@@ -28,7 +28,7 @@ async def confirm_email_page(call: Call) -> Asset:
     "GET", "/account/reset-password", caller=public(), codes=(), answer=str, answer_content_types=("text/html",), addition=True
 )
 async def reset_password_page(call: Call) -> Asset:
-    """Sets a new password."""
+    """Return the page that sets a new password."""
     return _page(call)
 
 
@@ -36,7 +36,7 @@ async def reset_password_page(call: Call) -> Asset:
     "GET", "/account/invitation", caller=public(), codes=(), answer=str, answer_content_types=("text/html",), addition=True
 )
 async def invitation_page(call: Call) -> Asset:
-    """Accepts an invitation; a person without an account registers."""
+    """Return the page that accepts an invitation; users without an account register there."""
     return _page(call)
 
 

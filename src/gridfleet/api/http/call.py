@@ -27,9 +27,9 @@ class Call:
         self.added_headers: list[Header] = []
         self.also_changed: set[UUID] = set()
         """Organisations, beside the caller's own, that the call changes. Their cached responses are invalidated too."""
-        self.authorize_again: Callable[[], Awaitable[object]] = _nobody_to_ask
+        self.authorize_again: Callable[[], Awaitable[object]] = _no_check
         """Check for long-lived responses: raises a `CodedError` once the caller may no longer make this call."""
-        self.confirm: Callable[[], Awaitable[object]] = _nobody_to_ask
+        self.confirm: Callable[[], Awaitable[object]] = _no_check
         """The same check for responses with an end: an access token that expired since the call began is still valid."""
         self.bug: Exception | None = None
         """A violation of the endpoint's declaration by the handler. Raised after the response if the state is strict."""
@@ -125,5 +125,5 @@ class Call:
         self.set_cookie(name, "", path=path, max_age=0)
 
 
-async def _nobody_to_ask() -> None:
+async def _no_check() -> None:
     """Do nothing: a call without authorization needs no further check."""

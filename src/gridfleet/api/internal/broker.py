@@ -22,12 +22,12 @@ log = structlog.get_logger(__name__)
 
 ALLOW = "allow"
 DENY = "deny"
-_NOBODY = "unknown"
+_UNKNOWN = "unknown"
 
 
 @internal_endpoint("POST", "/broker/user")
 async def user(call: Call, form: Mapping[str, str]) -> str:
-    """A login. No `password` field means a client certificate; an empty one is an empty password."""
+    """Decide on a login. No `password` field means a client certificate; an empty one is an empty password."""
     text, password = form.get("username", ""), form.get("password")
     if (probed := probe_user(text)) is not None:
         async with call.state.aside.transaction() as db:
@@ -46,11 +46,11 @@ async def user(call: Call, form: Mapping[str, str]) -> str:
 
 @internal_endpoint("POST", "/broker/vhost")
 async def vhost(call: Call, form: Mapping[str, str]) -> str:
-    """Access to a vhost: a plant with its own client id, a partner from an address that its key allows."""
+    """Decide on access to a vhost: by a plant with its own client id, by a partner from an address that its key allows."""
     wanted, client_id = form.get("vhost", ""), form.get("client_id")
     who = _who(form)
     if who is None:
-        return _answer("unknown", "vhost", _NOBODY)
+        return _answer("unknown", "vhost", _UNKNOWN)
     async with call.state.aside.transaction() as db:
         if isinstance(who, UUID):
             ip = form.get("ip", "")
@@ -67,26 +67,26 @@ async def vhost(call: Call, form: Mapping[str, str]) -> str:
 
 @internal_endpoint("POST", "/broker/resource")
 async def resource(call: Call, form: Mapping[str, str]) -> str:
-    """Using a queue or exchange."""
+    """Decide on the use of a queue or exchange."""
     wanted = form.get("vhost", ""), form.get("resource", ""), form.get("name", ""), form.get("permission", "")
     who = _who(form)
     if isinstance(who, PlantName):
         return _answer("plant", "resource", _unless(plants.may_use_resource(who, *wanted)))
     if who is None:
-        return _answer("unknown", "resource", _NOBODY)
+        return _answer("unknown", "resource", _UNKNOWN)
     rights = await call.state.partner_rights.of(call.state.aside, who)
     return _answer("partner", "resource", _unless(partners.may_use_resource(rights, *wanted)))
 
 
 @internal_endpoint("POST", "/broker/topic")
 async def topic(call: Call, form: Mapping[str, str]) -> str:
-    """Publishing to or subscribing at a topic."""
+    """Decide on publishing or binding with a routing key."""
     wanted = form.get("vhost", ""), form.get("name", ""), form.get("permission", ""), form.get("routing_key", "")
     who = _who(form)
     if isinstance(who, PlantName):
         return _answer("plant", "topic", _unless(plants.may_use_topic(who, *wanted)))
     if who is None:
-        return _answer("unknown", "topic", _NOBODY)
+        return _answer("unknown", "topic", _UNKNOWN)
     rights = await call.state.partner_rights.of(call.state.aside, who)
     return _answer("partner", "topic", _unless(partners.may_use_topic(rights, *wanted)))
 

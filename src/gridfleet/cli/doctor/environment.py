@@ -16,7 +16,7 @@ from cryptography import x509
 
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
 from gridfleet.kernel.mail.delivery import SmtpDelivery
-from gridfleet.kernel.security.server_trust import anybody_tls
+from gridfleet.kernel.security.server_trust import unverified_tls
 from gridfleet.kernel.settings import unknown_variables
 from gridfleet.local.broker.private_node import reachable_host
 
@@ -70,7 +70,7 @@ def _shown(examined: Examination, check: str, host: str, port: int) -> Finding:
     name = examined.settings.mqtt_host
     authority = examined.home / "ca" / "ca.pem"
     try:
-        with socket.create_connection((host, port), _SECONDS) as plain, anybody_tls().wrap_socket(plain) as tls:
+        with socket.create_connection((host, port), _SECONDS) as plain, unverified_tls().wrap_socket(plain) as tls:
             shown = tls.getpeercert(binary_form=True)
     except OSError as error:
         return fail(check, f"{host}:{port} shows none: {error}", "start the broker, and check its TLS listener and files")

@@ -19,10 +19,10 @@ from gridfleet.domains.plants.certificates.authority import find_authority
 from gridfleet.kernel.broker.probe import ASKED_CHANNEL, PROBE_PREFIX, asked, probe
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import open_database
-from gridfleet.kernel.db.notifications import heard_during
+from gridfleet.kernel.db.notifications import received_during
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
-from gridfleet.kernel.security.server_trust import anybody_tls
+from gridfleet.kernel.security.server_trust import unverified_tls
 from gridfleet.local.broker.plugins import AUTH_PLUGIN
 from gridfleet.local.broker.private_node import reachable_host
 
@@ -65,11 +65,11 @@ async def check_logins(examined: Examination) -> list[Finding]:
         expected = {asked(users[way], _PASSWORD) for way in ("amqp", "mqtt")}
         if authority is not None:
             expected.add(asked(users["mtls"], None))
-        heard = await heard_during(examined.database_url, ASKED_CHANNEL, log_in, expected, _NOTICE_SECONDS)
+        received = await received_during(examined.database_url, ASKED_CHANNEL, log_in, expected, _NOTICE_SECONDS)
     except psycopg.Error as error:
         return [fail("broker logins", f"cannot be followed: {type(error).__name__}", "see the finding about the database")]
-    found = [_password_finding(way, outcomes[way], asked(users[way], _PASSWORD) in heard) for way in ("amqp", "mqtt")]
-    return found if authority is None else [*found, _certificate_finding(users["mtls"], outcomes["mtls"], heard)]
+    found = [_password_finding(way, outcomes[way], asked(users[way], _PASSWORD) in received) for way in ("amqp", "mqtt")]
+    return found if authority is None else [*found, _certificate_finding(users["mtls"], outcomes["mtls"], received)]
 
 
 async def _authority(examined: Examination, database_url: str) -> Authority | None:
@@ -102,14 +102,14 @@ def _password_finding(way: str, refusal: str | None, asked_us: bool) -> Finding:
     return fail(check, f"refused without a question to this service ({refusal})", remedy)
 
 
-def _certificate_finding(user: str, refusal: str | None, heard: set[str]) -> Finding:
+def _certificate_finding(user: str, refusal: str | None, received: set[str]) -> Finding:
     check = "broker login with a certificate"
     if refusal is None:
         remedy = "remove other backends from auth_backends: docs/operations.md"
         return fail(check, "a certificate of a plant that does not exist was accepted", remedy)
-    if asked(user, None) in heard:
+    if asked(user, None) in received:
         return ok(check, "reaches this service as one, and is refused for a plant that does not exist")
-    if asked(user, "") in heard:
+    if asked(user, "") in received:
         remedy = f"install its plugin {AUTH_PLUGIN} (docs/deployment.md, RabbitMQ 4.0), or run 3.13, 4.1 or newer"
         return fail(check, "the broker adds a password, as RabbitMQ 4.0 does: plants with certificates are refused", remedy)
     if _unreachable(refusal):
@@ -128,13 +128,13 @@ def _unreachable(refusal: str) -> bool:
 async def _password_login(examined: Examination, user: str) -> str | None:
     settings = examined.settings
     # The broker's own certificate is checked by another finding.
-    port, tls = (settings.mqtt_port, None) if settings.mqtt_port else (settings.mqtts_port, anybody_tls())
+    port, tls = (settings.mqtt_port, None) if settings.mqtt_port else (settings.mqtts_port, unverified_tls())
     return await _mqtt_login(examined, port, tls, _mqtt_connect(user, user, _PASSWORD))
 
 
 async def _certificate_login(examined: Examination, user: str, authority: Authority) -> str | None:
     issued = authority.issue_client(user, _CERTIFICATE_LIFETIME)
-    context = anybody_tls()
+    context = unverified_tls()
     with tempfile.TemporaryDirectory(prefix="gridfleet-doctor-") as folder:
         file = Path(folder) / "client.pem"
         file.write_text(issued.certificate_pem + authority.intermediates_pem + issued.key_pem)

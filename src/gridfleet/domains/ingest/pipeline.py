@@ -55,7 +55,7 @@ from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = ["Pipeline", "count_committed"]
 
-Told = dict[tuple[UUID, int], dict[str, float]]
+EventValues = dict[tuple[UUID, int], dict[str, float]]
 """Values by metric, for each device and time."""
 
 PRESENCE_EVERY: Final = timedelta(seconds=10)
@@ -242,7 +242,7 @@ class Pipeline:
             entries.append((device, own_time, entry.fields, where))
             statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
         fresh = microseconds(now - EVENT_MAX_AGE)
-        told: Told | None = {} if plant.id in batch.listeners else None
+        published: EventValues | None = {} if plant.id in batch.listeners else None
         before, added = len(batch.frames.frames), 0
         for device, own_time, fields, where in entries:
             if device.reader.lacks(fields):
@@ -255,13 +255,13 @@ class Pipeline:
             for layout_id, values in frames:
                 batch.frames.add(device.source_id, layout_id, own_time, values)
             added += len(frames)
-            if told is not None and frames and own_time >= fresh:
-                told.setdefault((device.id, own_time), {}).update(device.reader.named(frames))
+            if published is not None and frames and own_time >= fresh:
+                published.setdefault((device.id, own_time), {}).update(device.reader.named(frames))
         batch.ends.append((len(batch.frames.frames), delivery))
         if len(batch.frames.frames) < before + added:
             batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in entries}
-        if told:
-            _tell(batch, plant, delivery, f"{message_id} {path}", time, told)
+        if published:
+            _add_event(batch, plant, delivery, f"{message_id} {path}", time, published)
         for device, status in statuses:
             _see_device(batch, plant, device, status, now)
         for external_id in unregistered:
@@ -291,10 +291,10 @@ def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datet
         batch.connected.add(plant.id)
 
 
-def _tell(batch: Batch, plant: KnownPlant, delivery: Delivery, message: str, time: int, told: Told) -> None:
+def _add_event(batch: Batch, plant: KnownPlant, delivery: Delivery, message: str, time: int, published: EventValues) -> None:
     names: dict[UUID, str | None] = {device.id: external_id for external_id, device in plant.devices.items()}
     names[plant.itself.id] = None
-    values = {(names[device_id], to_datetime(own_time)): found for (device_id, own_time), found in told.items()}
+    values = {(names[device_id], to_datetime(own_time)): found for (device_id, own_time), found in published.items()}
     event = telemetry_event(batch.listeners[plant.id], plant.id, message, to_datetime(time), values)
     batch.events.append(event._replace(request_id=delivery.request_id))
 

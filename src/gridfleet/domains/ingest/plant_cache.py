@@ -33,9 +33,15 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(slots=True)
 class Presence:
-    """When messages of a plant or device arrived, how often it sends, and when its presence was last written."""
+    """When messages of a plant or device arrived, how often it sends, and when its presence was last written.
 
-    heard_at: datetime = _NEVER
+    Attributes:
+        last_at: When the last message was read.
+        written_at: When the presence was last written to the database.
+        interval_seconds: Usual time between messages; None before the second one.
+    """
+
+    last_at: datetime = _NEVER
     written_at: datetime = _NEVER
     interval_seconds: float | None = None
 
@@ -45,8 +51,8 @@ class Presence:
 
     def note(self, now: datetime) -> None:
         """Record a message, and smooth the interval between messages."""
-        if self.heard_at is not _NEVER and now > self.heard_at:
-            gap = (now - self.heard_at).total_seconds()
+        if self.last_at is not _NEVER and now > self.last_at:
+            gap = (now - self.last_at).total_seconds()
             usual = self.interval_seconds
             if usual is None:
                 self.interval_seconds = gap
@@ -55,7 +61,7 @@ class Presence:
                 # fails again.
                 longest = max(_LEAST_SILENCE_SECONDS, _SILENT_INTERVALS * usual)
                 self.interval_seconds = usual + _SMOOTHING * (min(gap, longest) - usual)
-        self.heard_at = now
+        self.last_at = now
 
 
 @dataclass(slots=True)
@@ -89,8 +95,11 @@ class KnownPlant:
     """How far the plant's clock is behind the service's, plus the shortest transmission time of its messages."""
 
     def sent(self, sent_at: int, now: datetime) -> datetime:
-        """Return when a message that was read at `now` was sent, by the service's clock. `sent_at` is in ms by the plant's
-        clock.
+        """Estimate when a message was sent, by the service's clock.
+
+        Args:
+            sent_at: Epoch milliseconds by the plant's clock.
+            now: When the message was read.
         """
         delay = now.timestamp() * 1000 - sent_at
         usual = delay if self.delay_ms is None else self.delay_ms
@@ -116,7 +125,7 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
         self.layouts = LayoutIdCache()
 
     async def plants(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
-        """Return the plants that exist, by id."""
+        """Return those of the plants that exist, by id. Plants that are not cached are read from the database."""
         return await self.look_up(set(plant_ids), self._read)
 
     async def _read(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:

@@ -92,7 +92,7 @@ async def _rewrap_kind(database: Database, keyring: Keyring, target: int, record
         while True:
             async with database.transaction() as db:
                 rows = await records.take(db, target, after, _BATCH, wait=wait)
-                good = [fresh for row in rows if (fresh := _again(keyring, target, records, row, tell=wait)) is not None]
+                good = [fresh for row in rows if (fresh := _again(keyring, target, records, row, report=wait)) is not None]
                 if good:
                     await records.replace(db, target, good)
             if not rows:
@@ -103,12 +103,12 @@ async def _rewrap_kind(database: Database, keyring: Keyring, target: int, record
     return done, failed
 
 
-def _again(keyring: Keyring, target: int, records: EncryptedRecords, row: EncryptedRow, *, tell: bool) -> EncryptedRow | None:
+def _again(keyring: Keyring, target: int, records: EncryptedRecords, row: EncryptedRow, *, report: bool) -> EncryptedRow | None:
     """Return the row with its blobs encrypted by the target version; None if one of them cannot be decrypted."""
     try:
         return row._replace(blobs=tuple(_blobs(keyring, target, records.kind, records.columns, row)))
     except (DecryptionFailed, UnknownKeyVersion) as error:
-        if tell:
+        if report:
             log.error("cannot be decrypted", table=records.kind, row_id=row.row_id, error=str(error))
         return None
 

@@ -27,8 +27,9 @@ def telemetry_event(
     """Return the event about one snapshot.
 
     Args:
-        time: the time of the snapshot.
-        values: values by metric for each external id and time; None stands for the plant itself.
+        message_id: Id that is unique within the plant's snapshots.
+        time: Time of the snapshot.
+        values: Values by metric for each external id, None for the plant itself, and time.
 
     Returns:
         The event. The same message gives the same event id.
@@ -40,8 +41,8 @@ def telemetry_event(
         if external_id is not None
     ]
     body = encode_event(TelemetryEvent(plant_id, _whole_milliseconds(time), own, devices))
-    told = event_id(plant_id, "telemetry", message_id, time.isoformat())
-    return NewEvent(told, organization_id, plant_id, None, EventKind.TELEMETRY, body)
+    identity = event_id(plant_id, "telemetry", message_id, time.isoformat())
+    return NewEvent(identity, organization_id, plant_id, None, EventKind.TELEMETRY, body)
 
 
 def _whole_milliseconds(time: datetime) -> datetime:

@@ -144,7 +144,7 @@ async def activate(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None
 
 
 async def delete_unproven(db: Connection, org: OrgScope, key_id: UUID) -> None:
-    """Delete a key that was never proved."""
+    """Delete the key if no login at the broker has proved it."""
     await db.execute(
         "DELETE FROM partner_key WHERE id = %s AND organization_id = %s AND activated_at IS NULL", (key_id, org.organization_id)
     )
@@ -180,7 +180,8 @@ async def lock_for_revoking(db: Connection, org: OrgScope, key_id: UUID) -> tupl
     """Lock the key until the transaction ends.
 
     Returns:
-        Whether the key is revoked already, and its record for the broker or None. None if there is no such key.
+        Whether the key is revoked already, and its record for the broker, None if it may not use the broker. None instead of
+        both if the organisation has no such key.
     """
     cursor = await db.execute(
         f"SELECT revoked_at IS NOT NULL, {_AMQP} FROM partner_key WHERE id = %(id)s AND {_OURS} FOR UPDATE",
@@ -318,7 +319,7 @@ async def end_expired(db: Connection, now: datetime) -> list[AmqpKey]:
 
 
 async def delete_all_unproven(db: Connection, made_before: datetime) -> list[AmqpKey]:
-    """Delete keys that were never proved. Returns those that may have a vhost."""
+    """Delete keys from before `made_before` that no login has proved. Returns those that may have a vhost."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
         f"WITH gone AS (DELETE FROM partner_key WHERE activated_at IS NULL AND created_at < %s RETURNING {_AMQP})"
@@ -332,7 +333,7 @@ async def delete_all_unproven(db: Connection, made_before: datetime) -> list[Amq
 
 
 async def lock_queues(db: Connection, org: OrgScope) -> Queues | None:
-    """Return the settings of the organisation's queues, locked until the transaction ends."""
+    """Return the settings of the organisation's queues, locked until the transaction ends, or None if there are none."""
     cursor = db.cursor(row_factory=class_row(Queues))
     await cursor.execute(
         "SELECT prefix, enabled FROM partner_queues WHERE organization_id = %s FOR UPDATE", (org.organization_id,)
@@ -350,7 +351,7 @@ async def save_queues(db: Connection, org: OrgScope, prefix: str, enabled: bool)
 
 
 async def find_queues(db: Connection, organization_id: UUID) -> Queues | None:
-    """Return the settings of the organisation's queues, or None."""
+    """Return the settings of the organisation's queues, or None if there are none."""
     cursor = db.cursor(row_factory=class_row(Queues))
     await cursor.execute("SELECT prefix, enabled FROM partner_queues WHERE organization_id = %s", (organization_id,))
     return await cursor.fetchone()
@@ -368,7 +369,7 @@ async def find_prefix(db: Connection, organization_id: UUID) -> str:
 
 
 async def find_place(db: Connection, org: OrgScope) -> AmqpPlace:
-    """Return the organisation's slug and the vhost of its newest live key that may use the broker."""
+    """Return the organisation's slug and the vhost of its newest live key that may use the broker, None if it has none."""
     cursor = await db.execute(
         "SELECT o.slug, (SELECT k.vhost FROM partner_key k WHERE k.organization_id = o.id AND k.amqp_slug IS NOT NULL"
         f" AND {_LIVES} ORDER BY k.created_at DESC, k.id DESC LIMIT 1)"

@@ -107,7 +107,7 @@ def inbound_queue(prefix: str) -> str:
 
 
 def dropped_queue(slug: str) -> str:
-    """Return the name of the queue in which the gateway counts events that outbound queues dropped."""
+    """Return the name of the queue in which the gateway counts events that event queues dropped."""
     return f"{EXCHANGE}.{slug}.dropped"
 
 

@@ -41,7 +41,7 @@ async def require_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
 
 
 async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """ACTIVE → SUSPENDED: the plant stays connected, and what it sends is discarded.
+    """Suspend a plant, ACTIVE → SUSPENDED: the plant stays connected, and what it sends is discarded.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -54,7 +54,7 @@ async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
 
 
 async def reactivate_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """SUSPENDED → ACTIVE with the same credentials.
+    """Reactivate a plant with the same credentials, SUSPENDED → ACTIVE.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -67,7 +67,7 @@ async def reactivate_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Non
 
 
 async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Any state → DECOMMISSIONED, permanently: credentials are deleted, open commands end, connections close after the commit.
+    """Make a plant DECOMMISSIONED permanently: credentials are deleted, open commands end, connections close after the commit.
 
     Raises:
         PlantNotFound: There is no such plant.

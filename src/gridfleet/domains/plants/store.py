@@ -200,7 +200,7 @@ async def move_belongings(db: Connection, org: OrgScope, plant_id: UUID, organiz
 
 
 async def activate(db: Connection, org: OrgScope, plant_id: UUID, certificate: IssuedCertificate | None) -> bool:
-    """PENDING → ACTIVE. Returns False if the plant is not PENDING."""
+    """Make the plant ACTIVE. Returns False if it is not PENDING."""
     cursor = await db.execute(
         "UPDATE plant SET lifecycle_status = 'ACTIVE', activated_at = now(), updated_at = now(),"
         " certificate_serial_number = %(serial)s, certificate_fingerprint = %(fingerprint)s,"

@@ -8,7 +8,7 @@ from gridfleet.protocol.partner_routes import EVENTS, EXCHANGE, FAMILIES, event_
 __all__ = ["EXCHANGE", "RESERVED_PREFIX", "PartnerQueue", "partner_queues"]
 
 RESERVED_PREFIX: Final = EXCHANGE
-"""The names of outbound queues begin with this, so an organisation's own prefix must not be the same."""
+"""The names of event queues begin with this, so an organisation's own prefix must not be the same."""
 
 
 class PartnerQueue(NamedTuple):
@@ -21,7 +21,7 @@ class PartnerQueue(NamedTuple):
 
 
 def partner_queues(slug: str, queue_prefix: str) -> list[PartnerQueue]:
-    """Return the four outbound queues, and the inbound queue with each family of routing keys that it is bound to."""
+    """Return the four event queues, and the inbound queue with each family of routing keys that it is bound to."""
     outbound = [
         PartnerQueue(event_queue(slug, kind), event_routing_key(slug, kind), "outbound", text) for kind, text in EVENTS.items()
     ]

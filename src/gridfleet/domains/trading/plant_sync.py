@@ -42,11 +42,11 @@ async def sync_plants(
     async with database.transaction() as db:
         linked = await linked_plants(db, organization_id, plant_ids)
     try:
-        told = await esm.plants(access)
+        records = await esm.plants(access)
     except EsmFailed as error:
         result, complaints = SyncResult(0, max(1, len(linked))), [error.text]
     else:
-        facts, complaints = _read(told, linked)
+        facts, complaints = _read(records, linked)
         unwritten = await _write(database, organization_id, linked, facts)
         complaints += unwritten
         result = SyncResult(len(facts) - len(unwritten), len(complaints))
@@ -102,12 +102,12 @@ async def _write(
     return complaints
 
 
-def _read(told: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[str, EsmFacts], list[str]]:
+def _read(records: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[str, EsmFacts], list[str]]:
     """Return the facts of linked plants by external id, and the errors in the records."""
     facts: dict[str, EsmFacts] = {}
     wrong: dict[str, str] = {}
     complaints: list[str] = []
-    for number, record in enumerate(told):
+    for number, record in enumerate(records):
         try:
             external_id = msgspec.json.decode(record, type=EsmPlantName).external_plant_id
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -148,7 +148,7 @@ async def _accept(
     ack = PartnerAck.ACCEPTED
     new = new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
     await store.insert_entry(db, replace(new, issued_at=received.issued_at, expires_at=instruction.expires_at))
-    await _tell(db, new)
+    await _publish_acknowledgement(db, new)
     return ack
 
 
@@ -171,7 +171,7 @@ async def _refuse(
     new = new_entry(entry, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
     new = replace(new, rejection_reason=rejection.reason, detail=storable(rejection.detail)[:500])
     await store.insert_entry(db, new)
-    await _tell(db, new)
+    await _publish_acknowledgement(db, new)
     return PartnerAck.REJECTED
 
 
@@ -194,6 +194,6 @@ async def _answer_again(db: Connection, sender: SendingKey, known: store.Earlier
     return PartnerAck(known.ack_status)
 
 
-async def _tell(db: Connection, entry: NewEntry) -> None:
+async def _publish_acknowledgement(db: Connection, entry: NewEntry) -> None:
     event = acknowledgement(entry.organization_id, entry.api_key_id, entry.plant_id, entry)
     await queue_events(db, [event])

@@ -62,9 +62,9 @@ async def probe(broker_url: str, vhost: str, user: str, password: str, exchange:
     except TimeoutError:
         error = f"the broker did not answer within {_PROBE_SECONDS:.0f} seconds"
     except (AMQPError, OSError) as failure:
-        error = f"{type(failure).__name__}: {_told(failure)}".replace(password, "…").replace(quote(password, safe=""), "…")
+        error = f"{type(failure).__name__}: {_text_of(failure)}".replace(password, "…").replace(quote(password, safe=""), "…")
     return Probe(round((time.perf_counter() - started) * 1000), error)
 
 
-def _told(failure: Exception) -> str:
+def _text_of(failure: Exception) -> str:
     return str(failure.args[-1]) if failure.args else "no reason given"

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
 
-__all__ = ["HEARTBEAT_SECONDS", "count_listeners", "heard_during", "listen", "notify"]
+__all__ = ["HEARTBEAT_SECONDS", "count_listeners", "listen", "notify", "received_during"]
 
 HEARTBEAT_SECONDS: Final = 1.0
 """Interval of the checks whether an idle connection is alive."""
@@ -63,19 +63,19 @@ async def count_listeners(db: Connection, name: str) -> int:
     return int(row[0]) if row else 0
 
 
-async def heard_during(
+async def received_during(
     url: str, channel: str, work: Callable[[], Awaitable[None]], wanted: set[str], seconds: float
 ) -> set[str]:
     """Return the payloads that arrive on the channel during `work`, or within `seconds` afterwards.
 
     Returns early when all `wanted` ones have arrived.
     """
-    heard: set[str] = set()
+    received: set[str] = set()
     async with await TidyConnection.connect(url, autocommit=True, connect_timeout=5) as connection:
         await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         await work()
         async for notice in connection.notifies(timeout=seconds):
-            heard.add(notice.payload)
-            if wanted <= heard:
+            received.add(notice.payload)
+            if wanted <= received:
                 break
-    return heard
+    return received

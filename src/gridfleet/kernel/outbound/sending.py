@@ -129,11 +129,11 @@ class Wire:
             TimedOut: The response was not complete in time.
             AnswerTooLarge: The response is larger than the limit, or is compressed.
         """
-        told = {**(headers or {}), **outgoing_headers()}
+        sent = {**(headers or {}), **outgoing_headers()}
         try:
             async with (
                 asyncio.timeout(self._seconds),
-                self._http.stream(method, self._base + path, params=query or None, content=content, headers=told) as answer,
+                self._http.stream(method, self._base + path, params=query or None, content=content, headers=sent) as answer,
             ):
                 return Answer(answer.status_code, answer.headers.get("content-type", ""), await _read(answer))
         except TimeoutError:

@@ -36,7 +36,7 @@ _RETRY_SECONDS: Final = 5
 _HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 # Hash of an unknown random password. It is compared if there is no account, so that both cases take the same time.
-_NOBODY: Final = _HASHER.hash(os.urandom(32))
+_NO_ACCOUNT: Final = _HASHER.hash(os.urandom(32))
 
 
 class Passwords:
@@ -71,7 +71,7 @@ class Passwords:
             TooManyRequests: Too many hashes are queued.
         """
         comparable = stored is not None and len(password) <= MAX_PASSWORD_CHARACTERS
-        against = stored if stored is not None and comparable else _NOBODY
+        against = stored if stored is not None and comparable else _NO_ACCOUNT
         given = password[:MAX_PASSWORD_CHARACTERS]
         verified = await self._run(_verify, against, given)
         return verified and comparable

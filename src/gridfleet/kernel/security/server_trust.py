@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-__all__ = ["CA_PARAMETER", "anybody_tls", "client_tls", "with_authority"]
+__all__ = ["CA_PARAMETER", "client_tls", "unverified_tls", "with_authority"]
 
 CA_PARAMETER: Final = "cafile"
 """Query parameter with the authority's file, in `amqps` (read by aiormq) and `https` addresses."""
@@ -40,7 +40,7 @@ def client_tls(authority: str | Path | None) -> ssl.SSLContext:
     return context
 
 
-def anybody_tls() -> ssl.SSLContext:
+def unverified_tls() -> ssl.SSLContext:
     """Return a TLS context that verifies nothing, for requests to our own ports that do not depend on the server's identity."""
     context = ssl.create_default_context()
     context.check_hostname = False

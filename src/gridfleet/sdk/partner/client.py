@@ -99,7 +99,7 @@ class Partner:
         self._listening: asyncio.Task[None] | None = None
         self._acks: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._changed = asyncio.Condition()
-        self._told: OrderedDict[UUID, None] = OrderedDict()
+        self._yielded: OrderedDict[UUID, None] = OrderedDict()
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -217,9 +217,9 @@ class Partner:
             try:
                 while (message := await arrived.get()) is not None:
                     event = Event(UUID(message.header.properties.message_id), kind, json.loads(message.body))
-                    if event.id not in self._told:
+                    if event.id not in self._yielded:
                         yield event
-                        _keep(self._told, event.id, None, _MOST_EVENTS)
+                        _keep(self._yielded, event.id, None, _MOST_EVENTS)
                     await channel.basic_ack(message.delivery_tag or 0)
             except _LOST:
                 continue  # unacknowledged events are delivered again

@@ -146,7 +146,7 @@ async def claim(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
 
 
 async def units_of(db: Connection, organization_id: UUID, plant_id: UUID | None, metric: str) -> set[str]:
-    """Return the units, without empty ones, of the newest values of every metric that a rule on this metric watches."""
+    """Return the units of the newest values of every metric that a rule on this metric watches. Missing units are left out."""
     cursor = await db.execute(
         "SELECT DISTINCT unit FROM (SELECT DISTINCT ON (s.id, m.key) l.units[m.position] AS unit"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"

@@ -1,4 +1,4 @@
-"""Answers to the broker's four authorisation requests about a partner: login, vhost, resource, topic.
+"""Decisions on the broker's four authorisation requests about a partner: login, vhost, resource, topic.
 
 A partner's user name is its organisation's slug, its password the key. The answer to the login carries the tag
 `key-<key id>`, by which the broker identifies the key in its other requests.
@@ -121,10 +121,10 @@ async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
 
 
 def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str, permission: str) -> bool:
-    """Return whether the key may use a resource of the vhost.
+    """Return whether the key may use a resource of the vhost. `rights` None: the key has none.
 
-    It may read the organisation's four outbound queues, do everything with queues of its own, and publish and bind to `vcp`. In
-    the vhost that legacy keys share, it may read the outbound queues and publish, nothing else. Write access to `vcp` needs
+    It may read the organisation's four event queues, do everything with queues of its own, and publish and bind to `vcp`. In
+    the vhost that legacy keys share, it may read the event queues and publish, nothing else. Write access to `vcp` needs
     a scope that allows publishing: when a queue names `vcp` as its dead-letter exchange, the broker checks only this access.
     """
     if rights is None or rights.key.vhost != vhost:
@@ -143,7 +143,7 @@ def may_use_resource(rights: Rights | None, vhost: str, resource: str, name: str
 
 
 def may_use_topic(rights: Rights | None, vhost: str, exchange: str, permission: str, routing_key: str) -> bool:
-    """Return whether the key may publish with this routing key, or bind a queue with it."""
+    """Return whether the key may publish with this routing key, or bind a queue with it. `rights` None: the key has none."""
     if rights is None or rights.key.vhost != vhost or exchange != EXCHANGE:
         return False
     if permission == "write":

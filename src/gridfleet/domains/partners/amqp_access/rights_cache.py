@@ -23,7 +23,7 @@ __all__ = ["RightsCache"]
 _PATIENCE_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 3_600.0
 """Seconds for which a cached answer may be used."""
-_TELL_AGAIN_SECONDS: Final = 60.0
+_LOG_AGAIN_SECONDS: Final = 60.0
 _MOST: Final = 10_000
 """Maximum number of cached keys."""
 
@@ -36,7 +36,7 @@ class RightsCache:
     def __init__(self) -> None:
         self._known: OrderedDict[UUID, tuple[Rights, float]] = OrderedDict()
         self._asking: set[asyncio.Task[Rights | None]] = set()
-        self._told = -_TELL_AGAIN_SECONDS
+        self._logged_at = -_LOG_AGAIN_SECONDS
 
     async def of(self, database: Database, key_id: UUID) -> Rights | None:
         """Return the key's rights, or None for a key that has none.
@@ -55,12 +55,12 @@ class RightsCache:
         rights = None if answered else self._remembered(key_id)
         if rights is None:
             return await asyncio.shield(asking)
-        self._tell()
+        self._log_outage()
         return rights
 
-    def _tell(self) -> None:
-        if time.monotonic() - self._told >= _TELL_AGAIN_SECONDS:
-            self._told = time.monotonic()
+    def _log_outage(self) -> None:
+        if time.monotonic() - self._logged_at >= _LOG_AGAIN_SECONDS:
+            self._logged_at = time.monotonic()
             log.warning("database away: partners keep the rights they had")
 
     async def _ask(self, database: Database, key_id: UUID) -> Rights | None:

@@ -79,7 +79,7 @@ class FrameLayout(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> bytes:
-        """A hash of the content, so that equal devices share a layout."""
+        """Hash of the content. Devices with equal metrics share a layout."""
         content = [(m.key, m.unit, m.counter, m.minimum, m.maximum) for m in self.metrics]
         return sha256(msgspec.json.encode(content)).digest()
 
@@ -93,7 +93,10 @@ def frame_layouts(metrics: Sequence[Metric]) -> list[FrameLayout]:
 
 @dataclass(slots=True)
 class LatestRow:
-    """The newest values of one source and layout within a batch; `times` is None while all values have the time `time`."""
+    """The newest values of one source and layout within a batch, with times as `microseconds` returns them.
+
+    `times` is None while all values have the time `time`.
+    """
 
     time: int
     vals: Values
@@ -112,7 +115,7 @@ class FrameBatch:
         self.points = 0
 
     def add(self, source_id: int, layout_id: int, time: int, vals: Values) -> None:
-        """Add one frame; `time` as `microseconds` returns it."""
+        """Add one frame. `time` is in `microseconds`."""
         key = (source_id, time, layout_id)
         earlier = self.frames.get(key)
         self.frames[key] = (
@@ -161,7 +164,7 @@ _formats: dict[int, _RowFormat] = {}
 
 
 def pack_row(source_id: int, layout_id: int, time: int, vals: Values) -> bytes:
-    """Return one row for binary COPY."""
+    """Return one row for binary COPY of (source_id, layout_id, time, vals). `time` is in `microseconds`."""
     count = len(vals)
     row_format = _formats.get(count)
     if row_format is None:
