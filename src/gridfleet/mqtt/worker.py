@@ -133,9 +133,12 @@ class IngestWorker:
                 await self._look(channel, shard)
             if loop.time() - saved_at > _BOOKS_SECONDS and self._windows:
                 saved_at = loop.time()
-                async with self._database.transaction() as db:
-                    await save_empty_at(db, {shard: window.settled_at for shard, window in self._windows.items()})
+                await _until_it_works(self._save_empty_at)
             await asyncio.sleep(_LEASE_SECONDS)
+
+    async def _save_empty_at(self) -> None:
+        async with self._database.transaction() as db:
+            await save_empty_at(db, {shard: window.settled_at for shard, window in self._windows.items()})
 
     async def _look(self, channel: AbstractChannel, shard: int) -> None:
         """Check whether the shard's queue is empty. Raises if the queue no longer exists; the next run declares it again."""

@@ -415,6 +415,7 @@ async def test_a_plant_deleted_while_its_batch_is_written_takes_nothing_along(li
 async def test_a_database_that_goes_away_for_a_moment_is_waited_for(line: Line) -> None:
     plant = await line.bench.plant()
     async with line.worker() as working:
+        await until(lambda: _all_consumed(line))  # a worker that loses the database before that is started again
         for number in range(60):
             await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}))
             if number % 20 == 10:
@@ -428,6 +429,11 @@ async def test_a_database_that_goes_away_for_a_moment_is_waited_for(line: Line) 
         assert not working.done()
     assert (await plant.stored())["a"] == {moment(number): number for number in range(60)}
     assert await plant.refusals() == []
+
+
+async def _all_consumed(line: Line) -> bool:
+    answers = [await line.channel.queue_declare(ingest_queue(shard), passive=True) for shard in range(SHARDS)]
+    return all(answer.consumer_count == 1 for answer in answers)
 
 
 BREAK = (
