@@ -76,6 +76,8 @@ class IngestWorker:
         """Consume messages until a connection fails."""
         settings = self._settings
         broker_url = settings.secret("broker_url").get_secret_value()
+        # The notifications since the previous run were missed, and messages may arrive before `_listen` has connected.
+        self._pipeline.invalidate()
         self._outdated = await declare(
             broker_url,
             settings.secret("broker_management_url").get_secret_value(),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,11 +23,24 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.topology import INGEST_EXCHANGE, PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.leases import open_leases
+from gridfleet.kernel.tasks import supervise
 from gridfleet.mqtt.worker import IngestWorker
 from support.clients.ingest_bench import Bench, BenchPlant, moment
 from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 
 SHARDS = 4
+
+
+@asynccontextmanager
+async def running(work: Coroutine[None, None, None]) -> AsyncIterator["asyncio.Task[None]"]:
+    """A task that ends with the block, or before."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await task
 
 
 @dataclass
@@ -41,6 +54,12 @@ class Line:
     @asynccontextmanager
     async def worker(self, queue_type: str = "auto") -> AsyncIterator["asyncio.Task[None]"]:
         """One ingest process's worker, until the block ends or it fails."""
+        async with self.process(queue_type) as worker, running(worker.run()) as task:
+            yield task
+
+    @asynccontextmanager
+    async def process(self, queue_type: str = "auto") -> AsyncIterator[IngestWorker]:
+        """The worker of one ingest process, which may run several times."""
         settings = self.node.settings.model_copy(
             update={
                 "ingest_shards": SHARDS,
@@ -50,13 +69,7 @@ class Line:
             }
         )
         async with open_database(self.bench.database.url, name="worker", size=4) as database:
-            task = asyncio.create_task(IngestWorker(settings, database, self.bench.keyring).run())
-            try:
-                yield task
-            finally:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+            yield IngestWorker(settings, database, self.bench.keyring)
 
     async def publish(self, *deliveries: Delivery) -> None:
         """As the broker does with what plants publish."""
@@ -130,6 +143,32 @@ async def test_messages_that_waited_while_nobody_worked_are_not_too_old(line: Li
     assert [await plant.refusals() for plant in plants] == [[]] * 4
     for first, plant in enumerate(plants):
         assert (await plant.stored())["a"] == {moment(n): n for n in range(first, count, 4)}
+
+
+async def test_a_worker_that_starts_again_reads_plants_again(line: Line) -> None:
+    """Notifications of the time between were missed. The connection that receives new ones is slower than the first message."""
+    plant = await line.bench.plant()
+    late_listener = (
+        "CREATE FUNCTION late_listener() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF current_setting('application_name') = 'gridfleet-listen' THEN PERFORM pg_advisory_xact_lock(1); END IF; END $$",
+        "CREATE EVENT TRIGGER late_listener ON login EXECUTE FUNCTION late_listener()",
+        "ALTER EVENT TRIGGER late_listener ENABLE ALWAYS",
+    )
+    async with line.process() as worker:
+        async with running(worker.run()):
+            await line.publish(aged(plant, 1, timedelta(0)))
+            await until(lambda: _all_dealt_with(line, [plant], 1))
+        async with line.bench.database.transaction() as db:
+            await db.execute("UPDATE plant SET lifecycle_status = 'DECOMMISSIONED' WHERE id = %s", (plant.id,))
+            for statement in late_listener:
+                await db.execute(statement.encode())
+        async with line.bench.database.transaction() as db:
+            await db.execute("SELECT pg_advisory_xact_lock(1)")
+            async with running(supervise("worker", worker.run)):
+                await line.publish(aged(plant, 2, timedelta(0)))
+                await until(lambda: _all_dealt_with(line, [plant], 2))
+    assert [reason for reason, _ in await plant.refusals()] == ["NOT_PROVISIONED"]
+    assert (await plant.stored())["a"] == {moment(1): 1}
 
 
 async def test_messages_are_taken_after_a_clock_that_was_ahead_is_corrected(line: Line) -> None:
