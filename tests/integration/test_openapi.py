@@ -1,5 +1,6 @@
 """The published document is valid, and the running service keeps to it whatever it is sent."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,12 +61,18 @@ def test_the_service_publishes_it_with_a_page_to_try_it(service: Served) -> None
     environment = {"GRIDFLEET_PUBLIC_URL": service.settings.base_url}
     assert CliRunner().invoke(application, ["openapi"], env=environment).stdout_bytes == published.content
     assert published.json()["paths"].keys() == DOCUMENT["paths"].keys()
-    for path, kind in [("/docs", "text/html"), ("/docs/page.js", "text/javascript"), ("/docs/page.css", "text/css")]:
-        answer = httpx.get(base + path)
-        assert answer.headers["content-type"].startswith(kind)
+    page = httpx.get(f"{base}/docs")
+    loaded = re.findall(r'(?:src|href)="(/[^"]*)"', page.text)
+    assert loaded == ["/docs/swagger-ui.css", "/docs/swagger-ui.js", "/docs/page.js"]
+    assert "http" not in page.text, "nothing comes from elsewhere"
+    assert re.findall(r"<style|\sstyle=|\son\w+=|<script[^>]*>[^<]", page.text) == [], (
+        "the policy forbids inline code and styles"
+    )
+    for answer in (page, *(httpx.get(base + path) for path in loaded)):
+        assert answer.status_code == 200
+        kind = {"css": "text/css", "js": "text/javascript"}.get(answer.url.path.rpartition(".")[2], "text/html")
+        assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
         assert "'self'" in answer.headers["content-security-policy"]
-    page = httpx.get(f"{base}/docs").text
-    assert "http" not in page.replace("https://", "http").split("<body>")[0], "nothing comes from elsewhere"
 
 
 @pytest.mark.slow
