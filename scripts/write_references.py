@@ -203,7 +203,7 @@ def rest_tables() -> str:
                     each.summary.rstrip("."),
                     _who(each.caller),
                     ", ".join(f"`{code}`" for code in each.codes if code != "INTERNAL_SERVER_ERROR") or "–",
-                    f"`{each.source_file.relative_to(ROOT / 'src' / 'gridfleet')}`",
+                    f"`{Path(each.handler.__code__.co_filename).relative_to(ROOT / 'src' / 'gridfleet')}`",
                 )
                 for each in endpoints
             ),

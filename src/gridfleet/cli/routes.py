@@ -22,8 +22,8 @@ def routes() -> None:
     found = sorted(ENDPOINTS.values(), key=lambda endpoint: (endpoint.path, endpoint.method))
     width = max(len(endpoint.path) for endpoint in found)
     for endpoint in found:
-        source = f"{_shown(endpoint.source_file)}:{endpoint.source_line}"
-        typer.echo(f"{endpoint.method:<6} {endpoint.path:<{width}} {source}")
+        code = endpoint.handler.__code__
+        typer.echo(f"{endpoint.method:<6} {endpoint.path:<{width}} {_shown(Path(code.co_filename))}:{code.co_firstlineno}")
 
 
 def openapi(

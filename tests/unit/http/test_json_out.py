@@ -1,6 +1,7 @@
 """Times in answers are UTC with milliseconds, whatever holds them."""
 
 import json
+import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api.http.json_out import build_writer
+from gridfleet.api.http.json_out import to_json
 from gridfleet.protocol.envelope import format_time
 
 
@@ -36,6 +37,11 @@ class Tree(msgspec.Struct, frozen=True):
     free: Any = None
 
 
+class Measured(msgspec.Struct, frozen=True, omit_defaults=True):
+    value: float
+    by_number: dict[int, float] = {}
+
+
 MOMENT = datetime(2026, 1, 1, 1, 2, 3, 456_789, timezone(timedelta(hours=1)))
 SHOWN = "2026-01-01T00:02:03.456Z"
 
@@ -45,7 +51,7 @@ def test_times_are_found_in_every_kind_of_place() -> None:
     tree = Tree(
         [Leaf(MOMENT), Leaf(None, "a")], {"x": Leaf(MOMENT)}, Tagged(MOMENT), (MOMENT,), inner, {"t": "2026-01-01T00:00:00Z"}
     )
-    assert json.loads(build_writer(Tree)(tree)) == {
+    assert json.loads(to_json(tree)) == {
         "leaves": [{"seenAt": SHOWN}, {"seenAt": None, "note": "a"}],
         "by_name": {"x": {"seenAt": SHOWN}},
         "either": {"type": "tagged", "at": SHOWN},
@@ -59,4 +65,12 @@ def test_times_are_found_in_every_kind_of_place() -> None:
 @given(moment=st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)))
 def test_any_time_is_printed_as_everywhere_else(zone: Any, moment: datetime) -> None:
     aware = moment.replace(tzinfo=zone)
-    assert build_writer(datetime)(aware) == f'"{format_time(aware)}"'.encode()
+    assert to_json(aware) == f'"{format_time(aware)}"'.encode()
+
+
+def test_numbers_keep_their_value_and_what_json_cannot_represent_is_null() -> None:
+    numbers = [0.1, -0.0, 1e22, 5e-324, 1.7976931348623157e308, float("nan"), float("inf"), 2**53 - 1]
+    assert json.loads(to_json([Measured(number) for number in numbers])) == [
+        {"value": None if isinstance(number, float) and not math.isfinite(number) else number} for number in numbers
+    ]
+    assert json.loads(to_json(Measured(1.5, {7: 2.5}))) == {"value": 1.5, "by_number": {"7": 2.5}}

@@ -1,56 +1,33 @@
 """Access log: one line per request with method, route template, status, duration and request id.
 
-No content of the request or the response is logged. Lines bypass the standard library's logging, which would cost more than
-the rest of a small request. They have the same format as all other log lines.
+No content of the request or the response is logged. Lines have the format of all other log lines but bypass the standard
+library's logging, which would cost more than the rest of a small request.
 """
 
 import sys
-from collections.abc import Callable
 
 import msgspec
 import structlog
 
 from gridfleet.kernel.colours import is_coloured
 
-__all__ = ["AccessLog", "open_access_log"]
-
-AccessLog = Callable[[str, str, int, float, str, str | None], None]
-"""Logger function: method, route template, status, seconds, request id, and trace id or None."""
+__all__ = ["open_access_log"]
 
 
-def open_access_log(level: str, *, json: bool) -> AccessLog:
-    """Return a function that writes access log lines to standard error, or drops them above level INFO."""
-    if level not in ("DEBUG", "INFO"):
-        return _drop
+def open_access_log(level: str, *, json: bool) -> structlog.typing.FilteringBoundLogger:
+    """Return a logger that writes to standard error what is at least of `level`."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(serializer=_to_json)
         if json
         else structlog.dev.ConsoleRenderer(colors=is_coloured(sys.stderr))
     )
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-
-    def write(method: str, route: str, status: int, seconds: float, request_id: str, trace_id: str | None) -> None:
-        line: structlog.typing.EventDict = {
-            "event": "request",
-            "method": method,
-            "route": route,
-            "status": status,
-            "ms": round(seconds * 1000, 1),
-            "request_id": request_id,
-            "logger": "gridfleet.access",
-            "level": "info",
-        }
-        if trace_id is not None:
-            line["trace_id"] = trace_id
-        text = renderer(None, "info", stamp(None, "info", line))
-        assert isinstance(text, str)
-        sys.stderr.write(text + "\n")
-
-    return write
-
-
-def _drop(method: str, route: str, status: int, seconds: float, request_id: str, trace_id: str | None) -> None:
-    return
+    opened: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.WriteLogger(sys.stderr),
+        processors=[structlog.processors.add_log_level, stamp, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+    ).bind(logger="gridfleet.access")
+    return opened
 
 
 def _to_json(line: structlog.typing.EventDict, **_: object) -> str:

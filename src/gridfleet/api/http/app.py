@@ -25,7 +25,7 @@ from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.errors import UndeclaredCode, error_answer, security_headers
 from gridfleet.api.http.inputs import read, read_query
-from gridfleet.api.http.json_out import build_writer
+from gridfleet.api.http.json_out import to_json
 from gridfleet.api.http.responses import (
     Answer,
     ASGIApp,
@@ -125,7 +125,9 @@ class Application:
                 shown = "_OTHER" if method == "other" else method
                 span.update_name(f"{shown} {route}")
                 span.set_attributes({"http.request.method": shown, "http.route": route, "http.response.status_code": status})
-                self._access_log(scope["method"], route, status, seconds, call.request_id, trace_id)
+                line = {"method": scope["method"], "route": route, "status": status, "ms": round(seconds * 1000, 1)}
+                traced = {} if trace_id is None else {"trace_id": trace_id}
+                self._access_log.info("request", **line, request_id=call.request_id, **traced)
                 metrics.request_seconds(method, route, status).observe(seconds)
                 structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
@@ -181,7 +183,6 @@ class Pipeline:
         self._guard = Guard(endpoint.caller, endpoint.codes, self._path_id, state)
         self._admits = endpoint.caller.kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL)
         self._in_transaction = "db" in endpoint.arguments
-        self._write = build_writer(endpoint.answer_type)
         self._headers = security_headers(state.settings.base_url)
         self._allowed = frozenset(endpoint.codes) | _ALWAYS_ALLOWED
 
@@ -257,7 +258,7 @@ class Pipeline:
     async def _fresh(self, arguments: dict[str, Any]) -> bytes:
         """Return the body of a cacheable response."""
         async with self._state.database.transaction() as db:
-            return self._write(await self._endpoint.handler(**arguments, db=db))
+            return to_json(await self._endpoint.handler(**arguments, db=db))
 
     async def _carry_out(self, call: Call, query: bytes, body: bytes, admitted: Admitted, arguments: dict[str, Any]) -> ASGIApp:
         if not self._in_transaction:
@@ -318,14 +319,14 @@ class Pipeline:
             return await self._start_stream(call, status, result)
         if isinstance(result, FileDownload):
             call.set_header("content-disposition", result.disposition)
-            content = result.content if isinstance(result.content, bytes) else self._write(result.content)
+            content = result.content if isinstance(result.content, bytes) else to_json(result.content)
             return Answer(status, self._answer_headers(call, result.content_type), content)
         if isinstance(result, Asset):
             call.added_headers += _PAGE
             return Answer(status, self._answer_headers(call, result.content_type), result.content)
         if result is None and status == 204:
             return Answer(204, self._answer_headers(call, None))
-        return Answer(status, self._answer_headers(call, "application/json"), self._write(result))
+        return Answer(status, self._answer_headers(call, "application/json"), to_json(result))
 
     async def _start_stream(self, call: Call, status: int, stream: Stream) -> ASGIApp:
         chunks = aiter(stream.chunks)

@@ -9,13 +9,15 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Literal, TypeVar, get_type_hints
 from uuid import UUID
 
+from pydantic.alias_generators import to_snake
+
 from gridfleet.api.access.guards import CallerKind, CallerRule
 from gridfleet.api.error_catalogue import CATALOGUE
+from gridfleet.api.http.bodies import MAX_BODY_BYTES
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.inputs import Input
 from gridfleet.domains.partners.scopes import Scope
@@ -59,64 +61,11 @@ class PathParameter:
     is_uuid: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Endpoint:
-    """One method and path with its complete declaration."""
+    """The declaration of one method and path. It decorates a handler, which registers it.
 
-    method: Method
-    path: str
-    caller: CallerRule
-    codes: tuple[str, ...]
-    handler: Callable[..., Awaitable[Any]]
-    success: int
-    bad_path_id: str | None
-    bad_input: str
-    query_type: Any
-    body_type: Any
-    body_record: Any
-    answer_type: Any
-    answer_content_types: tuple[str, ...]
-    other_answers: tuple[tuple[int, Any], ...]
-    path_parameters: tuple[PathParameter, ...]
-    arguments: frozenset[str]
-    summary: str
-    description: str
-    addition: bool
-    once: bool
-    content_types: tuple[str, ...]
-    max_body_bytes: int
-    kept_seconds: float
-    source_file: Path = field(repr=False)
-    source_line: int = field(repr=False)
-
-    @property
-    def creates(self) -> bool:
-        """Whether the endpoint accepts `Idempotency-Key`."""
-        return self.method == "POST" and (self.success == 201 or self.once)
-
-
-def endpoint(
-    method: Method,
-    path: str,
-    *,
-    caller: CallerRule,
-    codes: tuple[str, ...],
-    success: int = 200,
-    bad_path_id: str | None = None,
-    bad_input: str | None = None,
-    answer: Any = None,
-    answer_content_types: tuple[str, ...] = ("application/json",),
-    other_answers: Mapping[int, Any] | None = None,
-    body_record: Any = None,
-    addition: bool = False,
-    once: bool = False,
-    content_types: tuple[str, ...] = ("application/json",),
-    max_body_bytes: int = 1024 * 1024,
-    kept_seconds: float = 0,
-) -> Callable[[Handler], Handler]:
-    """Register the handler at `method` and `path`.
-
-    Args:
+    Attributes:
         method: The HTTP method.
         path: The path with parameters in braces.
         caller: Who may call the endpoint.
@@ -125,7 +74,8 @@ def endpoint(
         bad_path_id: The error code for a path id that is not a UUID.
         bad_input: The error code for a wrong query or body. Default: VALIDATION_ERROR if listed, else BAD_REQUEST if listed,
             else `bad_path_id`.
-        answer: The type of the response if the handler returns a `FileDownload`, `Stream` or `Asset`.
+        answer: The type of the response if the handler returns a `FileDownload`, `Stream` or `Asset`. Default: what the handler
+            returns.
         answer_content_types: The content types of the response.
         other_answers: Types of JSON responses by further statuses that are no errors.
         body_record: The type that describes a body of bytes.
@@ -135,66 +85,85 @@ def endpoint(
         max_body_bytes: The largest accepted body in bytes.
         kept_seconds: The maximum age of a cached response in seconds. A cached response may depend only on organisation,
             visible plants, path and query, and may not hold a secret. A write through REST in the organisation invalidates it.
-
-    Raises:
-        TypeError: At import, for a contradictory declaration.
+        handler: The function that was decorated. The attributes below are read from it.
+        path_parameters: The parameters of the path, in its order.
+        arguments: The names of the handler's arguments.
+        query_type: The `Input` of the query, or None.
+        body_type: The `Input` of the body, bytes, or None.
+        summary: The first line of the handler's docstring.
+        description: The rest of the docstring.
     """
 
-    def register(handler: Handler) -> Handler:
-        where = f"{method} {path} ({handler.__module__}.{handler.__qualname__})"
+    method: Method
+    path: str
+    _: KW_ONLY
+    caller: CallerRule
+    codes: tuple[str, ...]
+    success: int = 200
+    bad_path_id: str | None = None
+    bad_input: str = ""
+    answer: Any = None
+    answer_content_types: tuple[str, ...] = ("application/json",)
+    other_answers: Mapping[int, Any] = field(default_factory=dict)
+    body_record: Any = None
+    addition: bool = False
+    once: bool = False
+    content_types: tuple[str, ...] = ("application/json",)
+    max_body_bytes: int = MAX_BODY_BYTES
+    kept_seconds: float = 0
+    handler: Callable[..., Awaitable[Any]] = field(init=False)
+    path_parameters: tuple[PathParameter, ...] = field(init=False)
+    arguments: frozenset[str] = field(init=False)
+    query_type: Any = field(init=False)
+    body_type: Any = field(init=False)
+    summary: str = field(init=False)
+    description: str = field(init=False)
+
+    def __call__(self, handler: Handler) -> Handler:
+        """Register the handler. Raises TypeError, at import, for a contradictory declaration."""
+        where = f"{self.method} {self.path} ({handler.__module__}.{handler.__qualname__})"
         hints = get_type_hints(handler, include_extras=True)
-        arguments = frozenset(inspect.signature(handler).parameters)
-        parameters = tuple(_path_parameter(name, hints, where) for name in _PATH_PARAMETER.findall(path))
-        unknown = arguments - _INJECTED - {parameter.argument for parameter in parameters}
+        self.handler = handler
+        self.arguments = frozenset(inspect.signature(handler).parameters)
+        self.path_parameters = tuple(_path_parameter(name, hints, where) for name in _PATH_PARAMETER.findall(self.path))
+        self.query_type, self.body_type = hints.get("query"), hints.get("body")
+        self.body_record = self.body_record or self.body_type
+        self.summary, _, description = (inspect.getdoc(handler) or "").partition("\n")
+        self.description = description.strip()
+        unknown = self.arguments - _INJECTED - {parameter.argument for parameter in self.path_parameters}
         if unknown:
             raise TypeError(f"{where}: nothing provides {', '.join(sorted(unknown))}")
-        _check_injected(hints, arguments, caller, where)
-        if kept_seconds and (method != "GET" or caller.everywhere or not {"org", "db"} <= arguments or "call" in arguments):
+        _check_injected(hints, self.arguments, self.caller, where)
+        if self.kept_seconds and (
+            self.method != "GET" or self.caller.everywhere or not {"org", "db"} <= self.arguments or "call" in self.arguments
+        ):
             raise TypeError(f"{where}: only a GET in an organisation that needs no more than org and db can be kept")
-        if missing := [code for code in (*codes, bad_path_id, bad_input) if code is not None and code not in CATALOGUE]:
+        named = (*self.codes, *filter(None, (self.bad_path_id, self.bad_input)))
+        if missing := [code for code in named if code not in CATALOGUE]:
             raise TypeError(f"{where}: unknown codes {missing}")
-        if any(parameter.is_uuid for parameter in parameters) and bad_path_id is None:
+        if any(parameter.is_uuid for parameter in self.path_parameters) and self.bad_path_id is None:
             raise TypeError(f"{where}: needs bad_path_id")
         if "return" not in hints:
             raise TypeError(f"{where}: the answer's type is missing")
-        if (method, path) in ENDPOINTS:
+        self.answer = hints["return"] if self.answer is None else self.answer
+        if (self.method, self.path) in ENDPOINTS:
             raise TypeError(f"{where}: registered twice")
-        wrong_input = bad_input or _bad_input(codes, bad_path_id)
-        possible = {bad_path_id, *_caller_codes(caller), *([wrong_input] if {"query", "body"} & arguments else [])}
-        if undeclared := possible - {None, *codes}:
+        self.bad_input = self.bad_input or _bad_input(self.codes, self.bad_path_id)
+        possible = {self.bad_path_id, *_caller_codes(self.caller)}
+        if {"query", "body"} & self.arguments:
+            possible.add(self.bad_input)
+        if undeclared := possible - {None, *self.codes}:
             raise TypeError(f"{where}: may answer {undeclared}, which codes does not list")
-        documentation = inspect.getdoc(handler) or ""
-        summary, _, description = documentation.partition("\n")
-        ENDPOINTS[method, path] = Endpoint(
-            method=method,
-            path=path,
-            caller=caller,
-            codes=codes,
-            handler=handler,
-            success=success,
-            bad_path_id=bad_path_id,
-            bad_input=wrong_input,
-            query_type=hints.get("query"),
-            body_type=hints.get("body"),
-            body_record=body_record or hints.get("body"),
-            answer_type=hints["return"] if answer is None else answer,
-            answer_content_types=answer_content_types,
-            other_answers=tuple((other_answers or {}).items()),
-            path_parameters=parameters,
-            arguments=arguments,
-            summary=summary,
-            description=description.strip(),
-            addition=addition,
-            once=once,
-            content_types=content_types,
-            max_body_bytes=max_body_bytes,
-            kept_seconds=kept_seconds,
-            source_file=Path(handler.__code__.co_filename),
-            source_line=handler.__code__.co_firstlineno,
-        )
+        ENDPOINTS[self.method, self.path] = self
         return handler
 
-    return register
+    @property
+    def creates(self) -> bool:
+        """Whether the endpoint accepts `Idempotency-Key`."""
+        return self.method == "POST" and (self.success == 201 or self.once)
+
+
+endpoint = Endpoint
 
 
 def internal_endpoint(method: Literal["GET", "POST"], path: str) -> Callable[[Handler], Handler]:
@@ -220,7 +189,7 @@ def import_handlers() -> None:
 
 
 def _path_parameter(name: str, hints: Mapping[str, Any], where: str) -> PathParameter:
-    argument = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+    argument = to_snake(name)
     kind = hints.get(argument)
     if kind is not UUID and kind is not str:
         raise TypeError(f"{where}: {argument} must be a UUID or str argument")

@@ -4,7 +4,6 @@ Every record, enum and response is a named component, so that generated clients 
 the descriptions and examples of properties and parameters.
 """
 
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,9 +12,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+from pydantic.alias_generators import to_camel, to_pascal
+
 from gridfleet.api.access.guards import CallerKind, CallerRule
 from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.endpoint import Endpoint
+from gridfleet.api.http.errors import envelope
 from gridfleet.api.http.schema import JsonSchemas, reference
 
 __all__ = ["build_document"]
@@ -141,7 +144,7 @@ class _Writer:
     def operation(self, endpoint: Endpoint) -> Document:
         """Return the operation object of an endpoint."""
         operation: Document = {
-            "operationId": _camel(endpoint.handler.__name__),
+            "operationId": to_camel(endpoint.handler.__name__),
             "tags": [_tag(endpoint.path)],
             "summary": endpoint.summary,
             "description": "\n\n".join(part for part in (endpoint.description, _who(endpoint.caller)) if part),
@@ -235,8 +238,11 @@ class _Writer:
 
     def _responses(self, endpoint: Endpoint) -> Document:
         answers = {
-            str(endpoint.success): self._success(endpoint.answer_type, endpoint.answer_content_types, endpoint.success),
-            **{str(status): self._success(kind, ("application/json",), status) for status, kind in endpoint.other_answers},
+            str(endpoint.success): self._success(endpoint.answer, endpoint.answer_content_types, endpoint.success),
+            **{
+                str(status): self._success(kind, ("application/json",), status)
+                for status, kind in endpoint.other_answers.items()
+            },
         }
         codes = [*endpoint.codes, "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"]
         if endpoint.body_type is not None:
@@ -276,7 +282,7 @@ class _Writer:
             "description": f"{_ERROR_NAMES[status]} Codes: {', '.join(codes)}.",
             "content": {"application/json": {"schema": reference(_PROBLEM), "examples": examples}},
         }
-        name = "Or".join(_camel(code.lower()).capitalize() if "_" not in code else _pascal(code) for code in codes)
+        name = "Or".join(to_pascal(code.lower()) for code in codes)
         suffix = str(status) if codes == ["REFRESH_TOKEN_INVALID"] else ""
         return self._named(name + suffix, described, retry=status == HTTPStatus.TOO_MANY_REQUESTS)
 
@@ -292,15 +298,6 @@ class _Writer:
 
 _DEEPEST: Final = 4
 """Levels of records in an example."""
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-def _pascal(code: str) -> str:
-    return "".join(word.capitalize() for word in code.split("_"))
 
 
 def _tag(path: str) -> str:
@@ -380,8 +377,8 @@ def _envelope_schema() -> Document:
 
 
 def _example_of_error(status: int, code: str) -> Document:
-    entry = CATALOGUE[code]
-    name = entry.name if status == entry.status else HTTPStatus(status).phrase
+    meaning = CATALOGUE[code].meaning.replace("`", "")
     details = ["name: is required"] if code == "VALIDATION_ERROR" else []
-    message = re.sub("`", "", entry.meaning[:1].upper() + entry.meaning[1:])
-    return {"statusCode": status, "error": name, "message": f"{message}.", "code": code, "details": details}
+    _, body = envelope(code, f"{meaning[:1].upper()}{meaning[1:]}.", details, status)
+    example: Document = msgspec.json.decode(body)
+    return example

@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Final
 from uuid import UUID
 
 import msgspec
 from pydantic import Field
 
 from gridfleet.api.http import Call, Input, S, Stream, endpoint, org_member
-from gridfleet.api.http.json_out import build_writer
+from gridfleet.api.http.json_out import to_json
 from gridfleet.domains.telemetry.history.models import BucketPoint, Page
 from gridfleet.domains.telemetry.history.queries import open_device_history
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -66,12 +65,9 @@ async def _pieces(pages: AsyncIterator[Page]) -> AsyncIterator[bytes]:
 
 def _encoded(page: Page) -> bytes:
     assert isinstance(page, list)
-    return _write([_aggregate(point) for point in page])[1:-1]
+    return to_json([_aggregate(point) for point in page])[1:-1]
 
 
 def _aggregate(point: BucketPoint) -> SubDeviceAggregate:
     series = point.series
     return SubDeviceAggregate(point.time, series.metric, point.average, point.minimum, point.maximum, point.size, series.unit)
-
-
-_write: Final = build_writer(list[SubDeviceAggregate])

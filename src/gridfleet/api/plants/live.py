@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.api.http import Call, S, Stream, endpoint, org_member
-from gridfleet.api.http.json_out import build_writer
+from gridfleet.api.http.json_out import to_json
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import CodedError
@@ -47,7 +47,7 @@ async def _events(call: Call, org: OrgScope, plant_id: UUID) -> AsyncIterator[by
             except CodedError:
                 return
             if points:
-                yield b"event: values\ndata: " + _write(points) + b"\n\n"
+                yield b"event: values\ndata: " + to_json(points) + b"\n\n"
             elif time.monotonic() - sent_at > _QUIET_SECONDS:
                 yield b": still here\n\n"
             else:
@@ -56,6 +56,3 @@ async def _events(call: Call, org: OrgScope, plant_id: UUID) -> AsyncIterator[by
             await asyncio.sleep(0)
     finally:
         await values.aclose()
-
-
-_write: Final = build_writer(list[TelemetryPoint])
