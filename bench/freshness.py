@@ -15,7 +15,7 @@ __all__ = ["Freshness", "measure_freshness"]
 
 _TICK_SECONDS: Final = 0.005
 _PROBES_PER_SECOND: Final = 50
-_LOOK_SECONDS: Final = 0.004
+_POLL_SECONDS: Final = 0.004
 _LAST_SECONDS: Final = 30
 _WARM_UP: Final = 0.1
 """The share of messages at the start that is not counted, while the rate increases."""
@@ -47,7 +47,7 @@ async def measure_freshness(
 
     async def look() -> None:
         while sending or pending:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             if pending:
                 asked = list(pending)
                 async with database.autocommit() as db:

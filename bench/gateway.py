@@ -23,7 +23,7 @@ from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import telemetry_event
 from gridfleet.domains.partners.models import vhost_of
-from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database, open_database
@@ -123,7 +123,7 @@ async def _make_vhosts(stack: Stack, partners: Sequence[Partner]) -> None:
 
         async def make(one: Partner) -> None:
             async with turns:
-                await settle_partner_vhost(management, stack.broker_url, one.vhost, PartnerQueues(one.slug, one.slug))
+                await ensure_partner_vhost(management, stack.broker_url, one.vhost, PartnerQueues(one.slug, one.slug))
 
         await asyncio.gather(*(make(one) for one in partners))
 

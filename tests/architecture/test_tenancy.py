@@ -15,7 +15,7 @@ MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "alerts/store": (
         "ingest raises alerts about what verified plants reported",
-        "standings newest_times hold_rules insert_standings update_standings delete_standings plant_names insert"
+        "rule_states newest_times hold_rules insert_rule_states update_rule_states delete_rule_states plant_names insert"
         " resolve_by_itself changes",
     ),
     "alerts/rules/store": (
@@ -52,7 +52,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "partners/signing": ("the gateway verifies and signs for all partners", "load_sending_key list_amqp_keys"),
     "partners/vhosts": (
         "the gateway maintains the vhosts of all partners",
-        "wanted_vhost legacy_slugs expire_due settle_all_but",
+        "wanted_vhost legacy_slugs expire_due queue_updates_except",
     ),
     "partner_events/queue": (
         "the gateway publishes the events of all partners",
@@ -74,10 +74,10 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "plants/commands/ending/store": (
         "commands of all organisations expire and are withdrawn",
-        "withdraw_waiting settle_withdrawn list_passed expire",
+        "withdraw_waiting end_withdrawn list_passed expire",
     ),
     "plants/commands/acknowledgements": ("ingest takes the acknowledgements of all plants", "apply_acknowledgements"),
-    "plants/commands/delivery": ("the gateway sends the commands of all organisations", "claim_due settle"),
+    "plants/commands/delivery": ("the gateway sends the commands of all organisations", "claim_due record_published"),
     "plants/commands/expiry": ("commands of all organisations expire", "expire_due list_due delete_ended"),
     "plants/commands/relaying": ("the gateway relays partners' commands to their sites", "relay relay_stop"),
     "plants/connected": ("ingest serves all plants that the broker let in", "load_ingest_plants"),
@@ -133,11 +133,11 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/scheduler": ("the gateway issues what is due at all sites", "steer list_sites correct_silence"),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
-        "expect record_issue set_due delete concerned of_plants wake lock_due predecessor settle_missed",
+        "expect record_issue set_due delete concerned of_plants wake lock_due predecessor complete_missed",
     ),
     "vcp/confirmation/dispatch": (
         "the gateway issues what is due at all sites",
-        "issue_due settle_missed issue_mode issue_own",
+        "issue_due complete_missed issue_mode issue_own",
     ),
     "vcp/confirmation/ends": ("the gateway issues what is due at all sites", "apply_ends"),
     "vcp/events/recipients": ("the gateway serves the vhosts of all partners", "served_vhosts"),

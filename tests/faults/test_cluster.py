@@ -23,13 +23,13 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.upkeep import keep_broker
 from gridfleet.domains.partners.legacy.topology import (
+    LEGACY_COMMANDS,
     LEGACY_EVENTS,
     LEGACY_INTAKE,
-    LEGACY_ORDERS,
+    ensure_legacy_vhost,
     replace_legacy_intake,
-    settle_legacy_vhost,
 )
-from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
@@ -141,7 +141,7 @@ async def test_plants_partners_and_upkeep_go_on_while_any_node_is_down(cluster: 
     await declare(first.url, first.management_url, shards=SHARDS, queue_type="quorum")
     async with open_management(first.management_url) as management:
         # From before there was a cluster.
-        await settle_legacy_vhost(management, first.url, PARTNER, queue_type="classic")
+        await ensure_legacy_vhost(management, first.url, PARTNER, queue_type="classic")
     await _settle(first)
     for number in range(PLANTS):
         async with _session(cluster[number % 3], number):
@@ -200,8 +200,8 @@ async def _upkeep_goes_on(node: Node) -> None:
 
 async def _settle(node: Node) -> None:
     async with open_management(node.management_url) as management:
-        await settle_partner_vhost(management, node.url, PARTNER_VHOST, PARTNER, queue_type="quorum")
-        await settle_legacy_vhost(management, node.url, PARTNER, queue_type="quorum")
+        await ensure_partner_vhost(management, node.url, PARTNER_VHOST, PARTNER, queue_type="quorum")
+        await ensure_legacy_vhost(management, node.url, PARTNER, queue_type="quorum")
         await replace_legacy_intake(management, node.url, queue_type="quorum")
 
 
@@ -212,7 +212,7 @@ async def _partner_is_served(alive: list[Node]) -> None:
         (PARTNER_VHOST, EXCHANGE, mode, inbound_queue("acme")),
         (LEGACY_VHOST, LEGACY_EVENTS, status, event_queue("acme", EventKind.STATUS)),
         (LEGACY_VHOST, EXCHANGE, mode, LEGACY_INTAKE),
-        (LEGACY_VHOST, LEGACY_ORDERS, mode, inbound_queue("acme")),
+        (LEGACY_VHOST, LEGACY_COMMANDS, mode, inbound_queue("acme")),
     ):
         received: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
         async with open_channel(alive[0].url, vhost) as sender, open_channel(alive[1].url, vhost) as receiver:

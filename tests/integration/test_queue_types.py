@@ -10,13 +10,13 @@ from aiormq.exceptions import ChannelPreconditionFailed
 from pamqp.commands import Basic
 
 from gridfleet.domains.partners.legacy.topology import (
+    LEGACY_COMMANDS,
     LEGACY_EVENTS,
     LEGACY_INTAKE,
-    LEGACY_ORDERS,
+    ensure_legacy_vhost,
     replace_legacy_intake,
-    settle_legacy_vhost,
 )
-from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue, settle_partner_vhost
+from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.queue_types import QueueType, ServiceQueue, ensure_queue, is_outdated, replace_queue
@@ -149,14 +149,14 @@ async def test_a_partners_queues_follow_the_setting(broker: BrokerNode) -> None:
     queues, vhost = PartnerQueues("acme", "acme"), "partner-outdated"
     async with open_management(broker.management_url) as management:
         try:
-            await settle_partner_vhost(management, broker.url, vhost, queues, queue_type="classic")
+            await ensure_partner_vhost(management, broker.url, vhost, queues, queue_type="classic")
             assert set((await management.queue_types(vhost)).values()) == {"classic"}
             async with open_channel(broker.url, vhost) as channel:
                 for key in ("acme.event.status", "acme.command.mode", "acme.schedule.set"):
                     await channel.basic_publish(key.encode(), exchange=EXCHANGE, routing_key=key, mandatory=True)
             async with open_channel(broker.url, vhost) as consumer:
                 await consumer.basic_consume(inbound_queue("acme"), asyncio.Queue().put, exclusive=True)
-                await settle_partner_vhost(management, broker.url, vhost, queues, queue_type="quorum")
+                await ensure_partner_vhost(management, broker.url, vhost, queues, queue_type="quorum")
                 await asyncio.wait([consumer.closing], timeout=5)
                 assert consumer.closing.done()
             assert await management.queue_types(vhost) == dict.fromkeys(queues.names, "quorum")
@@ -177,22 +177,22 @@ async def test_the_queues_of_legacy_keys_follow_the_setting(broker: BrokerNode) 
     names = {LEGACY_INTAKE, *queues.names}
     async with open_management(broker.management_url) as management:
         try:
-            await settle_legacy_vhost(management, broker.url, queues, queue_type="classic")
+            await ensure_legacy_vhost(management, broker.url, queues, queue_type="classic")
             types = await management.queue_types(LEGACY_VHOST)
             assert {types[name] for name in names} == {"classic"}
             sent = {EXCHANGE: "legacy-acme.command.mode", LEGACY_EVENTS: "legacy-acme.event.status"}
             async with open_channel(broker.url, LEGACY_VHOST) as channel:
-                for exchange, key in (*sent.items(), (LEGACY_ORDERS, "legacy-acme.schedule.set")):
+                for exchange, key in (*sent.items(), (LEGACY_COMMANDS, "legacy-acme.schedule.set")):
                     await channel.basic_publish(key.encode(), exchange=exchange, routing_key=key, mandatory=True)
             async with open_channel(broker.url, LEGACY_VHOST) as consumer:
                 await consumer.basic_consume(inbound_queue("legacy-acme"), asyncio.Queue().put, exclusive=True)
-                await settle_legacy_vhost(management, broker.url, queues, queue_type="quorum")
+                await ensure_legacy_vhost(management, broker.url, queues, queue_type="quorum")
                 await asyncio.wait([consumer.closing], timeout=5)
                 assert consumer.closing.done()
             types = await management.queue_types(LEGACY_VHOST)
             assert types[LEGACY_INTAKE] == "classic", "only the process that may consume it replaces it"
             await replace_legacy_intake(management, broker.url, queue_type="quorum")
-            await settle_legacy_vhost(management, broker.url, queues, queue_type="quorum")
+            await ensure_legacy_vhost(management, broker.url, queues, queue_type="quorum")
             types = await management.queue_types(LEGACY_VHOST)
             assert {types[name] for name in names} == {"quorum"}
             assert not [name for name in types if name.endswith(".replacing")]

@@ -1,4 +1,4 @@
-"""Orders of legacy keys that are dropped: all are counted, few lines are logged."""
+"""Commands of legacy keys that are dropped: all are counted, few lines are logged."""
 
 from structlog.testing import capture_logs
 
@@ -21,5 +21,5 @@ def test_an_organisation_has_one_line_a_minute() -> None:
         dropped.report()
         now += 60
         dropped.report()
-    assert [(line["slug"], line["orders"]) for line in lines] == [("acme", 500), ("other", 1), ("acme", 1)]
+    assert [(line["slug"], line["commands"]) for line in lines] == [("acme", 500), ("other", 1), ("acme", 1)]
     assert all(line["log_level"] == "warning" for line in lines)

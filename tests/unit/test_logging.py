@@ -103,7 +103,7 @@ import logging, structlog
 from gridfleet.kernel.logging import configure_logging
 configure_logging("INFO", json=False)
 text = "schedule.\x1b[2J\x1b]0;owned\x07\x9b31m\u2028\u202efalse\x7f"
-structlog.get_logger("x").info("partner command taken", family=text, odd=[text], error=ValueError(text))
+structlog.get_logger("x").info("partner command processed", family=text, odd=[text], error=ValueError(text))
 structlog.get_logger("x").info("order\n2026-01-01 [info] forged " + text)
 logging.getLogger("library").warning("said %s", "a\r\nb " + text)
 try:
@@ -117,7 +117,7 @@ def test_what_strangers_say_cannot_move_the_terminal_that_shows_the_log() -> Non
     """A partner's routing key, an ESM's words: printed as they came they could clear a screen, or invent lines."""
     done = subprocess.run([sys.executable, "-c", INJECTING], capture_output=True, text=True, check=True)
 
-    assert "partner command taken" in done.stderr
+    assert "partner command processed" in done.stderr
     assert "owned" in done.stderr
     assert {char for char in done.stderr if not char.isprintable()} == {"\n"}
     assert not [line for line in done.stderr.splitlines() if line.startswith("2026-01-01")]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gridfleet.amqp.partner_vhosts import settling
+from gridfleet.amqp.partner_vhosts import vhost_updater
 from gridfleet.domains.partners import vhosts
 from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS, PURGE_SESSIONS
 from gridfleet.kernel.broker.management import open_management
@@ -32,6 +32,6 @@ async def carry_out_effects(settings: Settings, database: Database) -> None:
         outbox.register(CLOSE_CONNECTIONS, close_connections, workers=4)
         outbox.register(PURGE_SESSIONS, purge_sessions, workers=1)
         outbox.register(vhosts.CLOSE_CONNECTIONS, close_partner_connections, workers=4)
-        outbox.register(vhosts.SETTLE, settling(settings, management), workers=2)
-        outbox.register(vhosts.REMOVE, settling(settings, management), workers=2)
+        outbox.register(vhosts.UPDATE, vhost_updater(settings, management), workers=2)
+        outbox.register(vhosts.REMOVE, vhost_updater(settings, management), workers=2)
         await outbox.run()

@@ -14,10 +14,10 @@ from aiormq.exceptions import DeliveryError
 
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partners.legacy.topology import (
+    LEGACY_COMMANDS,
     LEGACY_INTAKE,
-    LEGACY_ORDERS,
+    ensure_legacy_vhost,
     replace_legacy_intake,
-    settle_legacy_vhost,
 )
 from gridfleet.domains.partners.topology import MAX_CONNECTIONS
 from gridfleet.domains.partners.vhosts import legacy_slugs
@@ -36,7 +36,7 @@ __all__ = ["DroppedCommands", "forward_legacy_commands"]
 log = structlog.get_logger(__name__)
 
 _LEASE_KIND: Final = 0x6F1A
-_LOOK_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 2.0
 _REPORT_SECONDS: Final = 60.0
 _PREFETCH: Final = 200
 _CONFIRM_SECONDS: Final = 30.0
@@ -58,12 +58,12 @@ async def forward_legacy_commands(settings: Settings, database: Database) -> Non
         while True:
             await leases.take(1 - len(leases.held))
             if leases.held and await _slugs(database):
-                await settle_legacy_vhost(management, broker_url, queue_type=kind)
+                await ensure_legacy_vhost(management, broker_url, queue_type=kind)
                 await replace_legacy_intake(management, broker_url, queue_type=kind)
                 async with open_channel(broker_url, LEGACY_VHOST) as channel, asyncio.TaskGroup() as tasks:
                     tasks.create_task(_bound_connections(management, database))
                     await _forward(channel, leases)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _slugs(database: Database) -> set[str]:
@@ -88,8 +88,8 @@ async def _bound_connections(management: Management, database: Database) -> None
             for name in surplus:
                 await management.close_connection(name)
             if surplus:
-                log.warning("connections of a legacy key closed; it has too many", slug=slug, closed=len(surplus))
-        await asyncio.sleep(_LOOK_SECONDS)
+                log.warning("connections of a legacy key closed: it has too many", slug=slug, closed=len(surplus))
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 class DroppedCommands:
@@ -102,15 +102,15 @@ class DroppedCommands:
 
     def note(self, slug: str) -> None:
         """Count a dropped command of the organisation."""
-        metrics.PARTNER_ORDERS.labels("DROPPED").inc()
+        metrics.PARTNER_COMMANDS.labels("DROPPED").inc()
         self._unreported[slug] += 1
 
     def report(self) -> None:
         """Log how many commands were dropped since the last log line about their organisation."""
         now = self._clock()
-        for slug, orders in list(self._unreported.items()):
+        for slug, commands in list(self._unreported.items()):
             if now - self._reported.get(slug, -math.inf) >= _REPORT_SECONDS:
-                log.warning("orders of a legacy key dropped; the organisation's queue is full", slug=slug, orders=orders)
+                log.warning("commands of a legacy key dropped: the organisation's queue is full", slug=slug, commands=commands)
                 self._reported[slug] = now
                 del self._unreported[slug]
 
@@ -148,7 +148,7 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, droppe
     routing_key = delivered.routing_key or ""
     try:
         await channel.basic_publish(
-            delivered.body, exchange=LEGACY_ORDERS, routing_key=routing_key, properties=properties, timeout=_CONFIRM_SECONDS
+            delivered.body, exchange=LEGACY_COMMANDS, routing_key=routing_key, properties=properties, timeout=_CONFIRM_SECONDS
         )
     except DeliveryError:
         # The organisation's own queue is full. Waiting for it would delay the commands of all others.
@@ -162,8 +162,8 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, droppe
 async def _watch(channel: AbstractChannel, leases: Leases, dropped: DroppedCommands) -> None:
     """Raise when the lease is lost, a channel closes, or the shared queue was deleted and has lost its consumer."""
     while True:
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
         dropped.report()
-        await leases.fair_share()
+        await leases.fair_count()
         if not (await channel.queue_declare(LEGACY_INTAKE, passive=True)).consumer_count:
             raise ConnectionError("the queue lost its consumer")

@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 _LEASE_KIND: Final = 0x6F18
 _SHARDS: Final = 16
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _STOP_TRIES: Final = 2
 _STOP_SECONDS: Final = 5.0
 _BATCH: Final = 500
@@ -48,7 +48,7 @@ _STALE_SECONDS: Final = 60.0
 
 
 class PartnerGateway:
-    """One process's share of the partners' vhosts."""
+    """One process's part of the partners' vhosts."""
 
     def __init__(self, settings: Settings, database: Database, keyring: Keyring) -> None:
         self._database = database
@@ -57,7 +57,7 @@ class PartnerGateway:
     async def run(self) -> None:
         """Serve until the database is lost, which raises."""
         self._links: dict[UUID, tuple[PartnerLink, asyncio.Task[None]]] = {}
-        self._look = asyncio.Event()
+        self._keys_changed = asyncio.Event()
         self._queued = asyncio.Event()
         self._fetching = asyncio.Lock()
         self._sending: dict[asyncio.Task[None], list[int]] = {}
@@ -69,33 +69,33 @@ class PartnerGateway:
                 tasks.create_task(self._listen(), name="notifications")
                 tasks.create_task(self._publish(), name="events")
                 tasks.create_task(self._drop_stale(), name="stale events")
-                await self._share(leases)
+                await self._hold_leases(leases)
         finally:
             await self._stop(list(self._links))
 
     async def _listen(self) -> None:
         def wake(channel: str, payload: str) -> None:
-            (self._look if channel == KEY_CHANGED else self._queued).set()
+            (self._keys_changed if channel == KEY_CHANGED else self._queued).set()
 
         def wake_all() -> None:
-            self._look.set()
+            self._keys_changed.set()
             self._queued.set()
 
         await listen(self._database.url, [KEY_CHANGED, EVENTS_CHANNEL], wake_all, wake)
 
-    async def _share(self, leases: Leases) -> None:
-        """Hold this process's share of the organisations, and a link to each of their vhosts."""
+    async def _hold_leases(self, leases: Leases) -> None:
+        """Hold leases on this process's part of the organisations, and a link to each of their vhosts."""
         while True:
-            self._look.clear()
-            share = await leases.fair_share()
-            await leases.take(share - len(leases.held))
-            surplus = sorted(leases.held)[share:]
+            self._keys_changed.clear()
+            count = await leases.fair_count()
+            await leases.take(count - len(leases.held))
+            surplus = sorted(leases.held)[count:]
             await self._serve(leases.held - set(surplus))
             for shard in surplus:
                 await leases.give_back(shard)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._look.wait()
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._keys_changed.wait()
 
     async def _serve(self, shards: set[int]) -> None:
         async with self._database.transaction() as db:
@@ -124,7 +124,7 @@ class PartnerGateway:
                 if left:
                     left = (await asyncio.wait(left, timeout=_STOP_SECONDS))[1]
             if left:
-                log.warning("vhosts are slow to leave; going on without them")
+                log.warning("links to vhosts did not end in time; continuing")
 
     async def _publish(self) -> None:
         """Publish events within a window, so that a vhost that confirms slowly does not delay the others."""
@@ -137,7 +137,7 @@ class PartnerGateway:
                     await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
                 elif count < _BATCH:
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK_SECONDS):
+                        async with asyncio.timeout(_POLL_SECONDS):
                             await self._queued.wait()
                 for task in [task for task in self._sending if task.done()]:
                     del self._sending[task]
@@ -181,7 +181,7 @@ class PartnerGateway:
         for event in taken:
             metrics.PARTNER_EVENTS.labels(event.kind).inc()
         if len(taken) < len(events):
-            await asyncio.sleep(_LOOK_SECONDS)  # pause before the next try
+            await asyncio.sleep(_POLL_SECONDS)  # pause before the next try
 
     async def _publish_one(self, event: QueuedEvent, links: Sequence[PartnerLink]) -> bool:
         with caused_by((event.cause or {}).get("request_id")):
@@ -196,7 +196,7 @@ class PartnerGateway:
                 if is_poison(outcome):
                     await self._set_aside(event, outcome)
                     return True
-                log.warning("event not confirmed; trying again", kind=event.kind, error=type(outcome).__name__)
+                log.warning("event not confirmed, retrying", kind=event.kind, error=type(outcome).__name__)
                 return False
         return True
 

@@ -14,7 +14,7 @@ from gridfleet.amqp.dropped_events import DroppedEvents
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.signing import load_sending_key
-from gridfleet.domains.partners.vhosts import queue_settling
+from gridfleet.domains.partners.vhosts import queue_vhost_update
 from gridfleet.domains.vcp.events.recipients import ServedVhost
 from gridfleet.domains.vcp.intake import refuse_unstorable, take_command
 from gridfleet.domains.vcp.models import Inbound
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 _PREFETCH: Final = 20
 _PERSISTENT: Final = 2
-_LOOK_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 30.0
 _CONFIRM_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -75,7 +75,7 @@ class PartnerLink:
     async def run(self) -> None:
         """Process commands one by one until the connection, a channel or the queue is lost, which raises."""
         work = self._work
-        orders: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+        arrived: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
         async with contextlib.AsyncExitStack() as stack:
             async with work.connecting, asyncio.timeout(_CONNECT_SECONDS):
                 channel = await stack.enter_async_context(open_channel(work.broker_url, self.served.key.vhost))
@@ -83,13 +83,13 @@ class PartnerLink:
                 try:
                     # Exclusive: a previous consumer that stops slowly may hold the oldest commands, and newer ones would be
                     # processed before them.
-                    await channel.basic_consume(self.served.inbound_queue, orders.put, exclusive=True)
+                    await channel.basic_consume(self.served.inbound_queue, arrived.put, exclusive=True)
                 except aiormq.exceptions.ChannelAccessRefused:
-                    raise ConnectionError("the one before still takes this queue's orders") from None
+                    raise ConnectionError("the previous consumer still reads this queue") from None
                 except aiormq.exceptions.ChannelNotFoundEntity:
                     # The broker lost the queue, or it was deleted. No other process checks for this.
                     async with work.database.transaction() as db:
-                        await queue_settling(db, self.served.key)
+                        await queue_vhost_update(db, self.served.key)
                     raise ConnectionError("the inbound queue does not exist") from None
                 events = await channel.connection.channel()
             self._events = events
@@ -100,7 +100,7 @@ class PartnerLink:
                     tasks.create_task(self._dropped.count(channel.connection))
                     tasks.create_task(_end_without_queue(events, self.served.inbound_queue))
                     while True:
-                        await self._take(channel, await orders.get())
+                        await self._take(channel, await arrived.get())
                         end_if_cancelled()
             finally:
                 self._events = None
@@ -134,8 +134,8 @@ class PartnerLink:
             if ack is None:
                 # The key has ended, and its vhost is removed too.
                 raise ConnectionError("the key works no longer")
-            log.info("partner command taken", family=message.routing_key.partition(".")[2][:100], ack=ack)
-        metrics.PARTNER_ORDERS.labels(ack).inc()
+            log.info("partner command processed", family=message.routing_key.partition(".")[2][:100], ack=ack)
+        metrics.PARTNER_COMMANDS.labels(ack).inc()
         await channel.basic_ack(delivered.delivery_tag or 0)
 
     async def _take_until_done(self, message: Inbound) -> PartnerAck | None:
@@ -194,7 +194,7 @@ async def _end_without_queue(channel: AbstractChannel, queue: str) -> None:
     When a queue is deleted and recreated, the consumer gets no notification.
     """
     while True:
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
         try:
             declared = await channel.queue_declare(queue, passive=True)
         except aiormq.exceptions.ChannelNotFoundEntity:

@@ -22,7 +22,7 @@ __all__ = ["remove_forbidden_queues"]
 log = structlog.get_logger(__name__)
 
 _LEASE_KIND: Final = 0x6F19
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 5.0
 """Maximum pause, so that a partner that keeps the broker busy cannot delay the examination of its queues for long."""
 _SHARE_OF_TIME: Final = 0.05
@@ -39,7 +39,7 @@ async def remove_forbidden_queues(settings: Settings, database: Database) -> Non
             if leases.held:
                 await _examine(management, database)
             pause = (time.monotonic() - started) / _SHARE_OF_TIME
-            await asyncio.sleep(min(max(_LOOK_SECONDS, pause), _LONGEST_SECONDS))
+            await asyncio.sleep(min(max(_POLL_SECONDS, pause), _LONGEST_SECONDS))
 
 
 async def _examine(management: Management, database: Database) -> None:

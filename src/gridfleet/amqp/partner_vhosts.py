@@ -6,11 +6,11 @@ from typing import Any, Final
 import structlog
 
 from gridfleet.domains.partners import vhosts
-from gridfleet.domains.partners.legacy.topology import settle_legacy_vhost
+from gridfleet.domains.partners.legacy.topology import ensure_legacy_vhost
 from gridfleet.domains.partners.topology import (
+    ensure_partner_vhost,
     has_current_bounds,
     remove_partner_vhost,
-    settle_partner_vhost,
     vhosts_with_outdated_queues,
 )
 from gridfleet.kernel.broker.management import Management, open_management
@@ -19,26 +19,26 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["keep_partner_vhosts", "settling"]
+__all__ = ["keep_partner_vhosts", "vhost_updater"]
 
 log = structlog.get_logger(__name__)
 
-_LOOK_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 5.0
 """Seconds for which an expired key may still be connected."""
 
 
-def settling(settings: Settings, management: Management) -> CarryOut:
-    """Return the function that carries out `vhosts.SETTLE`: it updates a key's vhost to its current required state."""
+def vhost_updater(settings: Settings, management: Management) -> CarryOut:
+    """Return the function that carries out `vhosts.UPDATE`: it updates a key's vhost to its current required state."""
     broker_url = settings.secret("broker_url").get_secret_value()
 
-    async def settle(db: Connection, payload: dict[str, Any]) -> None:
+    async def update(db: Connection, payload: dict[str, Any]) -> None:
         wanted = await vhosts.wanted_vhost(db, payload)
         if wanted.is_shared:
-            await settle_legacy_vhost(
+            await ensure_legacy_vhost(
                 management, broker_url, wanted.queues, wanted.unwanted, queue_type=settings.broker_queue_type
             )
         elif wanted.stands:
-            await settle_partner_vhost(
+            await ensure_partner_vhost(
                 management,
                 broker_url,
                 wanted.vhost,
@@ -49,7 +49,7 @@ def settling(settings: Settings, management: Management) -> CarryOut:
         if not wanted.stands:
             await _close(management, wanted)
 
-    return settle
+    return update
 
 
 async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
@@ -61,15 +61,15 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
         policies, limits = await management.policies(), await management.vhost_limits()
         kind = await choose_queue_type(management, settings.broker_queue_type)
         outdated = set(vhosts_with_outdated_queues(await management.queues(), kind))
-    settled = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))} - outdated
+    current = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))} - outdated
     async with database.transaction() as db:
-        await vhosts.settle_all_but(db, settled)
+        await vhosts.queue_updates_except(db, current)
     while True:
         async with database.transaction() as db:
             ended = await vhosts.expire_due(db)
         if ended:
             log.info("keys expired at the broker", keys=ended)
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _close(management: Management, wanted: vhosts.WantedVhost) -> None:

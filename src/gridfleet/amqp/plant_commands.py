@@ -15,7 +15,7 @@ from aiormq.abc import AbstractChannel
 from aiormq.exceptions import PublishError
 
 from gridfleet.domains.consumers import Consumer
-from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedCommand, claim_due, settle
+from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedCommand, claim_due, record_published
 from gridfleet.domains.plants.commands.expiry import expire_due, list_due
 from gridfleet.domains.vcp.acknowledgements import follow_commands, follow_without_sites
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
@@ -33,7 +33,7 @@ __all__ = ["expire_commands", "send_commands"]
 log = structlog.get_logger(__name__)
 
 _BATCH: Final = 200
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 """Seconds between queries without a notification, for commands that wait to be sent again."""
 _PERSISTENT: Final = 2
 
@@ -60,13 +60,13 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
                 commands = await claim_due(db, keyring, utc_now(), _BATCH)
             if not commands:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
+                    async with asyncio.timeout(_POLL_SECONDS):
                         await due.wait()
                 continue
             delivered = await asyncio.gather(*(_send(channel, command) for command in commands))
             async with database.transaction() as db:
                 published = [(signed.command, taken) for signed, taken in zip(commands, delivered, strict=True)]
-                await settle(db, utc_now(), published, follow_commands)
+                await record_published(db, utc_now(), published, follow_commands)
 
 
 async def expire_commands(database: Database) -> None:
@@ -75,9 +75,9 @@ async def expire_commands(database: Database) -> None:
         try:
             ended = await _expire_due(database, utc_now())
         except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
-            log.warning("database is away; waiting", error=type(error).__name__)
+            log.warning("database error, retrying", error=type(error).__name__)
             ended = 0
-        await asyncio.sleep(0 if ended else _LOOK_SECONDS)
+        await asyncio.sleep(0 if ended else _POLL_SECONDS)
 
 
 async def _expire_due(database: Database, now: datetime) -> int:

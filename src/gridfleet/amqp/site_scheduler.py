@@ -20,7 +20,7 @@ __all__ = ["SiteScheduler", "run_schedules"]
 
 log = structlog.get_logger(__name__)
 
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
 
 
@@ -31,9 +31,9 @@ async def run_schedules(database: Database) -> None:
         try:
             done = await steering.run_due(utc_now())
         except psycopg.OperationalError as error:
-            log.warning("database is away; waiting", error=type(error).__name__)
+            log.warning("database error, retrying", error=type(error).__name__)
             done = 0
-        await asyncio.sleep(0 if done else _LOOK_SECONDS)
+        await asyncio.sleep(0 if done else _POLL_SECONDS)
 
 
 class SiteScheduler:

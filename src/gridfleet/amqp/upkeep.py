@@ -16,7 +16,7 @@ __all__ = ["keep_broker"]
 
 log = structlog.get_logger(__name__)
 
-_LOOK_SECONDS: Final = 15.0
+_POLL_SECONDS: Final = 15.0
 _ID_LENGTH: Final = 36
 _SESSIONS: Final = 200
 """Sessions that are replaced at a time: their plants reconnect all at once."""
@@ -41,7 +41,7 @@ async def keep_broker(settings: Settings) -> None:
                 log.error("messages reached no queue; check the bindings of amq.topic", queue=UNROUTED_QUEUE, messages=waiting)
             seen = waiting
             await sessions.replace_some()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 class _Sessions:

@@ -60,7 +60,7 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
             server.stop()  # type: ignore[no-untyped-call]
         _, late = await asyncio.wait(running, timeout=_STOP_SECONDS)
         for task in late:
-            log.warning("requests were cut off")
+            log.warning("requests not finished in time; connections closed")
             task.cancel()
 
 

@@ -72,7 +72,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
     size = settings.database_pool_size
     redis = RedisLink(settings.secret("redis_url").get_secret_value()) if settings.redis_url is not None else None
     try:
-        opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notice=access.invalidate_own)
+        opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notification=access.invalidate_own)
         async with opened(name="gridfleet-api", size=size) as database, opened(name="gridfleet-aside", size=_ASIDE) as aside:
             async with database.transaction() as db:
                 await ensure_authority(db, keyring)

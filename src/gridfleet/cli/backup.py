@@ -168,9 +168,9 @@ def _check(archive: "Archive") -> None:
             f"the backup has schema {facts.get('schemaRevision')} of version {facts.get('version')}, newer than this release,"
             f" which ends with {head_revision()}: install that version or a later one"
         )
-    strange = [name for name in archive.names if name != _DUMP and not _MEMBER.fullmatch(name)]
-    if strange or _DUMP not in archive.names or "secrets/keys" not in archive.names:
-        raise _Refused(f"the backup's members are not those of one: {', '.join(strange) or 'some are missing'}")
+    unexpected = [name for name in archive.names if name != _DUMP and not _MEMBER.fullmatch(name)]
+    if unexpected or _DUMP not in archive.names or "secrets/keys" not in archive.names:
+        raise _Refused(f"the backup's members are not those of one: {', '.join(unexpected) or 'some are missing'}")
 
 
 def _write_file(path: Path, chunks: Iterator[bytes]) -> None:

@@ -84,7 +84,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
 
     @app.periodic(cron="27 * * * *")
     @app.task(queueing_lock="forget_audit_events", name="audit.forget_old")
-    async def forget_audit_events(timestamp: int) -> None:
+    async def delete_audit_events(timestamp: int) -> None:
         async with database.transaction() as db:
             await audit.delete_old(db, settings.audit_days, settings.csp_report_days)
 

@@ -53,7 +53,7 @@ async def _cause(database: Database, job_id: int) -> dict[str, str] | None:
             return await cause_of(db, job_id)
     except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
         # The job may not need the database. If it does, it reports the failure itself.
-        log.warning("the cause of a job cannot be looked up", error=type(error).__name__)
+        log.warning("cannot read the cause of a job", error=type(error).__name__)
         return None
 
 

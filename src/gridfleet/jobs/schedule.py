@@ -16,7 +16,7 @@ from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.plants.refused_messages.records import trim_refused_messages, trim_unregistered_devices
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
-from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
+from gridfleet.domains.vcp.confirmation.dispatch import complete_missed
 from gridfleet.domains.vcp.retention import delete_commands
 from gridfleet.domains.vcp.scheduler import correct_silence
 from gridfleet.jobs.accounts import add_account_jobs
@@ -91,9 +91,9 @@ def build_app(settings: Settings, database: Database) -> App:
 
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="settle_missed", name="vcp.settle_missed")
-    async def settle_missed_ends(timestamp: int) -> None:
+    async def complete_missed_ends(timestamp: int) -> None:
         async with database.transaction() as db:
-            await settle_missed(db, utc_now())
+            await complete_missed(db, utc_now())
 
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="correct_silence", name="vcp.correct_silence")

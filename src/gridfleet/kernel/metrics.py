@@ -39,9 +39,9 @@ __all__ = [
     "NOTIFICATIONS",
     "ON_REQUEST",
     "OUTBOX_EFFECTS",
+    "PARTNER_COMMANDS",
     "PARTNER_EVENTS",
     "PARTNER_EVENTS_DROPPED",
-    "PARTNER_ORDERS",
     "PARTNER_QUEUES_REMOVED",
     "PARTNER_VHOSTS",
     "PROCESSES",
@@ -118,7 +118,7 @@ ESM_REQUESTS = Counter("gridfleet_esm_requests_total", "Calls of organisations' 
 NOTIFICATIONS = Counter(
     "gridfleet_notifications_total", "Attempts to deliver notifications by channel and result.", ["channel", "result"]
 )
-PARTNER_ORDERS = Counter("gridfleet_partner_orders_total", "Partner commands by their first acknowledgement.", ["ack"])
+PARTNER_COMMANDS = Counter("gridfleet_partner_orders_total", "Partner commands by their first acknowledgement.", ["ack"])
 PARTNER_EVENTS = Counter(
     "gridfleet_partner_events_total", "Events for partners that the broker has accepted, by kind.", ["kind"]
 )

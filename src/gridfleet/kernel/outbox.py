@@ -15,7 +15,7 @@ effect and its deletion, the effect is repeated. What the handler writes through
 raises, or takes longer than half a minute, its writes are rolled back and it is retried: after a quarter of a second, then
 after twice the previous delay, up to half a minute. An effect is set aside if it fails five times by itself (not because of an
 outage), or has failed for a day. Effects of one kind with the same `key` are executed one by one in the order of their
-queueing, and a failing one delays those behind it. Other effects run concurrently. Several processes may share the work.
+queueing, and a failing one delays those behind it. Other effects run concurrently. Several processes may execute effects.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _CARRY_OUT_SECONDS: Final = 30.0
 _GIVE_UP_AFTER: Final = timedelta(hours=24)
 _MOST_TRIES: Final = 5
 """For an effect that fails without an outage."""
-_LOOK_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 5.0
 """Maximum time to wait for a notification before the queue is checked anyway."""
 
 log = structlog.get_logger(__name__)
@@ -106,7 +106,7 @@ class Outbox:
             async with self._database.transaction() as db:
                 due = await queue.next_due(db, kind)
             try:
-                async with asyncio.timeout(_LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)):
+                async with asyncio.timeout(_POLL_SECONDS if due is None else min(due, _POLL_SECONDS)):
                     await wake.wait()
             except TimeoutError:
                 continue
@@ -135,7 +135,7 @@ class Outbox:
         by_itself = is_poison(error) and effect.attempts + 1 >= _MOST_TRIES
         given_up = by_itself or utc_now() - effect.created_at > _GIVE_UP_AFTER
         log.warning(
-            "effect given up" if given_up else "effect failed, trying again",
+            "effect given up" if given_up else "effect failed, retrying",
             kind=effect.kind,
             attempts=effect.attempts + 1,
             error=f"{type(error).__name__}: {error}",

@@ -74,7 +74,7 @@ class RedisLink:
         except self._failures as error:
             if not self.away:
                 # The client's error text may contain the URL with its password.
-                log.warning("redis is away; nothing is shared until it is back", error=type(error).__name__)
+                log.warning("redis unavailable; nothing is shared until it answers", error=type(error).__name__)
                 self._probe = asyncio.create_task(self._wait_for_return(), name="redis probe")
             raise RedisAway from error
 
@@ -98,7 +98,7 @@ class RedisLink:
             except self._failures:
                 continue
             self._probe = None
-            log.info("redis is back")
+            log.info("redis available again")
             return
 
     async def _write_probe(self) -> None:

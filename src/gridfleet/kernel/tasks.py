@@ -98,7 +98,7 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
 
 def _end_process_after(seconds: float) -> None:
     def end() -> None:
-        log.warning("something hangs; ending without it", seconds=seconds)
+        log.warning("tasks did not end in time; exiting", seconds=seconds)
         os._exit(0)
 
     # A thread, because a connection that closes after the event loop, or the loop itself, may hang.

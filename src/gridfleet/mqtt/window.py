@@ -30,7 +30,7 @@ class ShardWindow:
         self._last_tag = 0
         self._candidate: tuple[int, int] | None = None
         self.unacknowledged = 0
-        self.settled_at = arrived_after
+        self.arrived_after = arrived_after
         """A time before which no message arrived that is still unacknowledged: stored for the next consumer."""
 
     def deliver(self, tag: int) -> int:
@@ -43,7 +43,7 @@ class ShardWindow:
         """Count acknowledged messages."""
         self.unacknowledged -= count
 
-    def look(self, now: int, acknowledged_tag: int, *, nothing_waits: bool) -> None:
+    def note_check(self, now: int, acknowledged_tag: int, *, nothing_waits: bool) -> None:
         """Update the times after a check of the queue.
 
         Args:
@@ -56,7 +56,7 @@ class ShardWindow:
         self._seen_empty_at = now if nothing_waits else None
         # Messages in flight may have arrived before `_empty_at`, so it may be stored only after they are acknowledged.
         if self._candidate is not None and acknowledged_tag >= self._candidate[1]:
-            self.settled_at = self._candidate[0]
+            self.arrived_after = self._candidate[0]
             self._candidate = None
         if self._candidate is None:
             self._candidate = (self._empty_at, self._last_tag if self.unacknowledged else 0)

@@ -1,4 +1,4 @@
-"""The ingest worker: consumes its share of the shards in batches, one transaction each, acknowledged after the commit.
+"""The ingest worker: consumes its part of the shards in batches, one transaction each, acknowledged after the commit.
 
 While one batch is written the next is read and decoded. Batches are written one after the other, so the order of each plant's
 messages is kept. While the database is unavailable nothing is acknowledged, the window of unacknowledged messages fills, and
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 LEASE_KIND: Final = 0x6F17
 _LEASE_SECONDS: Final = 1.0
-_BOOKS_SECONDS: Final = 10.0
+_SAVE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 _WINDOW_BATCHES: Final = 2
 """The most unacknowledged messages of a process, in batches: one being written, one being read."""
@@ -99,7 +99,7 @@ class IngestWorker:
         ):
             await channel.basic_qos(prefetch_count=self._prefetch)
             tasks.create_task(self._listen(), name="notifications")
-            tasks.create_task(self._share(leases, channel), name="shards")
+            tasks.create_task(self._hold_leases(leases, channel), name="shards")
             tasks.create_task(self._consume(channel), name="consume")
             tasks.create_task(fail_when_closed(channel), name="channel")
 
@@ -120,34 +120,34 @@ class IngestWorker:
 
         await listen(self._database.url, tuple(changes), self._pipeline.invalidate, changed)
 
-    async def _share(self, leases: Leases, channel: AbstractChannel) -> None:
-        """Keep this process's share of the shards, and store when their queues were empty."""
+    async def _hold_leases(self, leases: Leases, channel: AbstractChannel) -> None:
+        """Hold leases on this process's part of the shards, and store when their queues were empty."""
         saved_at = 0.0
         loop = asyncio.get_running_loop()
         while True:
-            share = await leases.fair_share()
-            for shard in await leases.take(share - len(leases.held)):
+            count = await leases.fair_count()
+            for shard in await leases.take(count - len(leases.held)):
                 await self._start_shard(channel, shard)
-            for shard in sorted(leases.held)[share:]:
+            for shard in sorted(leases.held)[count:]:
                 await self._stop_shard(channel, shard)
                 await leases.give_back(shard)
             for shard in sorted(leases.held):
-                await self._look(channel, shard)
-            if loop.time() - saved_at > _BOOKS_SECONDS and self._windows:
+                await self._check_queue(channel, shard)
+            if loop.time() - saved_at > _SAVE_SECONDS and self._windows:
                 saved_at = loop.time()
                 await _until_it_works(self._save_empty_at)
             await asyncio.sleep(_LEASE_SECONDS)
 
     async def _save_empty_at(self) -> None:
         async with self._database.transaction() as db:
-            await save_empty_at(db, {shard: window.settled_at for shard, window in self._windows.items()})
+            await save_empty_at(db, {shard: window.arrived_after for shard, window in self._windows.items()})
 
-    async def _look(self, channel: AbstractChannel, shard: int) -> None:
+    async def _check_queue(self, channel: AbstractChannel, shard: int) -> None:
         """Check whether the shard's queue is empty. Raises if the queue no longer exists; the next run declares it again."""
         now = int(utc_now().timestamp() * 1000)
         queue = await channel.queue_declare(ingest_queue(shard), passive=True)
         nothing_waits = queue.message_count == 0 and queue.consumer_count == 1
-        self._windows[shard].look(now, self._acknowledged_tag, nothing_waits=nothing_waits)
+        self._windows[shard].note_check(now, self._acknowledged_tag, nothing_waits=nothing_waits)
 
     async def _start_shard(self, channel: AbstractChannel, shard: int) -> None:
         size = self._settings.ingest_batch_messages
@@ -173,7 +173,7 @@ class IngestWorker:
             self._acknowledged.clear()
             await self._acknowledged.wait()
         del self._windows[shard]
-        log.info("shard given back", shard=shard)
+        log.info("shard released", shard=shard)
 
     async def _consume(self, channel: AbstractChannel) -> None:
         writing: asyncio.Task[None] | None = None
@@ -276,6 +276,6 @@ async def _until_it_works(operation: Callable[[], Awaitable[T]]) -> T:
             if is_poison(error):
                 raise
             end_if_cancelled()
-            log.warning("database error, retrying", error=type(error).__name__, says=str(error), seconds=pause)
+            log.warning("database error, retrying", error=type(error).__name__, detail=str(error), seconds=pause)
             await asyncio.sleep(pause)
     raise RuntimeError("the pauses ended")

@@ -79,10 +79,10 @@ class SimulatedPlant:
             return None
         return SavedPlant(self._state, {date: self.days[date] for date in sorted(self.days)[-_DAYS_KEPT:]})
 
-    async def obey(self, command: Command) -> None:
+    async def execute(self, command: Command) -> None:
         """Execute a command to the site, or an action of the system templates. Raises CommandRejected for anything else."""
         if command.type != CommandType.DEVICE_COMMAND:
-            self._site = self._site.obey(command, self._state.time_ms if self._state else 0)
+            self._site = self._site.execute(command, self._state.time_ms if self._state else 0)
             return
         if self._site.stopped:
             raise CommandRejected("EMERGENCY_STOP_ACTIVE", "the site was stopped")

@@ -186,7 +186,7 @@ class _PlantRun:
         async with PlantClient(
             plant.registered.package,
             queue_path=self._state.queue_path(plant.id),
-            on_command=plant.obey,
+            on_command=plant.execute,
             token_provider=self._token_provider if self.result.auth_method is AuthMethod.TOKEN else None,
             on_problem=self._note,
             on_delivered=self._delivered,

@@ -30,7 +30,7 @@ class SiteCommands:
         """Whether an emergency stop is active."""
         return self.mode is Mode.EMERGENCY_STOP
 
-    def obey(self, command: Command, now_ms: int) -> "SiteCommands":
+    def execute(self, command: Command, now_ms: int) -> "SiteCommands":
         """Return the effective commands after a new one. `now_ms` is the site's own clock. Raises CommandRejected."""
         if self.stopped and command.mode != Mode.AUTO:
             raise CommandRejected("EMERGENCY_STOP_ACTIVE", "only the mode AUTO starts the site again")

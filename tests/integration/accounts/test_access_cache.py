@@ -280,7 +280,7 @@ async def test_own_notices_come_before_the_commit_returns(database_url: str) -> 
     from gridfleet.kernel.db import open_database
 
     told: list[str] = []
-    async with open_database(database_url, name="test", size=2, channel="c", on_notice=told.append) as database:
+    async with open_database(database_url, name="test", size=2, channel="c", on_notification=told.append) as database:
         for number in range(500):
             async with database.transaction() as db:
                 await db.execute("SELECT pg_notify('c', %s)", (str(number),))

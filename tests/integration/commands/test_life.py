@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from gridfleet.domains.ingest.models import Delivery
-from gridfleet.domains.plants.commands.delivery import SignedCommand, claim_due, settle
+from gridfleet.domains.plants.commands.delivery import SignedCommand, claim_due, record_published
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.kernel import metrics
 from gridfleet.kernel.db import Database
@@ -52,7 +52,7 @@ async def claim(bench: Bench, at: datetime | None = None, limit: int = 100) -> l
 async def settled(bench: Bench, claimed: Sequence[SignedCommand], *, delivered: bool = True, at: datetime | None = None) -> int:
     """How many became SENT."""
     async with bench.database.transaction() as db:
-        return len(await settle(db, at or now(), [(one.command, delivered) for one in claimed], None))
+        return len(await record_published(db, at or now(), [(one.command, delivered) for one in claimed], None))
 
 
 async def send(bench: Bench, *command_ids: UUID) -> None:

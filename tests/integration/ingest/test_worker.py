@@ -318,15 +318,15 @@ async def test_members_of_other_machines_may_have_the_same_process_id(bench: Ben
     async with open_leases(bench.database.url, 7, 4) as first:
         async with asyncio.timeout(5):
             async with open_leases(bench.database.url, 7, 4) as second:
-                assert (await first.fair_share(), await second.fair_share()) == (2, 2)
-        await until(lambda: _is(first.fair_share(), 4))
+                assert (await first.fair_count(), await second.fair_count()) == (2, 2)
+        await until(lambda: _is(first.fair_count(), 4))
 
 
 @pytest.mark.parametrize(("pieces", "members", "wanted"), [(8, 3, [2, 3, 3]), (8, 5, [1, 1, 2, 2, 2]), (2, 4, [0, 0, 1, 1])])
 async def test_shares_differ_by_one_at_most(bench: Bench, pieces: int, members: int, wanted: list[int]) -> None:
     async with contextlib.AsyncExitStack() as open_members:
         found = [await open_members.enter_async_context(open_leases(bench.database.url, 7, pieces)) for _ in range(members)]
-        assert sorted([await member.fair_share() for member in found]) == wanted
+        assert sorted([await member.fair_count() for member in found]) == wanted
 
 
 async def _is(answer: Awaitable[int], wanted: int) -> bool:

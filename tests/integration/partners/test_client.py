@@ -11,7 +11,7 @@ import httpx
 import pytest
 from yarl import URL
 
-from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
+from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.protocol.partner_routes import EXCHANGE, event_queue, event_routing_key
@@ -35,7 +35,7 @@ class Vhost:
 
     async def settle(self) -> None:
         async with open_management(self.node.management_url) as management:
-            await settle_partner_vhost(management, self.node.url, self.name, PartnerQueues(self.slug, self.slug))
+            await ensure_partner_vhost(management, self.node.url, self.name, PartnerQueues(self.slug, self.slug))
 
     async def tell(self, kind: EventKind, **content: str) -> UUID:
         """Publishes an event; its id."""

@@ -8,8 +8,8 @@ from pamqp.commands import Basic
 from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
-from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
-from gridfleet.domains.partners.vhosts import queue_settling
+from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
+from gridfleet.domains.partners.vhosts import queue_vhost_update
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database, open_database
@@ -28,7 +28,7 @@ async def test_two_gateways_replace_a_partners_queues_without_losing_messages(da
     settings = broker.settings.model_copy(update={**urls, "broker_queue_type": "quorum"})
     async with AsyncExitStack() as stack:
         management = await stack.enter_async_context(open_management(broker.management_url))
-        await settle_partner_vhost(management, broker.url, key.vhost, queues, queue_type="classic")
+        await ensure_partner_vhost(management, broker.url, key.vhost, queues, queue_type="classic")
         stack.push_async_callback(management.delete_vhost, key.vhost)
         async with open_channel(broker.url, key.vhost) as channel:
             for kind in EventKind:
@@ -47,7 +47,7 @@ async def test_two_gateways_replace_a_partners_queues_without_losing_messages(da
             )
             await db.execute("DELETE FROM outbox")
             for _ in range(2):
-                await queue_settling(db, key)
+                await queue_vhost_update(db, key)
         for name in ("a", "b"):
             pool = await stack.enter_async_context(open_database(database.url, name=name, size=14))
             task = asyncio.create_task(carry_out_effects(settings, pool))

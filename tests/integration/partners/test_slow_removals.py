@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.domains.partners.registry import revoke
-from gridfleet.domains.partners.vhosts import queue_settling
+from gridfleet.domains.partners.vhosts import queue_vhost_update
 from gridfleet.kernel.broker.connection import vhost_url
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
@@ -170,7 +170,7 @@ async def test_a_vhost_is_changed_while_the_vhosts_of_others_are_being_removed(p
                     await asyncio.sleep(0.05)
 
             async with partners.database.transaction() as db:
-                await queue_settling(db, key)
+                await queue_vhost_update(db, key)
             started = time.perf_counter()
             async with open_management(partners.node.management_url) as management, asyncio.timeout(10):
                 while key.vhost not in await management.policies():

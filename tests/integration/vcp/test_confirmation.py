@@ -8,7 +8,7 @@ import pytest
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement
-from gridfleet.domains.vcp.confirmation.dispatch import settle_missed
+from gridfleet.domains.vcp.confirmation.dispatch import complete_missed
 from gridfleet.protocol.envelope import AckStatus
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
@@ -296,7 +296,7 @@ async def end_without_its_site(site: PartnerSite, status: AckStatus | None, seco
 
 async def settle(site: PartnerSite) -> int:
     async with site.database.transaction() as db:
-        return await settle_missed(db, datetime.now(UTC))
+        return await complete_missed(db, datetime.now(UTC))
 
 
 @pytest.mark.parametrize("status", [None, AckStatus.FAILED])

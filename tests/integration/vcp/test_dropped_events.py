@@ -11,7 +11,7 @@ from gridfleet.amqp import dropped_events
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
-from gridfleet.domains.partners.topology import EVENTS, PartnerQueues, settle_partner_vhost
+from gridfleet.domains.partners.topology import EVENTS, PartnerQueues, ensure_partner_vhost
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
@@ -44,7 +44,7 @@ async def test_dropped_events_are_counted(
     queue, before = event_queue(key.slug, EventKind.ALERT), counted._value.get()
     settings = broker.settings.model_copy(update={"broker_url": SecretStr(broker.url)})
     async with open_management(broker.management_url) as management, contextlib.AsyncExitStack() as stack:
-        await settle_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
+        await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
         stack.push_async_callback(management.delete_vhost, key.vhost)
         channel = await stack.enter_async_context(open_channel(broker.url, key.vhost))
         gateway = asyncio.create_task(PartnerGateway(settings, database, site.plant.bench.keyring).run())

@@ -19,7 +19,7 @@ from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
-from gridfleet.domains.partners.topology import PartnerQueues, dropped_queue, inbound_queue, settle_partner_vhost
+from gridfleet.domains.partners.topology import PartnerQueues, dropped_queue, ensure_partner_vhost, inbound_queue
 from gridfleet.domains.vcp.intake import take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel.broker.connection import open_channel
@@ -51,7 +51,7 @@ class Market:
     async def settle(self, sender: SendingKey) -> None:
         async with open_management(self.node.management_url) as management:
             queues = PartnerQueues(sender.key.slug, sender.key.slug)
-            await settle_partner_vhost(management, self.node.url, sender.key.vhost, queues)
+            await ensure_partner_vhost(management, self.node.url, sender.key.vhost, queues)
 
     @asynccontextmanager
     async def gateway(self) -> AsyncIterator["asyncio.Task[None]"]:

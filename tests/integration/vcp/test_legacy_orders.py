@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.legacy_commands import forward_legacy_commands
 from gridfleet.domains.partners.legacy.importing import Imported, import_keys, read_keys
-from gridfleet.domains.partners.legacy.topology import LEGACY_INTAKE, LEGACY_ORDERS, settle_legacy_vhost
+from gridfleet.domains.partners.legacy.topology import LEGACY_COMMANDS, LEGACY_INTAKE, ensure_legacy_vhost
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.kernel.broker.management import open_management
@@ -29,13 +29,13 @@ async def test_strange_properties_hold_up_no_orders(database: Database, broker: 
     slug = await _import_key(database)
     mode = f"{slug}.command.mode"
     async with open_management(broker.management_url) as management:
-        await settle_legacy_vhost(management, broker.url)
+        await ensure_legacy_vhost(management, broker.url)
     urls = {"broker_url": SecretStr(broker.url), "broker_management_url": SecretStr(broker.management_url)}
     given = {SIGNATURE_HEADER: "0" * 64, TIMESTAMP_HEADER: 1, "CC": ["nowhere"], "other": {"a": 1}}
     good = aiormq.spec.Basic.Properties(headers=given)
     async with open_channel(broker.url, LEGACY_VHOST) as channel:
         queue = (await channel.queue_declare(exclusive=True)).queue or ""
-        await channel.queue_bind(queue, LEGACY_ORDERS, f"{slug}.#")
+        await channel.queue_bind(queue, LEGACY_COMMANDS, f"{slug}.#")
         for name, properties in [*((name, RawProperties(raw)) for name, raw in PROPERTIES.items()), ("good", good)]:
             await channel.basic_publish(name.encode(), exchange="vcp", routing_key=mode, properties=properties)
         forwarding = asyncio.create_task(forward_legacy_commands(broker.settings.model_copy(update=urls), database))

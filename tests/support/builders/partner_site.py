@@ -10,7 +10,7 @@ from uuid import UUID
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
-from gridfleet.domains.plants.commands.delivery import claim_due, settle
+from gridfleet.domains.plants.commands.delivery import claim_due, record_published
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.vcp.acknowledgements import follow_commands
@@ -103,7 +103,7 @@ class PartnerSite:
         now = now or datetime.now(UTC) + timedelta(seconds=seconds)
         async with self.database.transaction() as db:
             due = await claim_due(db, self.plant.bench.keyring, now, 100)
-            await settle(db, now, [(encrypted.command, True) for encrypted in due], follow_commands)
+            await record_published(db, now, [(encrypted.command, True) for encrypted in due], follow_commands)
         return [encrypted.command.id for encrypted in due]
 
     async def steer(self, seconds: float = 0, *, now: datetime | None = None) -> int:

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.amqp.plant_commands import send_commands
-from gridfleet.domains.partners.topology import PartnerQueues, settle_partner_vhost
+from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
@@ -196,7 +196,7 @@ async def poisoned_service(database: Database, node: BrokerNode) -> AsyncIterato
     ):
         for site in (sender, other):
             queues = PartnerQueues(site.sender.key.slug, site.sender.key.slug)
-            await settle_partner_vhost(management, node.url, site.sender.key.vhost, queues)
+            await ensure_partner_vhost(management, node.url, site.sender.key.vhost, queues)
         queue = (await plants.queue_declare(exclusive=True)).queue or ""
         await plants.queue_bind(queue, "amq.topic", f"v1.plants.{other.plant.id}.commands")
         tasks = [

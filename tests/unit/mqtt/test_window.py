@@ -13,42 +13,42 @@ def test_what_waited_before_we_came_may_be_as_old_as_the_last_known_empty_queue(
     shard = window()
 
     assert shard.deliver(1) == FIRST
-    shard.look(9_000_000, 0, nothing_waits=False)
+    shard.note_check(9_000_000, 0, nothing_waits=False)
     assert shard.deliver(2) == FIRST
 
 
 def test_what_comes_after_two_looks_is_younger_than_the_first_that_saw_nothing_wait() -> None:
     shard = window()
-    shard.look(9_000_000, 0, nothing_waits=True)
+    shard.note_check(9_000_000, 0, nothing_waits=True)
     assert shard.deliver(1) == FIRST  # it may have been on its way to us
-    shard.look(9_001_000, 1, nothing_waits=False)
+    shard.note_check(9_001_000, 1, nothing_waits=False)
     assert shard.deliver(2) == 9_000_000
-    shard.look(9_002_000, 1, nothing_waits=True)
+    shard.note_check(9_002_000, 1, nothing_waits=True)
     assert shard.deliver(3) == 9_000_000
-    shard.look(9_003_000, 1, nothing_waits=True)
+    shard.note_check(9_003_000, 1, nothing_waits=True)
     assert shard.deliver(4) == 9_002_000
 
 
 def test_the_next_consumer_is_told_only_what_holds_for_messages_in_flight_too() -> None:
     shard = window()
-    shard.look(2_000_000, 0, nothing_waits=True)
+    shard.note_check(2_000_000, 0, nothing_waits=True)
     shard.deliver(1)
     for second in range(1, 60):  # the database is away: the message stays unacknowledged
-        shard.look(2_000_000 + second * 1000, 0, nothing_waits=True)
+        shard.note_check(2_000_000 + second * 1000, 0, nothing_waits=True)
 
-    assert shard.settled_at <= 2_000_000
+    assert shard.arrived_after <= 2_000_000
 
     shard.acknowledge(1)
     for second in range(60, 63):
-        shard.look(2_000_000 + second * 1000, 1, nothing_waits=True)
-    assert shard.settled_at >= 2_059_000
+        shard.note_check(2_000_000 + second * 1000, 1, nothing_waits=True)
+    assert shard.arrived_after >= 2_059_000
 
 
 def test_under_steady_load_the_books_move_on() -> None:
     shard = window(0)
     for second in range(1, 100):
         shard.deliver(second)
-        shard.look(second * 1000, second - 1, nothing_waits=True)
+        shard.note_check(second * 1000, second - 1, nothing_waits=True)
         shard.acknowledge(1)
 
-    assert shard.settled_at >= 95_000
+    assert shard.arrived_after >= 95_000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgement, apply_acknowledgements
-from gridfleet.domains.plants.commands.delivery import retry_wait, settle
+from gridfleet.domains.plants.commands.delivery import record_published, retry_wait
 from gridfleet.domains.plants.commands.expiry import expire, expire_due
 from gridfleet.domains.plants.commands.models import (
     OPEN,
@@ -158,6 +158,6 @@ def test_waits_grow_up_to_a_quarter_of_a_minute() -> None:
     assert waits == [1, 2, 4, 8, 15, 15, 15]
 
 
-@pytest.mark.parametrize("writes_steps", [apply_acknowledgements, expire_due, settle])
+@pytest.mark.parametrize("writes_steps", [apply_acknowledgements, expire_due, record_published])
 def test_who_writes_steps_has_to_say_what_follows_from_them(writes_steps: Callable[..., Any]) -> None:
     assert inspect.signature(writes_steps).parameters["follow"].default is inspect.Parameter.empty

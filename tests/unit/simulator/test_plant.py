@@ -114,16 +114,16 @@ def test_a_plant_goes_on_where_it_stopped(tmp_path: Path) -> None:
 async def test_commands_of_the_system_templates_take_effect() -> None:
     plant = SimulatedPlant(registered(), None)
     noon = MIDNIGHT + 12 * HOUR
-    await plant.obey(command("set_power", "BAT1", power_kw=-1.5))
-    await plant.obey(command("set_power_limit", "PV1", power_kw=0.5))
-    await plant.obey(command("reset_fault", "CAB1"))
+    await plant.execute(command("set_power", "BAT1", power_kw=-1.5))
+    await plant.execute(command("set_power_limit", "PV1", power_kw=0.5))
+    await plant.execute(command("reset_fault", "CAB1"))
     shown = plant.advance(noon, MINUTE).expected
     assert shown["BAT1.active_power"] == -1.5
     assert shown["PV1.active_power"] == 0.5
 
-    await plant.obey(command("stop", "PV1"))
+    await plant.execute(command("stop", "PV1"))
     assert plant.advance(noon + MINUTE, MINUTE).expected["PV1.running"] == 0
-    await plant.obey(command("start", "PV1"))
+    await plant.execute(command("start", "PV1"))
     assert plant.advance(noon + 2 * MINUTE, MINUTE).expected["PV1.active_power"] > 0.5
 
 
@@ -139,7 +139,7 @@ async def test_commands_of_the_system_templates_take_effect() -> None:
 )
 async def test_other_commands_are_rejected(asked: Command, code: str) -> None:
     with pytest.raises(CommandRejected) as raised:
-        await SimulatedPlant(registered(), None).obey(asked)
+        await SimulatedPlant(registered(), None).execute(asked)
     assert raised.value.code == code
 
 

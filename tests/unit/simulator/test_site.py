@@ -23,7 +23,7 @@ def command(type: str, **members: Any) -> Command:
 def after(*commands: Command) -> SiteCommands:
     targets = SiteCommands()
     for one in commands:
-        targets = targets.obey(one, NOON)
+        targets = targets.execute(one, NOON)
     return targets
 
 
@@ -56,8 +56,8 @@ def test_an_emergency_stop_holds_until_auto() -> None:
     shown = reading(stopped)
     assert {*shown.battery_w, *shown.pv_w} == {0}
     with pytest.raises(CommandRejected):
-        stopped.obey(command("SITE_SETPOINT", power_kw=1), NOON)
-    assert reading(stopped.obey(command("MODE_CHANGE", mode="AUTO"), NOON)) == reading(SiteCommands())
+        stopped.execute(command("SITE_SETPOINT", power_kw=1), NOON)
+    assert reading(stopped.execute(command("MODE_CHANGE", mode="AUTO"), NOON)) == reading(SiteCommands())
 
 
 def test_a_new_schedule_ends_the_step_of_the_one_before() -> None:
@@ -71,7 +71,7 @@ def test_a_new_schedule_ends_the_step_of_the_one_before() -> None:
 def test_limits_are_kept_and_schedules_cancelled() -> None:
     limited = after(command("CONFIG", params={"constraints": {"importLimitKw": 2}}))
     with pytest.raises(CommandRejected):
-        limited.obey(command("SITE_SETPOINT", power_kw=2.5), NOON)
+        limited.execute(command("SITE_SETPOINT", power_kw=2.5), NOON)
     step = command("SITE_SETPOINT", power_kw=1, schedule={"scheduleId": "s", "revision": 1})
     plan = command("SCHEDULE", schedule={"scheduleId": "s", "revision": 1, "intervals": [{}]})
     assert after(plan, step).setpoint_w == after(step, plan).setpoint_w == 1000

@@ -40,7 +40,7 @@ _MOST_ENTRIES: Final = 50_000
 
 
 @dataclass(slots=True)
-class _KnownKey:
+class _CachedKey:
     live: LiveKey
     noted_at: float
     """Monotonic time at which the use of the key was last recorded."""
@@ -55,7 +55,7 @@ class AccessCache:
         self._clock = clock
         self._sessions = NotifiedCache[tuple[UUID, UUID], LiveSession](_user_of, limit=_MOST_ENTRIES, is_valid=self.is_open)
         self._roles = NotifiedCache[tuple[UUID, UUID], OrganizationRole](_user_of, limit=_MOST_ENTRIES, is_valid=self.is_open)
-        self._keys = NotifiedCache[bytes, _KnownKey](_key_of, limit=_MOST_ENTRIES, is_valid=self.is_open)
+        self._keys = NotifiedCache[bytes, _CachedKey](_key_of, limit=_MOST_ENTRIES, is_valid=self.is_open)
         self._barrier = Barrier()
         self.own_changes = 0
         """Number of invalidations by commits of this process."""
@@ -102,14 +102,14 @@ class AccessCache:
         if digest is None:
             raise Unauthorized
 
-        async def read(_: object) -> dict[bytes, _KnownKey]:
+        async def read(_: object) -> dict[bytes, _CachedKey]:
             async with database.transaction() as db:
                 found = await rest_access.find_live(db, digest)
                 if found is None:
                     raise Unauthorized
                 if rest_access.admits(found, ip):
                     await rest_access.note_use(db, found.caller.key_id)
-                return {digest: _KnownKey(found, self._clock())}
+                return {digest: _CachedKey(found, self._clock())}
 
         known = (await self._keys.look_up([digest], read))[digest]
         if not rest_access.admits(known.live, ip):
@@ -166,5 +166,5 @@ def _user_of(place: tuple[UUID, UUID], _: object) -> tuple[str]:
     return (str(place[0]),)
 
 
-def _key_of(_: bytes, known: _KnownKey) -> tuple[str]:
+def _key_of(_: bytes, known: _CachedKey) -> tuple[str]:
     return (str(known.live.caller.key_id),)

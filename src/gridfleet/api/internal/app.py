@@ -96,7 +96,7 @@ def create_internal_app(state: AppState, *, shared_ports: bool = False) -> ASGIA
         except ClientGone:
             return
         except TimeoutError:
-            log.error("broker's request not answered in time", path=path)
+            log.error("no response to the broker in time", path=path)
             await Answer(500, headers, b"failed")(scope, receive, send)
         except Exception:
             log.exception("internal request failed", path=path)

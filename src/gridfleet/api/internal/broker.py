@@ -15,7 +15,7 @@ from gridfleet.domains.partners.amqp_access import decisions as partners
 from gridfleet.domains.plants.mqtt_access import decisions as plants
 from gridfleet.domains.plants.mqtt_access.decisions import PlantName
 from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.probe import ASKED_CHANNEL, asked, probe_user
+from gridfleet.kernel.broker.probe import LOGIN_CHANNEL, login_text, probe_user
 from gridfleet.kernel.db.notifications import notify
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ async def user(call: Call, form: Mapping[str, str]) -> str:
     text, password = form.get("username", ""), form.get("password")
     if (probed := probe_user(text)) is not None:
         async with call.state.aside.transaction() as db:
-            await notify(db, ASKED_CHANNEL, asked(probed, password))
+            await notify(db, LOGIN_CHANNEL, login_text(probed, password))
         return DENY
     name = plants.parse_plant_name(text)
     if name is None or partners.is_key(password):

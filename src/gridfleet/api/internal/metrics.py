@@ -33,24 +33,24 @@ class Scrape:
         """With `shared_ports`, a scrape reaches any of several processes: it returns only what all of them read."""
         self._state = state
         self._registries = (metrics.ON_REQUEST,) if shared_ports else (REGISTRY, metrics.ON_REQUEST)
-        self._looked_at: float | None = None
+        self._read_at: float | None = None
         self._looking = asyncio.Lock()
 
     async def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         async with self._looking:
-            if self._looked_at is None or time.monotonic() - self._looked_at > _KEPT_SECONDS:
-                self._look_at_certificates()
-                await self._look_at_queues()
-                self._looked_at = time.monotonic()
+            if self._read_at is None or time.monotonic() - self._read_at > _KEPT_SECONDS:
+                self._read_certificates()
+                await self._read_queues()
+                self._read_at = time.monotonic()
         return await asyncio.to_thread(lambda: b"".join(map(generate_latest, self._registries)))
 
-    async def _look_at_queues(self) -> None:
+    async def _read_queues(self) -> None:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS), self._state.aside.transaction() as db:
                 found = await queues.waiting(db)
         except (TimeoutError, psycopg.Error, psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed) as error:
-            log.warning("the queues cannot be looked at", error=type(error).__name__)
+            log.warning("cannot read the queues", error=type(error).__name__)
             metrics.DATABASE_UP.set(0)
             metrics.QUEUE_LENGTH.clear()
             metrics.QUEUE_OLDEST_SECONDS.clear()
@@ -60,7 +60,7 @@ class Scrape:
             metrics.QUEUE_LENGTH.labels(queue).set(length)
             metrics.QUEUE_OLDEST_SECONDS.labels(queue).set(max(0.0, seconds))
 
-    def _look_at_certificates(self) -> None:
+    def _read_certificates(self) -> None:
         for certificate, name in _CERTIFICATES.items():
             path = self._state.settings.home / "ca" / name
             try:
@@ -68,6 +68,6 @@ class Scrape:
             except FileNotFoundError:
                 continue  # the certificate is on another machine
             except (OSError, ValueError) as error:
-                log.warning("a certificate cannot be read", path=str(path), error=str(error))
+                log.warning("cannot read a certificate", path=str(path), error=str(error))
                 continue
             metrics.CERTIFICATE_EXPIRY.labels(certificate).set(expiry.timestamp())

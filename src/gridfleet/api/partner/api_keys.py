@@ -16,7 +16,7 @@ from gridfleet.domains.partners.errors import SelfTestFailed
 from gridfleet.domains.partners.key_creation import PreparedKey
 from gridfleet.domains.partners.models import ApiKey, CreatedKey, NewKey
 from gridfleet.domains.partners.scopes import Scope
-from gridfleet.domains.partners.topology import settle_partner_vhost
+from gridfleet.domains.partners.topology import ensure_partner_vhost
 from gridfleet.kernel.addresses import IPNetwork, parse_network
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.probe import probe
@@ -165,7 +165,7 @@ async def _prove(call: Call, prepared: PreparedKey) -> None:
     try:
         async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
             kind = settings.broker_queue_type
-            await settle_partner_vhost(management, broker_url, key.vhost, queues, queue_type=kind)
+            await ensure_partner_vhost(management, broker_url, key.vhost, queues, queue_type=kind)
     except (httpx.HTTPError, aiormq.exceptions.AMQPError, OSError) as error:
         raise SelfTestFailed(details=[f"broker: {type(error).__name__}"]) from error
     proof = await probe(broker_url, key.vhost, key.slug, prepared.text, EXCHANGE)

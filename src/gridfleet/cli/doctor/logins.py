@@ -16,7 +16,7 @@ import psycopg
 
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
 from gridfleet.domains.plants.certificates.authority import find_authority
-from gridfleet.kernel.broker.probe import ASKED_CHANNEL, PROBE_PREFIX, asked, probe
+from gridfleet.kernel.broker.probe import LOGIN_CHANNEL, PROBE_PREFIX, login_text, probe
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.notifications import received_during
@@ -62,13 +62,13 @@ async def check_logins(examined: Examination) -> list[Finding]:
 
     try:
         authority = await _authority(examined, examined.database_url)
-        expected = {asked(users[way], _PASSWORD) for way in ("amqp", "mqtt")}
+        expected = {login_text(users[way], _PASSWORD) for way in ("amqp", "mqtt")}
         if authority is not None:
-            expected.add(asked(users["mtls"], None))
-        received = await received_during(examined.database_url, ASKED_CHANNEL, log_in, expected, _NOTICE_SECONDS)
+            expected.add(login_text(users["mtls"], None))
+        received = await received_during(examined.database_url, LOGIN_CHANNEL, log_in, expected, _NOTICE_SECONDS)
     except psycopg.Error as error:
         return [fail("broker logins", f"cannot be followed: {type(error).__name__}", "see the finding about the database")]
-    found = [_password_finding(way, outcomes[way], asked(users[way], _PASSWORD) in received) for way in ("amqp", "mqtt")]
+    found = [_password_finding(way, outcomes[way], login_text(users[way], _PASSWORD) in received) for way in ("amqp", "mqtt")]
     return found if authority is None else [*found, _certificate_finding(users["mtls"], outcomes["mtls"], received)]
 
 
@@ -85,11 +85,11 @@ async def _authority(examined: Examination, database_url: str) -> Authority | No
         return None
 
 
-def _password_finding(way: str, refusal: str | None, asked_us: bool) -> Finding:
+def _password_finding(way: str, refusal: str | None, reached_service: bool) -> Finding:
     check = f"broker login over {way.upper()}"
     if refusal is None:
         return fail(check, "a wrong password was accepted", "remove other backends from auth_backends: docs/operations.md")
-    if asked_us:
+    if reached_service:
         return ok(check, "a wrong password is refused by this service")
     if _unreachable(refusal):
         start = "start it (`gridfleet up` starts the private node), and check GRIDFLEET_BROKER_URL"
@@ -107,9 +107,9 @@ def _certificate_finding(user: str, refusal: str | None, received: set[str]) -> 
     if refusal is None:
         remedy = "remove other backends from auth_backends: docs/operations.md"
         return fail(check, "a certificate of a plant that does not exist was accepted", remedy)
-    if asked(user, None) in received:
+    if login_text(user, None) in received:
         return ok(check, "reaches this service as one, and is refused for a plant that does not exist")
-    if asked(user, "") in received:
+    if login_text(user, "") in received:
         remedy = f"install its plugin {AUTH_PLUGIN} (docs/deployment.md, RabbitMQ 4.0), or run 3.13, 4.1 or newer"
         return fail(check, "the broker adds a password, as RabbitMQ 4.0 does: plants with certificates are refused", remedy)
     if _unreachable(refusal):

@@ -21,4 +21,4 @@ async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, exter
     sources = await store.sources_of_device(db, org, device.id)
     await registry.delete_sub_device(db, org, plant_id, external_id)
     await publish_changes(db, await store.resolve_by_itself(db, await store.clearing_alerts(db, org, sources)))
-    await store.forget_sources(db, org, sources)
+    await store.delete_states_of(db, org, sources)

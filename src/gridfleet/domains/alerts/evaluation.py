@@ -81,7 +81,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
 async def _states(db: Connection, runs: dict[RunKey, Run]) -> dict[RunKey, store.RuleStateRow]:
     if not runs:
         return {}
-    rows = await store.standings(db, {key[0] for key in runs}, {key[1] for key in runs})
+    rows = await store.rule_states(db, {key[0] for key in runs}, {key[1] for key in runs})
     return {(row.rule_id, row.source_id, row.metric): row for row in rows}
 
 
@@ -181,11 +181,11 @@ async def _save(
     if resolved:
         await publish_changes(db, await store.resolve_by_itself(db, resolved))
     if gone:
-        await store.delete_standings(db, gone)
+        await store.delete_rule_states(db, gone)
     if inserted:
-        await store.insert_standings(db, inserted)
+        await store.insert_rule_states(db, inserted)
     if updated:
-        await store.update_standings(db, updated)
+        await store.update_rule_states(db, updated)
 
 
 def _ended(step: Progress, row: store.RuleStateRow | None, new_alert: UUID | None) -> Iterable[UUID]:

@@ -95,7 +95,7 @@ class AlertRule(msgspec.Struct, frozen=True, rename="camel"):
     updated_at: datetime
 
     @property
-    def remembers(self) -> bool:
+    def keeps_state(self) -> bool:
         """Whether the result depends on more than the current value."""
         return self.for_seconds > 0 or self.latches
 

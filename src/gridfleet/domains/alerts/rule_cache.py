@@ -34,7 +34,7 @@ class Check(NamedTuple):
     position: int
     compare: Callable[[float, float], bool]
     threshold: float
-    remembers: bool
+    keeps_state: bool
     watch: Watch
 
 
@@ -67,14 +67,14 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
         for (source_id, time, layout_id), values in frames.frames.items():
             if time < horizon:
                 continue
-            for position, compare, threshold, remembers, watch in checks.get((source_id, layout_id), ()):
+            for position, compare, threshold, keeps_state, watch in checks.get((source_id, layout_id), ()):
                 value = values[position]
                 if value is None:
                     continue
                 # A measured integer or boolean is only packed as a double.
                 value = float(value)
                 matched = compare(value, threshold)
-                if remembers:
+                if keeps_state:
                     run = runs.get(id(watch))
                     if run is None:
                         run = runs[id(watch)] = Run(watch)
@@ -103,10 +103,10 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
             if (own := by_organization.get(source.organization_id)) and (layout := layouts.get(layout_id)) is not None:
                 checks = compile_checks(own, source, layout, unfit)
             compiled[source_id, layout_id] = _Compiled(source.organization_id, source.plant_id, checks)
-        await self._settle_units(compiled.values(), unfit)
+        await self._adopt_units(compiled.values(), unfit)
         return compiled
 
-    async def _settle_units(self, compiled: Iterable[_Compiled], unfit: list[Watch]) -> None:
+    async def _adopt_units(self, compiled: Iterable[_Compiled], unfit: list[Watch]) -> None:
         """Give rules without a unit the unit of their measurement, and report rules whose unit cannot be converted."""
         met = {check.watch.rule.id: check.watch for one in compiled for check in one.checks if check.watch.unit}
         new = [watch for watch in met.values() if watch.rule.unit is None]
@@ -139,7 +139,7 @@ def compile_checks(
                 unfit.append(watch)
                 continue
             watch = watch._replace(rule=fitting)
-            checks.append(Check(position, _COMPARE[fitting.condition], fitting.threshold, fitting.remembers, watch))
+            checks.append(Check(position, _COMPARE[fitting.condition], fitting.threshold, fitting.keeps_state, watch))
     return tuple(checks)
 
 

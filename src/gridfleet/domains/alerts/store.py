@@ -150,7 +150,7 @@ async def clearing_alerts(db: Connection, org: OrgScope, source_ids: Sequence[in
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def forget_sources(db: Connection, org: OrgScope, source_ids: Sequence[int]) -> None:
+async def delete_states_of(db: Connection, org: OrgScope, source_ids: Sequence[int]) -> None:
     """Delete the states of the metrics of these sources."""
     await db.execute(
         "DELETE FROM alert_state s USING telemetry_source t"
@@ -177,7 +177,7 @@ async def clear_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
     )
 
 
-async def standings(db: Connection, rule_ids: Iterable[UUID], source_ids: Iterable[int]) -> list[RuleStateRow]:
+async def rule_states(db: Connection, rule_ids: Iterable[UUID], source_ids: Iterable[int]) -> list[RuleStateRow]:
     """Return the states of the metrics of these sources for these rules."""
     cursor = db.cursor(row_factory=class_row(RuleStateRow))
     await cursor.execute(
@@ -211,7 +211,7 @@ async def hold_rules(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def insert_standings(db: Connection, rows: Sequence[RuleStateRow]) -> None:
+async def insert_rule_states(db: Connection, rows: Sequence[RuleStateRow]) -> None:
     """Write states that are new or have an alert now."""
     await db.execute(
         f"INSERT INTO alert_state AS s ({_STANDING}) SELECT new.* FROM {_NEW_STANDINGS}"
@@ -221,7 +221,7 @@ async def insert_standings(db: Connection, rows: Sequence[RuleStateRow]) -> None
     )
 
 
-async def update_standings(db: Connection, rows: Sequence[RuleStateRow]) -> None:
+async def update_rule_states(db: Connection, rows: Sequence[RuleStateRow]) -> None:
     """Write states, unless their rows were deleted in the meantime, for example by a user who resolved the alert."""
     await db.execute(
         "UPDATE alert_state s SET since = new.since, seen_at = new.seen_at, alert_id = new.alert_id"
@@ -235,7 +235,7 @@ def _by_column(rows: Sequence[RuleStateRow]) -> tuple[list[Any], ...]:
     return tuple([row[place] for row in rows] for place in range(len(RuleStateRow._fields)))
 
 
-async def delete_standings(db: Connection, keys: Sequence[tuple[UUID, int, str]]) -> None:
+async def delete_rule_states(db: Connection, keys: Sequence[tuple[UUID, int, str]]) -> None:
     """Delete the states of (rule, source, metric) whose conditions no longer hold."""
     await db.execute(
         "DELETE FROM alert_state s USING unnest(%s::uuid[], %s::int[], %s::text[]) AS gone (rule_id, source_id, metric)"

@@ -75,7 +75,7 @@ class Batch:
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     command_steps: list[Transition] = field(default_factory=list)
     """The steps that follow from the acknowledgements; set when the batch is written."""
-    listeners: dict[UUID, UUID] = field(default_factory=dict)
+    subscribed: dict[UUID, UUID] = field(default_factory=dict)
     """The organisations of the plants to whose telemetry partners subscribe, by plant."""
     events: list[NewEvent] = field(default_factory=list)
     connected: set[UUID] = field(default_factory=set)

@@ -26,7 +26,7 @@ from gridfleet.domains.ingest.parsing import (
     parse_snapshots,
     parse_status,
 )
-from gridfleet.domains.ingest.plant_cache import KnownDevice, KnownPlant, PlantCache
+from gridfleet.domains.ingest.plant_cache import CachedDevice, CachedPlant, PlantCache
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
@@ -84,7 +84,7 @@ class Pipeline:
         now = utc_now()
         topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
         plants = await self.plant_cache.plants(topic.plant_id for topic in topics if topic)
-        batch.listeners = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
+        batch.subscribed = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
         for delivery, topic in zip(deliveries, topics, strict=True):
             plant = plants.get(topic.plant_id) if topic else None
             if plant is None or topic is None:
@@ -148,7 +148,7 @@ class Pipeline:
             _refuse(batch, plant, delivery, utc_now(), Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
         return batch
 
-    async def _take(self, batch: Batch, plant: KnownPlant, channel: Channel, delivery: Delivery, now: datetime) -> None:
+    async def _take(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery, now: datetime) -> None:
         if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
             raise Refusal(RefusalReason.TOO_LARGE, f"{len(delivery.body)} bytes; at most {wire.MAX_MESSAGE_BYTES}")
         if channel is Channel.STATUS:
@@ -162,7 +162,7 @@ class Pipeline:
             batch.plants_held.add(plant.id)
         _see_plant(batch, plant, delivery, PlantStatus.ONLINE, now, sent_at=plant.sent(message.sent_at, now))
 
-    def _verify(self, batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
+    def _verify(self, batch: Batch, plant: CachedPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
         """Return the envelope, if the plant signed it within the time window."""
         if plant.unreadable:
             raise Refusal(RefusalReason.CREDENTIAL_UNREADABLE, "the service cannot read the plant's secret")
@@ -197,7 +197,7 @@ class Pipeline:
         return message
 
     async def _take_telemetry(
-        self, batch: Batch, plant: KnownPlant, delivery: Delivery, message: wire.Envelope, now: datetime
+        self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope, now: datetime
     ) -> None:
         """Process every snapshot of the message; a refused snapshot of an array does not affect the others."""
         payload = message.payload
@@ -213,7 +213,7 @@ class Pipeline:
     async def _take_snapshot(
         self,
         batch: Batch,
-        plant: KnownPlant,
+        plant: CachedPlant,
         delivery: Delivery,
         raw: msgspec.Raw,
         path: str,
@@ -223,8 +223,8 @@ class Pipeline:
         """Add all of a snapshot, except names without room, or nothing: all entries are read before the first is added."""
         snapshot = parse_snapshot(raw, path, message_id)
         time = measurement_time(snapshot.time, f"{path}.time", message_id, now)
-        entries: list[tuple[KnownDevice, int, dict[str, int | float | bool | None], str]] = []
-        statuses: list[tuple[KnownDevice, SubDeviceStatus]] = []
+        entries: list[tuple[CachedDevice, int, dict[str, int | float | bool | None], str]] = []
+        statuses: list[tuple[CachedDevice, SubDeviceStatus]] = []
         unregistered: list[str] = []
         if snapshot.fields:
             check_fields(snapshot.fields, where := f"{path}.fields", message_id)
@@ -242,7 +242,7 @@ class Pipeline:
             entries.append((device, own_time, entry.fields, where))
             statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
         fresh = microseconds(now - EVENT_MAX_AGE)
-        published: EventValues | None = {} if plant.id in batch.listeners else None
+        published: EventValues | None = {} if plant.id in batch.subscribed else None
         before, added = len(batch.frames.frames), 0
         for device, own_time, fields, where in entries:
             if device.reader.lacks(fields):
@@ -281,7 +281,7 @@ def count_committed(batch: Batch) -> None:
         metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
 
 
-def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime) -> None:
+def _take_status(batch: Batch, plant: CachedPlant, delivery: Delivery, now: datetime) -> None:
     message = parse_status(delivery.body)
     if message.status is wire.PlantStatus.OFFLINE:
         plant.invalidate_status()
@@ -291,17 +291,17 @@ def _take_status(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datet
         batch.connected.add(plant.id)
 
 
-def _add_event(batch: Batch, plant: KnownPlant, delivery: Delivery, message: str, time: int, published: EventValues) -> None:
+def _add_event(batch: Batch, plant: CachedPlant, delivery: Delivery, message: str, time: int, published: EventValues) -> None:
     names: dict[UUID, str | None] = {device.id: external_id for external_id, device in plant.devices.items()}
     names[plant.itself.id] = None
     values = {(names[device_id], to_datetime(own_time)): found for (device_id, own_time), found in published.items()}
-    event = telemetry_event(batch.listeners[plant.id], plant.id, message, to_datetime(time), values)
+    event = telemetry_event(batch.subscribed[plant.id], plant.id, message, to_datetime(time), values)
     batch.events.append(event._replace(request_id=delivery.request_id))
 
 
 def _see_plant(
     batch: Batch,
-    plant: KnownPlant,
+    plant: CachedPlant,
     delivery: Delivery,
     status: PlantStatus,
     now: datetime,
@@ -319,7 +319,7 @@ def _see_plant(
         batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, interval, reason, sent_at, delivery.request_id)
 
 
-def _see_device(batch: Batch, plant: KnownPlant, device: KnownDevice, status: SubDeviceStatus, now: datetime) -> None:
+def _see_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus, now: datetime) -> None:
     seen = device.seen
     seen.note(now)
     if status is not device.status or seen.is_due(now, PRESENCE_EVERY):
@@ -329,7 +329,7 @@ def _see_device(batch: Batch, plant: KnownPlant, device: KnownDevice, status: Su
         batch.devices_seen[device.id] = DeviceSeen(device.id, now, status, seen.interval_seconds)
 
 
-def _refuse(batch: Batch, plant: KnownPlant, delivery: Delivery, now: datetime, refusal: Refusal) -> None:
+def _refuse(batch: Batch, plant: CachedPlant, delivery: Delivery, now: datetime, refusal: Refusal) -> None:
     batch.count(refusal.reason.lower())
     message = RefusedMessage(
         new_id(),

@@ -21,7 +21,7 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["KnownDevice", "KnownPlant", "PlantCache"]
+__all__ = ["CachedDevice", "CachedPlant", "PlantCache"]
 
 _SMOOTHING: Final = 0.2
 _SILENT_INTERVALS: Final = 3
@@ -65,7 +65,7 @@ class Presence:
 
 
 @dataclass(slots=True)
-class KnownDevice:
+class CachedDevice:
     """A source of a plant: one of its sub-devices, or the plant itself."""
 
     id: UUID
@@ -76,7 +76,7 @@ class KnownDevice:
 
 
 @dataclass(slots=True)
-class KnownPlant:
+class CachedPlant:
     """A plant with everything that processing its messages needs.
 
     `keys` has the current one first, each with the end of its time (epoch milliseconds, None: no end). It is empty if the plant
@@ -86,8 +86,8 @@ class KnownPlant:
     id: UUID
     lifecycle_status: Lifecycle
     keys: tuple[tuple[bytes, int | None], ...]
-    itself: KnownDevice
-    devices: dict[str, KnownDevice]
+    itself: CachedDevice
+    devices: dict[str, CachedDevice]
     unreadable: bool = False
     status: PlantStatus = PlantStatus.UNKNOWN
     seen: Presence = field(default_factory=Presence)
@@ -114,7 +114,7 @@ class KnownPlant:
             device.status = SubDeviceStatus.UNKNOWN
 
 
-class PlantCache(NotifiedCache[str, KnownPlant]):
+class PlantCache(NotifiedCache[str, CachedPlant]):
     """Plants by the id in their topics."""
 
     def __init__(self, database: Database, keyring: Keyring) -> None:
@@ -124,11 +124,11 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
         self._signal_maps: dict[tuple[UUID, int], SignalMap] = {}
         self.layouts = LayoutIdCache()
 
-    async def plants(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
+    async def plants(self, plant_ids: Iterable[str]) -> dict[str, CachedPlant]:
         """Return those of the plants that exist, by id. Plants that are not cached are read from the database."""
         return await self.look_up(set(plant_ids), self._read)
 
-    async def _read(self, plant_ids: Iterable[str]) -> dict[str, KnownPlant]:
+    async def _read(self, plant_ids: Iterable[str]) -> dict[str, CachedPlant]:
         canonical = [UUID(plant_id) for plant_id in plant_ids if _is_canonical(plant_id)]
         if not canonical:
             return {}
@@ -141,14 +141,14 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
                 | {device.template_id for plant in connected for device in plant.devices if device.template_id},
             )
             return {
-                str(plant.id): await self._known(
+                str(plant.id): await self._cached_plant(
                     db, plant, {source.external_id: source.id for source in sources[plant.id]}, templates
                 )
                 for plant in connected
                 if plant.id in sources  # otherwise it was deleted in the meantime
             }
 
-    async def make_room(self, device: KnownDevice, fields: dict[str, int | float | bool | None]) -> None:
+    async def make_room(self, device: CachedDevice, fields: dict[str, int | float | bool | None]) -> None:
         """Assign positions to new field names of a device without a template.
 
         This uses a transaction of its own, because positions stay valid if the batch fails.
@@ -167,20 +167,20 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
         self._signal_maps.clear()
         self.layouts = LayoutIdCache()
 
-    async def _known(
+    async def _cached_plant(
         self,
         db: Connection,
         plant: IngestPlant,
         source_ids: dict[str | None, int],
         templates: dict[UUID, DeviceTemplate],
-    ) -> KnownPlant:
+    ) -> CachedPlant:
         keys: list[tuple[bytes, int | None]] = []
         if plant.keys is not None:
             keys.append((plant.keys.current, None))
             if plant.keys.previous is not None and plant.keys.previous_valid_until is not None:
                 keys.append((plant.keys.previous, int(plant.keys.previous_valid_until.timestamp() * 1000)))
 
-        async def device(device_id: UUID, external_id: str | None, template_id: UUID | None) -> KnownDevice:
+        async def device(device_id: UUID, external_id: str | None, template_id: UUID | None) -> CachedDevice:
             source_id = source_ids[external_id]
             template = templates.get(template_id) if template_id else None
             reader: Reader = (
@@ -188,9 +188,9 @@ class PlantCache(NotifiedCache[str, KnownPlant]):
                 if template is None
                 else await TemplateReader.of(db, self.layouts, self._signal_map(template))
             )
-            return KnownDevice(device_id, source_id, reader)
+            return CachedDevice(device_id, source_id, reader)
 
-        return KnownPlant(
+        return CachedPlant(
             plant.id,
             plant.lifecycle_status,
             tuple(keys),

@@ -109,7 +109,7 @@ def _again(keyring: Keyring, target: int, records: EncryptedRecords, row: Encryp
         return row._replace(blobs=tuple(_blobs(keyring, target, records.kind, records.columns, row)))
     except (DecryptionFailed, UnknownKeyVersion) as error:
         if report:
-            log.error("cannot be decrypted", table=records.kind, row_id=row.row_id, error=str(error))
+            log.error("cannot decrypt a row", table=records.kind, row_id=row.row_id, error=str(error))
         return None
 
 

@@ -30,7 +30,7 @@ _RECEIPT_AFTER: Final = timedelta(minutes=15)
 _SEND_SECONDS: Final = 30.0
 _LEASE: Final = timedelta(seconds=90)
 """When a process is killed while it sends, another process can claim the delivery after this time."""
-_LOOK_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 5.0
 _RECEIPTS_AT_ONCE: Final = 300
 
 
@@ -69,7 +69,7 @@ class Deliveries:
         works: list[tuple[Callable[[], Awaitable[None]], Callable[[Connection], Awaitable[float | None]]]] = [
             (partial(self._work_off, channel), partial(store.next_due, channel=channel)) for channel in self._senders
         ]
-        works.append((self._ask_for_receipts, store.next_receipt_due))
+        works.append((self._fetch_receipts, store.next_receipt_due))
         wakes = [asyncio.Event() for _ in works]
 
         def wake_all() -> None:
@@ -94,7 +94,7 @@ class Deliveries:
             async with self._database.transaction() as db:
                 due = await next_due(db)
             try:
-                async with asyncio.timeout(_LOOK_SECONDS if due is None else min(max(due, 0.05), _LOOK_SECONDS)):
+                async with asyncio.timeout(_POLL_SECONDS if due is None else min(max(due, 0.05), _POLL_SECONDS)):
                     await wake.wait()
             except TimeoutError:
                 continue
@@ -107,8 +107,8 @@ class Deliveries:
             if not deliveries:
                 return
             outcomes = await self._send(sender, deliveries)
-            for settled in outcomes:
-                await isolate(Consumer.NOTIFICATIONS, [settled], self._settle, self._fail)
+            for sent in outcomes:
+                await isolate(Consumer.NOTIFICATIONS, [sent], self._record_outcomes, self._fail)
 
     @staticmethod
     async def _send(sender: Sender, deliveries: Sequence[Outgoing]) -> list[tuple[Outgoing, Outcome]]:
@@ -130,15 +130,15 @@ class Deliveries:
         await isolate(Consumer.NOTIFICATIONS, deliveries, send, fail)
         return outcomes
 
-    async def _fail(self, settled: tuple[Outgoing, Outcome], error: Exception) -> None:
-        await self._settle([(settled[0], Outcome(reason_of(error), final=True))])
+    async def _fail(self, sent: tuple[Outgoing, Outcome], error: Exception) -> None:
+        await self._record_outcomes([(sent[0], Outcome(reason_of(error), final=True))])
 
-    async def _settle(self, settled: Sequence[tuple[Outgoing, Outcome]]) -> None:
-        for delivery, outcome in settled:
+    async def _record_outcomes(self, sent: Sequence[tuple[Outgoing, Outcome]]) -> None:
+        for delivery, outcome in sent:
             with at_work("notification", delivery.cause, delivery_id=str(delivery.id)):
-                await self._settle_one(delivery, outcome)
+                await self._record_outcome(delivery, outcome)
 
-    async def _settle_one(self, delivery: Outgoing, outcome: Outcome) -> None:
+    async def _record_outcome(self, delivery: Outgoing, outcome: Outcome) -> None:
         is_current = True
         async with self._database.transaction() as db:
             if outcome.error is None:
@@ -167,7 +167,7 @@ class Deliveries:
                 error=outcome.error,
             )
 
-    async def _ask_for_receipts(self) -> None:
+    async def _fetch_receipts(self) -> None:
         async with self._database.transaction() as db:
             waiting = await store.claim_receipts(db, _RECEIPTS_AT_ONCE, self._receipt_after)
         if not waiting:
@@ -178,16 +178,16 @@ class Deliveries:
             log.warning("cannot fetch push receipts", error=f"{type(error).__name__}: {error}")
             return
         for one in waiting:
-            await isolate(Consumer.NOTIFICATIONS, [one], partial(self._settle_receipts, receipts), self._fail_receipt)
+            await isolate(Consumer.NOTIFICATIONS, [one], partial(self._record_receipts, receipts), self._fail_receipt)
 
-    async def _settle_receipts(self, receipts: Mapping[str, Outcome], waiting: Sequence[tuple[UUID, str, str]]) -> None:
+    async def _record_receipts(self, receipts: Mapping[str, Outcome], waiting: Sequence[tuple[UUID, str, str]]) -> None:
         for delivery_id, ticket, token in waiting:
             outcome = receipts.get(ticket)
             if outcome is None:
                 continue
             async with self._database.transaction() as db:
                 if outcome.error is None:
-                    await store.settle_receipt(db, delivery_id)
+                    await store.mark_delivered(db, delivery_id)
                     continue
                 await store.mark_undelivered(db, delivery_id, outcome.error)
                 if outcome.error.startswith(DEVICE_NOT_REGISTERED):

@@ -201,7 +201,7 @@ async def claim_receipts(db: Connection, most: int, lease: timedelta) -> list[tu
     return await cursor.fetchall()
 
 
-async def settle_receipt(db: Connection, delivery_id: UUID) -> None:
+async def mark_delivered(db: Connection, delivery_id: UUID) -> None:
     """Mark a push message as delivered by the push service."""
     await db.execute("UPDATE notification_log SET receipt_due_at = NULL WHERE id = %s", (delivery_id,))
 

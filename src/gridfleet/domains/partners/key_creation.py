@@ -78,7 +78,7 @@ async def withdraw(db: Connection, org: OrgScope, prepared: PreparedKey) -> None
     """Delete a key that was not proved. Its vhost is removed after the commit."""
     await store.delete_unproven(db, org, prepared.id)
     if prepared.at_broker is not None:
-        await vhosts.queue_settling(db, prepared.at_broker)
+        await vhosts.queue_vhost_update(db, prepared.at_broker)
 
 
 async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:

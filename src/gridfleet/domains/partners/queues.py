@@ -1,7 +1,7 @@
 """An organisation's queues at the broker: whether they are enabled, and the prefix of its own queue names.
 
 Trading switches them on and off. The required queues of each vhost follow from this and from the keys. The gateway creates
-and removes queues accordingly each time it gets the effect `vhosts.SETTLE`.
+and removes queues accordingly each time it gets the effect `vhosts.UPDATE`.
 """
 
 from uuid import UUID
@@ -26,7 +26,7 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
     gone = [] if before is None or not before.enabled else [inbound_queue(before.prefix)]
     for key in await store.list_amqp_of(db, org):
         own = PartnerQueues(key.slug, prefix).names
-        await vhosts.queue_settling(db, key, unwanted=gone if enabled else [*gone, *own])
+        await vhosts.queue_vhost_update(db, key, unwanted=gone if enabled else [*gone, *own])
 
 
 async def queue_prefix(db: Connection, organization_id: UUID) -> str:

@@ -27,6 +27,7 @@ from gridfleet.kernel.broker.queue_types import (
 from gridfleet.protocol.partner_routes import EXCHANGE, FAMILIES, EventKind, event_queue, event_routing_key
 
 __all__ = [
+    "COMMANDS",
     "DROPPED",
     "DROPPED_EXCHANGE",
     "DROPPED_PATTERN",
@@ -35,17 +36,16 @@ __all__ = [
     "MAX_CONNECTIONS",
     "MAX_OWN_QUEUES",
     "MAX_PRIORITY",
-    "ORDERS",
     "OUTBOUND_PATTERN",
     "PartnerQueues",
     "dropped_queue",
+    "ensure_partner_vhost",
     "forbidden_argument",
     "has_current_bounds",
     "inbound_queue",
     "remove_partner_vhost",
     "replace_service_queues",
     "service_queues",
-    "settle_partner_vhost",
     "vhosts_with_outdated_queues",
 ]
 
@@ -70,7 +70,7 @@ _OUTBOUND: Final[dict[str, Any]] = {
 }
 # Only bodies count as bytes, so the number limits messages without a body.
 KEPT: Final = {name.removeprefix("x-"): value for name, value in _OUTBOUND.items()} | {"max-length": 1_000_000}
-ORDERS: Final = {"max-length-bytes": 64 * _MIB, "max-length": 50_000, "overflow": "reject-publish"}
+COMMANDS: Final = {"max-length-bytes": 64 * _MIB, "max-length": 50_000, "overflow": "reject-publish"}
 DROPPED_EXCHANGE: Final = "vcp.dropped"
 EVENTS: Final = KEPT | {"dead-letter-exchange": DROPPED_EXCHANGE}
 DROPPED: Final = {"max-length-bytes": 16 * _MIB, "max-length": 100_000, "overflow": "drop-head"}
@@ -139,7 +139,7 @@ def has_current_bounds(policies: dict[str, dict[str, Any]], limits: dict[str, in
     )
 
 
-async def settle_partner_vhost(
+async def ensure_partner_vhost(
     management: Management,
     broker_url: str,
     vhost: str,
@@ -171,7 +171,7 @@ async def settle_partner_vhost(
     await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)) + bool(outdated))
     if queues is not None:
         inbound = inbound_queue(queues.prefix)
-        await management.put_policy(vhost, inbound, f"^{re.escape(inbound)}$", "queues", ORDERS, priority=1)
+        await management.put_policy(vhost, inbound, f"^{re.escape(inbound)}$", "queues", COMMANDS, priority=1)
     async with open_channel(broker_url, vhost) as channel:
         await channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
         await channel.exchange_declare(DROPPED_EXCHANGE, exchange_type="topic", durable=True)
@@ -230,13 +230,13 @@ async def _close_connections(management: Management, vhost: str, username: str) 
     await management.close_own_connections_in(vhost)
 
 
-def service_queues(queues: PartnerQueues, *, events: str = EXCHANGE, orders: str = EXCHANGE) -> Iterator[ServiceQueue]:
+def service_queues(queues: PartnerQueues, *, events: str = EXCHANGE, commands: str = EXCHANGE) -> Iterator[ServiceQueue]:
     """Yield an organisation's queues with their bindings to the exchanges of events and commands."""
     for kind in EventKind:
         yield ServiceQueue(event_queue(queues.slug, kind), events, (event_routing_key(queues.slug, kind),), _OUTBOUND)
     keys = tuple(f"{queues.slug}.{binding}" for family in FAMILIES for binding in family.bindings)
     yield ServiceQueue(dropped_queue(queues.slug), DROPPED_EXCHANGE, (f"{queues.slug}.event.*",))
-    yield ServiceQueue(inbound_queue(queues.prefix), orders, keys)
+    yield ServiceQueue(inbound_queue(queues.prefix), commands, keys)
 
 
 def vhosts_with_outdated_queues(queues: Iterable[QueueFacts], kind: QueueType) -> Iterator[str]:

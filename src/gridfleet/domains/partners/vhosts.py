@@ -1,8 +1,8 @@
 """The vhosts of keys at the broker, updated by effects of changes to the keys.
 
-The effect `SETTLE` names a key but no action: its worker reads the key and gives the vhost the state that it should have at
+The effect `UPDATE` names a key but no action: its worker reads the key and gives the vhost the state that it should have at
 that time. Effects may therefore come late, twice and in any order. The end of a key has two kinds of its own, since removing
-one vhost can take up to half a minute: `CLOSE_CONNECTIONS`, and `REMOVE`, which does what `SETTLE` does with its own workers.
+one vhost can take up to half a minute: `CLOSE_CONNECTIONS`, and `REMOVE`, which does what `UPDATE` does with its own workers.
 """
 
 from collections.abc import Sequence
@@ -21,22 +21,22 @@ from gridfleet.kernel.outbox import enqueue
 __all__ = [
     "CLOSE_CONNECTIONS",
     "REMOVE",
-    "SETTLE",
+    "UPDATE",
     "WantedVhost",
     "expire_due",
     "legacy_slugs",
     "queue_ending",
-    "queue_settling",
-    "settle_all_but",
+    "queue_updates_except",
+    "queue_vhost_update",
     "wanted_queues",
     "wanted_vhost",
 ]
 
-SETTLE: Final = "partners.settle_vhost"
+UPDATE: Final = "partners.settle_vhost"
 """A kind of effect. `wanted_vhost` reads its payload."""
 
 REMOVE: Final = "partners.remove_vhost"
-"""A kind of effect with the payload of `SETTLE`, for a key that ended."""
+"""A kind of effect with the payload of `UPDATE`, for a key that ended."""
 
 CLOSE_CONNECTIONS: Final = "partners.close_connections"
 """A kind of effect. Its payload is {vhost, slug: the broker user name}."""
@@ -68,12 +68,12 @@ class WantedVhost(NamedTuple):
         return self.vhost == LEGACY_VHOST
 
 
-async def queue_settling(db: Connection, key: AmqpKey, unwanted: Sequence[str] = (), *, kind: str = SETTLE) -> None:
+async def queue_vhost_update(db: Connection, key: AmqpKey, unwanted: Sequence[str] = (), *, kind: str = UPDATE) -> None:
     """Queue an update of the key's vhost for after the commit.
 
     Args:
         unwanted: names of queues to remove, unless the organisation needs them by then.
-        kind: `SETTLE`, or `REMOVE` for a key that ended.
+        kind: `UPDATE`, or `REMOVE` for a key that ended.
     """
     payload = {
         "keyId": str(key.id),
@@ -90,7 +90,7 @@ async def queue_ending(db: Connection, key: AmqpKey) -> None:
     """Close the connections of a key that ended, and remove its vhost, once the transaction has committed."""
     for delay in _RACING_LOGINS:
         await enqueue(db, CLOSE_CONNECTIONS, {"vhost": key.vhost, "slug": key.slug}, delay=delay)
-    await queue_settling(db, key, kind=REMOVE)
+    await queue_vhost_update(db, key, kind=REMOVE)
 
 
 async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
@@ -143,8 +143,8 @@ async def expire_due(db: Connection) -> int:
     return len(ended)
 
 
-async def settle_all_but(db: Connection, settled: set[str]) -> None:
-    """Queue an update of each vhost that keys need and that is not in `settled`."""
+async def queue_updates_except(db: Connection, current: set[str]) -> None:
+    """Queue an update of each vhost that keys need and that is not in `current`."""
     for key in await store.list_amqp(db):
-        if key.vhost not in settled or key.vhost == LEGACY_VHOST:
-            await queue_settling(db, key)
+        if key.vhost not in current or key.vhost == LEGACY_VHOST:
+            await queue_vhost_update(db, key)

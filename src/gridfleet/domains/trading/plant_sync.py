@@ -66,7 +66,7 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
             try:
                 access = access_of(row, keyring)
             except (DecryptionFailed, UnknownKeyVersion) as error:
-                log.error("an ESM's secret cannot be read", organization_id=str(row.organization_id), error=str(error))
+                log.error("cannot decrypt an ESM's secret", organization_id=str(row.organization_id), error=str(error))
                 return
             if access is not None:
                 try:

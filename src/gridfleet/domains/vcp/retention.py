@@ -19,10 +19,10 @@ async def delete_commands(database: Database, before: datetime) -> int:
     Runs in short transactions, so that other work is not blocked. Returns how many were deleted.
     """
     total = 0
-    for forget in (store.delete_entries, delete_ended):
+    for delete in (store.delete_entries, delete_ended):
         while True:
             async with database.transaction() as db:
-                count = await forget(db, first_id_at(before), _BATCH)
+                count = await delete(db, first_id_at(before), _BATCH)
             total += count
             if count < _BATCH:
                 break

@@ -19,7 +19,7 @@ from gridfleet.protocol.envelope import CommandType
 
 __all__ = ["MeterReading", "list_log", "list_meter_readings", "list_recent_commands", "read_configuration"]
 
-_LOOK_BACK: Final = timedelta(hours=24)
+_HISTORY: Final = timedelta(hours=24)
 _LONGEST_SPAN: Final = timedelta(hours=48)
 _MOST_COMMANDS: Final = 1_000
 _MINUTE: Final = timedelta(minutes=1)
@@ -63,7 +63,7 @@ def _holding(override: ModeOverride | None, now: datetime) -> ModeOverride | Non
 async def list_recent_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
     """Return the commands of the last 24 hours and the open ones, newest first, at most 1,000. Raises `Forbidden`."""
     await _site(db, org, plant_id)
-    return await store.recent(db, org, plant_id, now - _LOOK_BACK, _MOST_COMMANDS)
+    return await store.recent(db, org, plant_id, now - _HISTORY, _MOST_COMMANDS)
 
 
 async def list_log(

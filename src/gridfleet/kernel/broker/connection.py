@@ -8,13 +8,13 @@ import aiormq
 from aiormq.abc import AbstractChannel, AbstractConnection
 
 from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.decoding import tolerate_strange_properties
+from gridfleet.kernel.broker.decoding import tolerate_undecodable_properties
 
 __all__ = ["HEARTBEAT_SECONDS", "fail_when_closed", "open_channel", "vhost_url"]
 
 HEARTBEAT_SECONDS = 15
 
-tolerate_strange_properties()
+tolerate_undecodable_properties()
 
 
 def vhost_url(broker_url: str, vhost: str) -> str:

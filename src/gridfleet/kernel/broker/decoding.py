@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pamqp import decode, header
 
-__all__ = ["UNDECODABLE", "tolerate_strange_properties"]
+__all__ = ["UNDECODABLE", "tolerate_undecodable_properties"]
 
 UNDECODABLE: Final = "x-undecodable"
 """The only header of a message whose headers cannot be decoded; its value is the reason."""
@@ -20,7 +20,7 @@ _MOST_TABLE_BYTES: Final = 16_384
 """pamqp copies the rest of a table for each of its values: 100 kB of small values take seconds."""
 
 
-def tolerate_strange_properties() -> None:
+def tolerate_undecodable_properties() -> None:
     """Make pamqp read undecodable values as empty or replaced, for every connection of this process."""
     decode.METHODS["shortstr"] = _short_text
     decode.METHODS["timestamp"] = _timestamp

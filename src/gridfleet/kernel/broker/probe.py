@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 import aiormq
 from aiormq.exceptions import AMQPError
 
-__all__ = ["ASKED_CHANNEL", "PROBE_PREFIX", "Probe", "asked", "probe", "probe_user"]
+__all__ = ["LOGIN_CHANNEL", "PROBE_PREFIX", "Probe", "login_text", "probe", "probe_user"]
 
 PROBE_PREFIX: Final = "_gridfleet_nobody_"
 """Prefix of the user names of test logins. No organisation's slug can begin so.
@@ -17,8 +17,8 @@ PROBE_PREFIX: Final = "_gridfleet_nobody_"
 Test logins check that the broker sends its login requests to the service.
 """
 
-ASKED_CHANNEL: Final = "broker_asked_for_nobody"
-"""Notification channel on which the service publishes such a login request, with the text of `asked`."""
+LOGIN_CHANNEL: Final = "broker_asked_for_nobody"
+"""Notification channel on which the service publishes such a login request, with the text of `login_text`."""
 
 _CERTIFICATE_NAME: Final = re.compile(r"SERIALNUMBER=[0-9a-f]{1,40},CN=(.*)")
 
@@ -39,7 +39,7 @@ def probe_user(user: str) -> str | None:
     return name[:100] if name.startswith(PROBE_PREFIX) else None
 
 
-def asked(name: str, password: str | None) -> str:
+def login_text(name: str, password: str | None) -> str:
     """Return the text that is published for the login request of such a user. `password` is None if absent."""
     return f"{name} {'without' if password is None else 'with'} a password"
 

@@ -30,7 +30,7 @@ class Leases:
         # The server's process id for this session: our own process id may equal that of a member in another container.
         await self._connection.execute("SELECT pg_advisory_lock(%s, pg_backend_pid())", (self._members,))
 
-    async def fair_share(self) -> int:
+    async def fair_count(self) -> int:
         """Return the number of pieces that this member should hold.
 
         The shares of all members differ by at most one and add up to all pieces.

@@ -20,17 +20,17 @@ async def listen(
     url: str,
     channels: Sequence[str],
     on_listening: Callable[[], None],
-    on_notice: Callable[[str, str], None],
+    on_notification: Callable[[str, str], None],
     on_heartbeat: Callable[[], None] = lambda: None,
     name: str = "gridfleet-listen",
 ) -> None:
-    """Call `on_notice(channel, payload)` for each notification until the connection is lost, which raises.
+    """Call `on_notification(channel, payload)` for each notification until the connection is lost, which raises.
 
     Args:
         url: The database.
         channels: The channels to listen on.
         on_listening: Called when no notification can be missed any more. Entries cached before this time may be stale.
-        on_notice: Called for each notification.
+        on_notification: Called for each notification.
         on_heartbeat: Called about every HEARTBEAT_SECONDS while the database responds. Without it, a dead connection could not
             be distinguished from an idle one.
         name: Name of the connection in `pg_stat_activity`.
@@ -42,8 +42,8 @@ async def listen(
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         on_listening()
         while True:
-            async for notice in connection.notifies(timeout=HEARTBEAT_SECONDS):
-                on_notice(notice.channel, notice.payload)
+            async for notification in connection.notifies(timeout=HEARTBEAT_SECONDS):
+                on_notification(notification.channel, notification.payload)
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await connection.execute("SELECT 1")
             on_heartbeat()
@@ -74,8 +74,8 @@ async def received_during(
     async with await TidyConnection.connect(url, autocommit=True, connect_timeout=5) as connection:
         await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         await work()
-        async for notice in connection.notifies(timeout=seconds):
-            received.add(notice.payload)
+        async for notification in connection.notifies(timeout=seconds):
+            received.add(notification.payload)
             if wanted <= received:
                 break
     return received

@@ -152,7 +152,7 @@ def _has_news(connection: Connection) -> bool:
 
 @asynccontextmanager
 async def open_database(
-    url: str, *, name: str, size: int = 10, channel: str | None = None, on_notice: Callable[[str], None] = lambda _: None
+    url: str, *, name: str, size: int = 10, channel: str | None = None, on_notification: Callable[[str], None] = lambda _: None
 ) -> AsyncIterator[Database]:
     """Open a pool for the database at `url`. It connects lazily, so a process can start while the server is unavailable.
 
@@ -161,8 +161,8 @@ async def open_database(
         name: Name of the connections in `pg_stat_activity`.
         size: Maximum number of connections.
         channel: Channel of the pool's own notifications; None for none.
-        on_notice: Called with the payload of each notification that the pool's own transactions publish on `channel`, before
-            the commit returns. PostgreSQL sends a session its own notifications before it is ready for the next query.
+        on_notification: Called with the payload of each notification that the pool's own transactions publish on `channel`,
+            before the commit returns. PostgreSQL sends a session its own notifications before it is ready for the next query.
             `notifications.listen` receives those of other processes.
     """
 
@@ -174,9 +174,9 @@ async def open_database(
             await connection.commit()
             connection.add_notify_handler(partial(deliver, connection.info.backend_pid))
 
-    def deliver(own: int, notice: Notify) -> None:
-        if notice.pid == own:
-            on_notice(notice.payload)
+    def deliver(own: int, notification: Notify) -> None:
+        if notification.pid == own:
+            on_notification(notification.payload)
 
     async def check(connection: Connection) -> None:
         if not _has_news(connection):

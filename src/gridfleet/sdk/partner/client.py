@@ -95,7 +95,7 @@ class Partner:
         self._patience = patience_seconds
         self._opening, self._ordering = asyncio.Lock(), asyncio.Lock()
         self._connection: aiormq.Connection | None = None
-        self._orders: AbstractChannel | None = None
+        self._commands_channel: AbstractChannel | None = None
         self._listening: asyncio.Task[None] | None = None
         self._acks: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._changed = asyncio.Condition()
@@ -170,9 +170,9 @@ class Partner:
 
     async def _publish(self, routing_key: str, body: bytes, message_id: str) -> None:
         async with self._ordering:
-            if self._orders is None or self._orders.is_closed:
-                self._orders = await (await self._connected()).channel()
-            channel = self._orders
+            if self._commands_channel is None or self._commands_channel.is_closed:
+                self._commands_channel = await (await self._connected()).channel()
+            channel = self._commands_channel
         await self._publish_on(channel, routing_key, body, message_id)
 
     async def _publish_alone(self, routing_key: str, body: bytes, message_id: str) -> None:

@@ -1,7 +1,7 @@
 """The client library for a plant's software: load a provisioning package, send signed telemetry, execute signed commands.
 
     package = Package.load("plant.json")
-    async with PlantClient(package, queue_path="queue.db", on_command=obey) as client:
+    async with PlantClient(package, queue_path="queue.db", on_command=execute) as client:
         await client.send(Snapshot(time=datetime.now(UTC), devices=[DeviceEntry("PV1", {"active_power": 4.2})]))
 
 Snapshots are stored on disk first and deleted when the broker has confirmed them. Neither a lost connection nor the death of

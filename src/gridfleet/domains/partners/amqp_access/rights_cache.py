@@ -35,7 +35,7 @@ class RightsCache:
 
     def __init__(self) -> None:
         self._known: OrderedDict[UUID, tuple[Rights, float]] = OrderedDict()
-        self._asking: set[asyncio.Task[Rights | None]] = set()
+        self._queries: set[asyncio.Task[Rights | None]] = set()
         self._logged_at = -_LOG_AGAIN_SECONDS
 
     async def of(self, database: Database, key_id: UUID) -> Rights | None:
@@ -46,24 +46,24 @@ class RightsCache:
         Raises:
             psycopg.OperationalError, PoolTimeout, PoolClosed: the database failed and no rights are cached.
         """
-        asking = asyncio.create_task(self._ask(database, key_id), name="partner rights")
-        self._asking.add(asking)
-        asking.add_done_callback(self._asked)
+        query = asyncio.create_task(self._query(database, key_id), name="partner rights")
+        self._queries.add(query)
+        query.add_done_callback(self._query_ended)
         # The query is not cancelled: cancelling it at a server that hangs takes ten seconds.
-        await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-        answered = asking.done() and not isinstance(asking.exception(), (psycopg.OperationalError, PoolTimeout, PoolClosed))
-        rights = None if answered else self._remembered(key_id)
+        await asyncio.wait({query}, timeout=_PATIENCE_SECONDS)
+        answered = query.done() and not isinstance(query.exception(), (psycopg.OperationalError, PoolTimeout, PoolClosed))
+        rights = None if answered else self._cached(key_id)
         if rights is None:
-            return await asyncio.shield(asking)
+            return await asyncio.shield(query)
         self._log_outage()
         return rights
 
     def _log_outage(self) -> None:
         if time.monotonic() - self._logged_at >= _LOG_AGAIN_SECONDS:
             self._logged_at = time.monotonic()
-            log.warning("database away: partners keep the rights they had")
+            log.warning("database unavailable: partners' cached rights apply")
 
-    async def _ask(self, database: Database, key_id: UUID) -> Rights | None:
+    async def _query(self, database: Database, key_id: UUID) -> Rights | None:
         async with database.transaction() as db:
             rights = await find_rights(db, key_id)
         self._known.pop(key_id, None)
@@ -73,11 +73,11 @@ class RightsCache:
                 self._known.popitem(last=False)
         return rights
 
-    def _remembered(self, key_id: UUID) -> Rights | None:
+    def _cached(self, key_id: UUID) -> Rights | None:
         rights, since = self._known.get(key_id, (None, 0.0))
         return rights if time.monotonic() - since < _LONGEST_SECONDS else None
 
-    def _asked(self, asking: asyncio.Task[Rights | None]) -> None:
-        self._asking.discard(asking)
-        if not asking.cancelled():
-            asking.exception()  # mark the exception as retrieved; callers that await the task get it too
+    def _query_ended(self, query: asyncio.Task[Rights | None]) -> None:
+        self._queries.discard(query)
+        if not query.cancelled():
+            query.exception()  # mark the exception as retrieved; callers that await the task get it too

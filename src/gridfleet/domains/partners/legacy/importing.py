@@ -113,7 +113,7 @@ async def _import(db: Connection, keyring: Keyring, creator_id: UUID, key: Legac
     await record(db, Event.API_KEY_CREATED, actor, subject, organization_id=organization_id, details=details)
     at_broker = await partner_keys.find_amqp(db, key.id)
     if at_broker is not None:
-        await vhosts.queue_settling(db, at_broker)
+        await vhosts.queue_vhost_update(db, at_broker)
     return None
 
 

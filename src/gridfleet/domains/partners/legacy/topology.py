@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from gridfleet.domains.partners.topology import (
+    COMMANDS,
     DROPPED,
     DROPPED_EXCHANGE,
     DROPPED_PATTERN,
     EVENTS,
-    ORDERS,
     OUTBOUND_PATTERN,
     PartnerQueues,
     inbound_queue,
@@ -30,16 +30,16 @@ from gridfleet.kernel.broker.queue_types import ServiceQueue, choose_queue_type,
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST
 
 __all__ = [
+    "LEGACY_COMMANDS",
     "LEGACY_EVENTS",
     "LEGACY_INTAKE",
-    "LEGACY_ORDERS",
     "MAX_LEGACY_CONNECTIONS",
+    "ensure_legacy_vhost",
     "replace_legacy_intake",
-    "settle_legacy_vhost",
 ]
 
 LEGACY_INTAKE: Final = "vcp.legacy.inbound"
-LEGACY_ORDERS: Final = "vcp.legacy.orders"
+LEGACY_COMMANDS: Final = "vcp.legacy.orders"
 LEGACY_EVENTS: Final = "vcp.legacy.events"
 
 MAX_LEGACY_CONNECTIONS: Final = 1_000
@@ -48,7 +48,7 @@ MAX_LEGACY_CONNECTIONS: Final = 1_000
 _INTAKE: Final = ServiceQueue(LEGACY_INTAKE, EXCHANGE, ("#",))
 
 
-async def settle_legacy_vhost(
+async def ensure_legacy_vhost(
     management: Management,
     broker_url: str,
     queues: PartnerQueues | None = None,
@@ -69,16 +69,16 @@ async def settle_legacy_vhost(
     await management.limit_connections(LEGACY_VHOST, MAX_LEGACY_CONNECTIONS)
     await management.put_policy(LEGACY_VHOST, "vcp.events", OUTBOUND_PATTERN, "queues", EVENTS, priority=1)
     await management.put_policy(LEGACY_VHOST, "vcp.dropped", DROPPED_PATTERN, "queues", DROPPED, priority=1)
-    orders = [LEGACY_INTAKE] if queues is None else [LEGACY_INTAKE, inbound_queue(queues.prefix)]
-    for name in orders:
-        await management.put_policy(LEGACY_VHOST, name, f"^{re.escape(name)}$", "queues", ORDERS, priority=1)
+    commands = [LEGACY_INTAKE] if queues is None else [LEGACY_INTAKE, inbound_queue(queues.prefix)]
+    for name in commands:
+        await management.put_policy(LEGACY_VHOST, name, f"^{re.escape(name)}$", "queues", COMMANDS, priority=1)
     kind = await choose_queue_type(management, queue_type)
     types = await management.queue_types(LEGACY_VHOST)
-    wanted = [] if queues is None else list(service_queues(queues, events=LEGACY_EVENTS, orders=LEGACY_ORDERS))
+    wanted = [] if queues is None else list(service_queues(queues, events=LEGACY_EVENTS, commands=LEGACY_COMMANDS))
     outdated = [queue for queue in wanted if is_outdated(queue, types, kind)]
     async with open_channel(broker_url, LEGACY_VHOST) as channel:
         # Topic exchanges, because each organisation has its own queues behind them.
-        for exchange in (EXCHANGE, LEGACY_ORDERS, LEGACY_EVENTS, DROPPED_EXCHANGE):
+        for exchange in (EXCHANGE, LEGACY_COMMANDS, LEGACY_EVENTS, DROPPED_EXCHANGE):
             await channel.exchange_declare(exchange, exchange_type="topic", durable=True)
         if not is_outdated(_INTAKE, types, kind):
             await ensure_queue(channel, _INTAKE, kind, types)

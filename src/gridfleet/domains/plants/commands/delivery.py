@@ -24,7 +24,7 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.topics import Channel, topic
 
-__all__ = ["CLAIM_SECONDS", "CLOCK_SECONDS", "START_SECONDS", "SignedCommand", "claim_due", "retry_wait", "settle"]
+__all__ = ["CLAIM_SECONDS", "CLOCK_SECONDS", "START_SECONDS", "SignedCommand", "claim_due", "record_published", "retry_wait"]
 
 CLAIM_SECONDS: Final = 5
 """How long a claimed command is reserved for one sender. If the sender fails, the command waits for this time."""
@@ -77,7 +77,7 @@ async def claim_due(db: Connection, keyring: Keyring, now: datetime, limit: int)
     ]
 
 
-async def settle(
+async def record_published(
     db: Connection, now: datetime, published: Sequence[tuple[DueCommand, bool]], follow: FollowSteps | None
 ) -> list[Transition]:
     """Record the results of publishing claimed commands.

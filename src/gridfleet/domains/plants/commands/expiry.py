@@ -84,7 +84,7 @@ async def expire_due(
         Their steps.
     """
     if only is None:
-        await ending.settle_withdrawn(db)
+        await ending.end_withdrawn(db)
     steps = count(db, await ending.expire(db, now, EXPIRY_REASONS, only, _BATCH))
     if steps and follow is not None:
         await follow(db, steps, ())
@@ -93,7 +93,7 @@ async def expire_due(
 
 async def list_due(db: Connection, now: datetime) -> list[UUID]:
     """Return the commands that `expire_due` ends."""
-    await ending.settle_withdrawn(db)
+    await ending.end_withdrawn(db)
     return await ending.list_passed(db, now, _BATCH)
 
 

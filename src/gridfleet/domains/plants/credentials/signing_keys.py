@@ -39,7 +39,7 @@ async def load_signing_keys(db: Connection, keyring: Keyring, plant_ids: Iterabl
             blob = row.previous_hmac_secret
             previous = None if blob is None else decrypt(row, "previous_hmac_secret", blob)
         except (DecryptionFailed, UnknownKeyVersion) as error:
-            log.error("a plant's secret cannot be read", plant_id=str(row.plant_id), error=str(error))
+            log.error("cannot decrypt a plant's secret", plant_id=str(row.plant_id), error=str(error))
             return None
         return SigningKeys(current, previous, row.previous_valid_until)
 

@@ -104,7 +104,7 @@ class LiveValues:
                         except PlantNotFound:
                             watched.gone = True
             except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
-                log.warning("live values wait for the database", error=type(error).__name__)
+                log.warning("cannot read live values, retrying", error=type(error).__name__)
             self._next_turn()
 
     def _next_turn(self) -> None:

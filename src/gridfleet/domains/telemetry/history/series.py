@@ -13,8 +13,8 @@ from gridfleet.kernel.db import Connection
 
 __all__ = ["by_unit", "device_series", "known_layouts", "plant_series", "plant_sources"]
 
-_MOST_REMEMBERED: Final = 5_000
-_remembered: dict[tuple[int, bytes], LayoutIndex] = {}
+_MOST_CACHED: Final = 5_000
+_layout_cache: dict[tuple[int, bytes], LayoutIndex] = {}
 
 
 async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, LayoutIndex]:
@@ -24,13 +24,13 @@ async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, 
     """
     wanted = {(row.layout_id, row.digest) for row in rows}
     # Copied before the query: a concurrent lookup may clear the cache.
-    found = {place: _remembered[place] for place in wanted & _remembered.keys()}
+    found = {place: _layout_cache[place] for place in wanted & _layout_cache.keys()}
     if missing := wanted - found.keys():
-        if len(_remembered) > _MOST_REMEMBERED:
-            _remembered.clear()
+        if len(_layout_cache) > _MOST_CACHED:
+            _layout_cache.clear()
         read = await store.layouts(db, [layout_id for layout_id, _ in missing])
         found |= {(layout.id, digest): layout for digest, layout in read}
-        _remembered.update(found)
+        _layout_cache.update(found)
     return {layout_id: layout for (layout_id, _), layout in found.items()}
 
 

@@ -18,7 +18,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["A_MOMENT", "RETRY", "issue_due", "issue_mode", "issue_own", "settle_missed"]
+__all__ = ["A_MOMENT", "RETRY", "complete_missed", "issue_due", "issue_mode", "issue_own"]
 
 A_MOMENT: Final = timedelta(milliseconds=1)
 """Offset that places one command before another: a plant gets its commands in the order of their issue times."""
@@ -54,13 +54,13 @@ async def issue_due(db: Connection, now: datetime, limit: int, selection: sites.
     return issued
 
 
-async def settle_missed(db: Connection, now: datetime) -> int:
-    """Settle what a command left open that ended without its site. Returns the number of modes, schedules and steps.
+async def complete_missed(db: Connection, now: datetime) -> int:
+    """Complete what a command left open that ended without its site. Returns the number of modes, schedules and steps.
 
     The end of a command is applied to its site in the same transaction, except by a gateway of an older release, and where it
     failed and was set aside.
     """
-    return await store.settle_missed(db, now)
+    return await store.complete_missed(db, now)
 
 
 async def issue_mode(db: Connection, site: Site, row: Unconfirmed, now: datetime) -> bool:

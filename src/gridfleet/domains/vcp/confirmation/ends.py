@@ -32,14 +32,14 @@ _MODES: Final = (CommandType.MODE_CHANGE, CommandType.EMERGENCY)
 async def apply_ends(
     db: Connection,
     steps: Mapping[UUID, Transition],
-    orders: Collection[UUID],
+    partner_commands: Collection[UUID],
     connected: Collection[UUID],
 ) -> None:
     """Apply the newest steps of commands to the sites of their plants.
 
     Args:
         steps: the newest step of each command, by command id. Steps to an open state are ignored.
-        orders: ids of those commands that are partner commands.
+        partner_commands: ids of those commands that are partner commands.
         connected: plants that have just connected. What they refused or failed is issued again.
     """
     ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
@@ -54,7 +54,7 @@ async def apply_ends(
         changed = _without_lost_setpoint(site, ends)
         for row in rows.get(site.plant_id, ()):
             if row.command_id in ends:
-                changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in orders)
+                changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in partner_commands)
         if changed != site:
             await sites.save_site(db, changed)
     if connected:
@@ -68,13 +68,13 @@ def _without_lost_setpoint(site: Site, ends: Mapping[UUID, Transition]) -> Site:
     return replace(site, setpoint_ends_at=None, setpoint_command_id=None)
 
 
-async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_order: bool) -> Site:
+async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_partner_command: bool) -> Site:
     if end.status is CommandStatus.EXPIRED:
         await store.set_due(db, site.plant_id, row.kind, end.at)
     elif end.status is CommandStatus.APPLIED or row.kind is Kind.STEP:
         await store.delete(db, site.plant_id, row.kind)
     elif row.kind is Kind.MODE:
-        return await _restore_mode(db, site, row, end, is_order)
+        return await _restore_mode(db, site, row, end, is_partner_command)
     elif row.kind is Kind.SCHEDULE:
         return await _restore_schedule(db, site, row, end)
     elif row.kind is Kind.LIMITS:
@@ -82,9 +82,9 @@ async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, 
     return site
 
 
-async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_order: bool) -> Site:
+async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_partner_command: bool) -> Site:
     """Return the site with the override from before a refused mode. An emergency stop stays."""
-    refused = site.override_command_id or (row.command_id if is_order else None)
+    refused = site.override_command_id or (row.command_id if is_partner_command else None)
     if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP:
         await store.set_due(db, site.plant_id, Kind.MODE, None)
         return site

@@ -86,10 +86,10 @@ async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime) -> None
     )
 
 
-async def settle_missed(db: Connection, now: datetime) -> int:
-    """Settle the rows whose commands have ended: delete confirmed ones, and set the others due.
+async def complete_missed(db: Connection, now: datetime) -> int:
+    """Complete the rows whose commands have ended: delete confirmed ones, and set the others due.
 
-    Rows of sites that another transaction has locked are skipped. Returns how many were settled.
+    Rows of sites that another transaction has locked are skipped. Returns the number of completed rows.
     """
     cursor = await db.execute(
         "WITH missed AS (SELECT u.plant_id, u.kind, c.status FROM vcp_unconfirmed u JOIN plant_command c ON c.id = u.command_id"

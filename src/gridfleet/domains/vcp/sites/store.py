@@ -241,7 +241,7 @@ async def end_schedules(db: Connection, now: datetime, limit: int, selection: Se
             " (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = s.plant_id))"
             f" WHERE s.plant_id = ANY(%(locked)s) AND {over}"
             " RETURNING s.plant_id),"
-            " settled AS (DELETE FROM vcp_unconfirmed u USING ended"
+            " confirmed AS (DELETE FROM vcp_unconfirmed u USING ended"
             " WHERE u.plant_id = ended.plant_id AND u.kind IN ('SCHEDULE', 'STEP'))"
             " DELETE FROM vcp_interval i USING ended WHERE i.plant_id = ended.plant_id",
             {"locked": locked, "now": now},

@@ -69,7 +69,7 @@ async def withdraw_open(
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def settle_withdrawn(db: Connection) -> None:
+async def end_withdrawn(db: Connection) -> None:
     """End commands whose rows were locked when they were withdrawn, and delete the withdrawals of commands that ended or were
     acknowledged.
     """
