@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from gridfleet.domains.organizations.invitations import registry
+from support.builders.interleaving import until_blocked
 from support.clients.people import PASSWORD, People, Person, refused
 from support.servers.postbox import mails_to, text_of, token_in
 
@@ -362,3 +363,19 @@ async def test_joining_ends_no_invitation_of_another_organisation(inviter: Invit
     assert (await inviter.register(first)).status_code == 201
     assert (await elsewhere.accept(await elsewhere.token())).is_success
     assert EMAIL in await elsewhere.roles()
+
+
+async def test_two_invitations_of_an_address_are_used_at_once(inviter: Inviting) -> None:
+    await inviter.invite()
+    first = await inviter.token()
+    assert (await inviter.accept(first)).is_success
+    await inviter.invite()
+    second = await inviter.token()
+    database = inviter.people.service.state.database
+    async with database.transaction() as db:
+        await db.execute("SELECT FROM invitation ORDER BY created_at LIMIT 1 FOR UPDATE")
+        uses = [asyncio.create_task(inviter.register(first))]
+        await until_blocked(database)
+        uses.append(asyncio.create_task(inviter.register(second)))
+        await until_blocked(database, 2)
+    assert sorted([(await use).status_code for use in uses]) == [201, 404]

@@ -155,19 +155,19 @@ async def find_held(db: Connection, token_hash: bytes) -> HeldInvitation | None:
 async def lock_held(db: Connection, token_hash: bytes) -> HeldInvitation | None:
     """Return the invitation of a token, locked until the transaction ends, or None.
 
-    The organisation is locked first, as its deletion locks it before its invitations.
+    The organisation is locked first, as its deletion locks it before its invitations. Its other invitations to the address are
+    locked too, in one order, because the use of one revokes the others.
     """
     await db.execute(
         "SELECT FROM organization WHERE id = (SELECT organization_id FROM invitation WHERE token_hash = %s) FOR KEY SHARE",
         (token_hash,),
     )
-    cursor = db.cursor(row_factory=args_row(_held))
-    await cursor.execute(
-        "SELECT id, organization_id, email, role, status, expires_at, used_at IS NOT NULL FROM invitation"
-        " WHERE token_hash = %s FOR UPDATE",
+    await db.execute(
+        "SELECT FROM invitation WHERE (organization_id, email) IN"
+        " (SELECT organization_id, email FROM invitation WHERE token_hash = %s) ORDER BY id FOR UPDATE",
         (token_hash,),
     )
-    return await cursor.fetchone()
+    return await find_held(db, token_hash)
 
 
 async def accept(db: Connection, invitation_id: UUID, now: datetime, *, used: bool) -> None:
