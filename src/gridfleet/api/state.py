@@ -9,6 +9,7 @@ from functools import partial
 from gridfleet.api.access.cache import ACCESS_CHANNEL, AccessCache
 from gridfleet.domains.partners.amqp_access.rights_cache import RightsCache
 from gridfleet.domains.plants.certificates.authority import ensure_authority
+from gridfleet.domains.plants.mqtt_access.client_ids import ClientIds
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.cache import Cache, MemoryAnswers, RedisAnswers
@@ -47,6 +48,7 @@ class AppState:
     access: AccessCache
     plant_tokens: PlantTokens
     partner_rights: RightsCache
+    client_ids: ClientIds
     passwords: Passwords
     rate_limiter: RateLimiter
     cache: Cache
@@ -85,6 +87,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 access=access,
                 plant_tokens=PlantTokens(keyring, timedelta(minutes=settings.mqtt_token_minutes)),
                 partner_rights=RightsCache(),
+                client_ids=ClientIds(),
                 passwords=passwords,
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on", redis=redis),
                 cache=Cache(RedisAnswers(redis) if redis else MemoryAnswers(settings.cache_megabytes * 1024 * 1024)),

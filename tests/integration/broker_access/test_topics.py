@@ -108,6 +108,26 @@ async def test_a_password_plant_may_have_several_clients(fleet: Fleet, plants: d
                 assert await connection.received.get() == (plant.topic("commands"), b"do")
 
 
+async def test_a_password_plant_cannot_invent_any_number_of_client_ids(fleet: Fleet) -> None:
+    """The broker keeps a session for each, and in a cluster an Erlang atom that it never frees."""
+    plant = fleet.plant("PASSWORD")
+
+    async def login(client_id: str) -> None:
+        async with await plant.connect(replace(plant.login, client_id=client_id)) as connection:
+            await connection.ping()
+
+    admitted = 0
+    with contextlib.suppress(Refused):
+        while admitted < 60:
+            await login(f"{plant.id}-{admitted}")
+            admitted += 1
+    assert 20 <= admitted <= 40, "the bound of an hour, or of two"
+    for client_id in (plant.id, f"{plant.id}-{admitted - 1}"):
+        await login(client_id)
+    with pytest.raises(Refused):
+        await login(f"{plant.id}-{'x' * 128}")
+
+
 async def test_a_client_id_that_is_not_utf_8_is_refused(plants: dict[str, Plant]) -> None:
     """RabbitMQ 4.0 cannot list the queues of any vhost while one has a name that is not UTF-8."""
     plant = plants["PASSWORD"]

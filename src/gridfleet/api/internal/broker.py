@@ -58,6 +58,7 @@ async def vhost(call: Call, form: Mapping[str, str]) -> str:
             log_refusal = {"key_id": str(who), "reason": reason}
         else:
             allowed = await plants.may_enter_vhost(db, who, wanted, client_id)
+            allowed = allowed and client_id is not None and call.state.client_ids.admit(who.plant_id, client_id)
             reason = None if allowed else "vhost, state or client id"
             log_refusal = {"plant_id": str(who.plant_id), "reason": reason}
     if reason is not None:
