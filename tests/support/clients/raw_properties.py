@@ -31,6 +31,16 @@ class NotUtf8(str):
         return super().encode(encoding, errors) + b"\xff\xfe"
 
 
+class Repeated(str):
+    """A name that may be several times in one dictionary of arguments."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 def table(fields: bytes) -> bytes:
     """Return the fields with their length before them."""
     return len(fields).to_bytes(4, "big") + fields

@@ -81,7 +81,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
 
 
 def bounds_findings(overview: Mapping[str, Any]) -> list[Finding]:
-    """Return the finding about the plugin that bounds what partners can have the broker keep in memory.
+    """Return the finding about the plugin without which a partner can stop the broker or fill its memory.
 
     None for a version, such as 3.10, whose overview does not contain the tags of its node.
     """
@@ -90,7 +90,7 @@ def bounds_findings(overview: Mapping[str, Any]) -> list[Finding]:
     if BOUNDS_PLUGIN in tags:
         return [ok("broker bounds", f"there: {BOUNDS_PLUGIN}")]
     remedy = f"build and enable the plugin {BOUNDS_PLUGIN} (docs/deployment.md, The service's plugins for RabbitMQ)"
-    return [warn("broker bounds", f"missing: {BOUNDS_PLUGIN}. A partner can fill the broker's memory", remedy)]
+    return [warn("broker bounds", f"missing: {BOUNDS_PLUGIN}. A partner can stop the broker", remedy)]
 
 
 def _alarm_finding(alarms: Sequence[tuple[str, str]]) -> Finding:

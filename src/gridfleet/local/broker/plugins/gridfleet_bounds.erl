@@ -1,6 +1,7 @@
 %% Refuses to clients what RabbitMQ keeps in memory without any bound: messages of an open transaction, bindings that differ
-%% in their arguments alone, consumers beyond 20 a channel, and their large arguments. Refuses arguments of queues that the
-%% management API cannot list: it then lists no queue of any vhost. Bounds new quorum queues and streams: each leaves atoms, which
+%% in their arguments alone, consumers beyond 20 a channel, and their large arguments. Refuses consumers beyond 20 a stream: each
+%% holds a file open. Refuses arguments of queues that the management API cannot list: it then lists no queue of any vhost.
+%% Refuses names of queues that the broker decodes to Erlang terms. Bounds new quorum queues and streams: each leaves atoms, which
 %% a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
 %% while it does not read those before, and end its connection. Administrators, of which the service is one, may do all of it.
 %%
@@ -33,6 +34,7 @@
 -define(CALL_MS, 1000).
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
+-define(DECLARED, {?MODULE, declared}).
 
 %% The tag among the node's tags, which the management API of newer versions shows, says that the plugin is there.
 announce() ->
@@ -67,9 +69,10 @@ applies_to() ->
 intercept({'tx.select'}, _, bounded) ->
     refused("transactions are not allowed; use publisher confirms", 'tx.select');
 intercept(Declare, Content, bounded) when element(1, Declare) =:= 'queue.declare' ->
-    case lists:all(fun is_listable/1, arguments(Declare)) of
-        true -> bounded_queue(Declare, Content);
-        false -> refused("an argument of the queue has a name that is not ASCII, or holds others", 'queue.declare')
+    case {is_reply_address(element(3, Declare)), are_listable(arguments(Declare))} of
+        {true, _} -> refused("the address of a reply cannot be declared", 'queue.declare');
+        {_, true} -> bounded_queue(Declare, Content);
+        {_, false} -> refused("an argument of the queue is given twice, is not ASCII, or holds others", 'queue.declare')
     end;
 intercept(Bind, Content, bounded) when element(1, Bind) =:= 'queue.bind'; element(1, Bind) =:= 'exchange.bind' ->
     case arguments(Bind) of
@@ -84,6 +87,7 @@ intercept(Consume, Content, bounded) when element(1, Consume) =:= 'basic.consume
     end;
 intercept({'basic.cancel', Tag, _} = Cancel, Content, bounded) ->
     put(?CONSUMERS, maps:remove(Tag, consumers())),
+    ets:match_delete(?MODULE, {{reader, '_', self(), Tag}}),
     {Cancel, Content};
 intercept(Get, Content, bounded) when element(1, Get) =:= 'basic.get' ->
     once_read(Get, Content);
@@ -131,10 +135,21 @@ writer() ->
             Known
     end.
 
+%% Before it checks any right, the broker decodes the rest of such a name to an Erlang term, whatever it is: 80 new atoms, or the
+%% name of a process, which it then calls; a supervisor ends by such a call. Line ends may be in the beginning too.
+is_reply_address(<<"amq.rabbitmq.reply-to", _, _/binary>>) -> true;
+is_reply_address(_) -> false.
+
+%% Of several arguments with one name, the broker obeys the first, and the management API returns the last, which is not checked.
+are_listable(Arguments) ->
+    Names = [Name || {Name, _, _} <- Arguments],
+    length(lists:usort(Names)) =:= length(Names) andalso lists:all(fun is_listable/1, Arguments).
+
 is_listable({Name, Type, _}) ->
     not lists:member(Type, [table, array]) andalso lists:all(fun(Byte) -> Byte > 31 andalso Byte < 127 end, binary_to_list(Name)).
 
 bounded_queue(Declare, Content) ->
+    put(?DECLARED, binary:replace(element(3, Declare), [<<"\r">>, <<"\n">>], <<>>, [global])),
     {User, Vhost} = get(?OWNER),
     Name = rabbit_misc:r(Vhost, queue, element(3, Declare)),
     Passive = element(4, Declare),
@@ -185,13 +200,41 @@ counted(Consume, Content) ->
             Given -> Given
         end,
     Consumers = (consumers())#{Tag => true},
-    case map_size(Consumers) =< ?MOST_CONSUMERS of
-        true ->
+    case {map_size(Consumers) =< ?MOST_CONSUMERS, readers(element(3, Consume), Tag) =< ?MOST_CONSUMERS} of
+        {true, true} ->
             put(?CONSUMERS, Consumers),
             {setelement(4, Consume, Tag), Content};
-        false ->
-            refused("the channel has too many consumers", 'basic.consume')
+        {false, _} ->
+            refused("the channel has too many consumers", 'basic.consume');
+        {_, false} ->
+            refused("the stream has too many consumers", 'basic.consume')
     end.
+
+%% The number of a stream's consumers on this node with the new one, 0 for other queues. Without a name, it is the queue that the
+%% channel declared last. The broker's own list keeps consumers of streams that were deleted.
+readers(<<>>, Tag) ->
+    case get(?DECLARED) of
+        undefined -> 0;
+        Declared -> readers(Declared, Tag)
+    end;
+readers(Name, Tag) ->
+    {_, Vhost} = get(?OWNER),
+    Stream = rabbit_misc:r(Vhost, queue, Name),
+    case rabbit_amqqueue:lookup(Stream) of
+        {ok, Queue} ->
+            case amqqueue:get_type(Queue) of
+                rabbit_stream_queue -> count_reader(Stream, Tag);
+                _ -> 0
+            end;
+        _ ->
+            0
+    end.
+
+count_reader(Stream, Tag) ->
+    ets:insert(?MODULE, {{reader, Stream, self(), Tag}}),
+    Readers = ets:match(?MODULE, {{reader, '$1', '$2', '_'}}),
+    [ets:match_delete(?MODULE, {{reader, '_', Channel, '_'}}) || [_, Channel] <- Readers, not is_process_alive(Channel)],
+    length([Channel || [Read, Channel] <- Readers, Read =:= Stream, is_process_alive(Channel)]).
 
 %% The tags of the channel's consumers. They stay until they are cancelled, also those whose queue was deleted.
 consumers() ->

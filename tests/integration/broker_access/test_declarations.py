@@ -1,0 +1,96 @@
+"""Queues that harm the broker, declared and consumed by a client with every right in its vhost."""
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiormq
+import httpx
+import pytest
+from aiormq.abc import AbstractConnection
+from aiormq.exceptions import ChannelAccessRefused
+from pamqp.commands import Queue
+
+from support.clients.raw_properties import Repeated
+from support.servers.broker_node import BrokerNode
+
+NEW_ATOM = b"\x83\x77\x13gridfleet_test_atom"
+"""An Erlang term in the external format: an atom that no node has."""
+
+
+@pytest.fixture
+async def client(broker: BrokerNode) -> AsyncIterator[AbstractConnection]:
+    """A connection of a user that is no administrator, in a vhost of its own."""
+    management = f"{broker.management_url}/api"
+    httpx.put(f"{management}/vhosts/client", json={}).raise_for_status()
+    httpx.put(f"{management}/users/client", json={"password": "client", "tags": ""}).raise_for_status()
+    rights = {"configure": ".*", "write": ".*", "read": ".*"}
+    httpx.put(f"{management}/permissions/client/client", json=rights).raise_for_status()
+    connection = await aiormq.connect(f"amqp://client:client@127.0.0.1:{broker.settings.amqp_port}/client")
+    try:
+        yield connection
+    finally:
+        await connection.close()
+        httpx.delete(f"{management}/vhosts/client").raise_for_status()
+        httpx.delete(f"{management}/users/client").raise_for_status()
+
+
+@pytest.mark.parametrize("start", ["amq.rabbitmq.reply-to.", "amq.rabbitmq.reply-to\r\n."])
+@pytest.mark.parametrize("passive", [True, False])
+async def test_the_address_of_a_reply_cannot_be_declared(
+    client: AbstractConnection, monkeypatch: pytest.MonkeyPatch, start: str, passive: bool
+) -> None:
+    """The broker would decode the rest of the name: to new atoms, which it never frees, or to one of its processes."""
+    monkeypatch.setattr(Queue.Declare, "validate", lambda _: None)
+    channel = await client.channel()
+    with pytest.raises(ChannelAccessRefused, match="address of a reply"):
+        await channel.queue_declare(f"{start}{base64.b64encode(NEW_ATOM).decode()}.key", passive=passive)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {Repeated("x-overflow"): "reject-publish", Repeated("x-overflow"): "drop-head"},
+        {Repeated("x-max-priority"): 255, Repeated("x-max-priority"): 1},
+        {Repeated("x-max-priority"): 1, Repeated("x-max-priority"): "many"},
+    ],
+)
+async def test_an_argument_cannot_be_given_twice(client: AbstractConnection, arguments: dict[str, Any]) -> None:
+    """The queue would obey the first, and the management API show the last to the service that looks for harmful ones."""
+    channel = await client.channel()
+    with pytest.raises(ChannelAccessRefused, match="given twice"):
+        await channel.queue_declare("twice", exclusive=True, arguments=arguments)
+
+
+@pytest.mark.parametrize("name", ["read.True", ""])
+async def test_a_stream_has_a_bounded_number_of_consumers(client: AbstractConnection, name: str) -> None:
+    """Each holds a file of the node open. The empty name means the queue that the channel declared last."""
+    stream = f"read.{bool(name)}"
+
+    async def taken(_: object) -> None: ...
+
+    async def consume(times: int) -> None:
+        channel = await client.channel()
+        await channel.basic_qos(prefetch_count=1)
+        await channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
+        for _ in range(times):
+            await channel.basic_consume(name, taken)
+
+    await consume(10)
+    await consume(10)
+    with pytest.raises(ChannelAccessRefused, match="the stream has too many"):
+        await consume(1)
+
+
+async def test_consumers_of_a_stream_that_have_ended_do_not_count(client: AbstractConnection) -> None:
+    async def taken(_: object) -> None: ...
+
+    for _ in range(2):
+        channel = await client.channel()
+        await channel.basic_qos(prefetch_count=1)
+        await channel.queue_declare("ended", durable=True, arguments={"x-queue-type": "stream"})
+        tags = [(await channel.basic_consume("ended", taken)).consumer_tag or "" for _ in range(15)]
+        for tag in tags[:8]:
+            await channel.basic_cancel(tag)
+        await (await client.channel()).queue_delete("ended")
+        await channel.close()
