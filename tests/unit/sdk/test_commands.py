@@ -194,3 +194,15 @@ def test_times_need_their_zone() -> None:
     body = b'{"commandId":"c","type":"T","target":null,"issuedAt":"2026-11-20T10:00:00","expiresAt":"2026-11-20T10:00:30Z"}'
     with pytest.raises(CommandRefused, match="zone"):
         open_command(sign_message(KEY, "a", "m", NOW, body), key=KEY, address="a", now_milliseconds=NOW)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b'{"v":1,"id":"\xff","sentAt":1,"payload":{}}', b'{"v":1,"id":"a","sentAt":1,"payload":' + b"[" * 100_000],
+    ids=["not UTF-8", "too deep"],
+)
+def test_a_message_that_cannot_be_decoded_is_malformed(message: bytes) -> None:
+    """Any other error would end the client."""
+    with pytest.raises(CommandRefused) as refusal:
+        open_command(message, key=KEY, address="v1/plants/p/commands", now_milliseconds=NOW)
+    assert refusal.value.reason is CommandRefusal.MALFORMED

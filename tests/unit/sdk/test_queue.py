@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,9 @@ def test_ids_differ_between_runs() -> None:
         Snapshot(time=1, fields={str(number): 1 for number in range(MAX_FIELDS + 1)}),
         Snapshot(time=1, devices=[DeviceEntry("D", {})] * (MAX_DEVICES + 1)),
         Snapshot(time=1, devices=[DeviceEntry("D", {str(number): 1 for number in range(MAX_FIELDS + 1)})]),
+        Snapshot(time=datetime(2026, 11, 20)),
+        Snapshot(time=1, devices=[DeviceEntry("D", {}, time=datetime(2026, 11, 20))]),
+        Snapshot(time=10**20),
     ],
 )
 def test_snapshots_that_the_service_would_refuse_are_refused_here(snapshot: Snapshot) -> None:

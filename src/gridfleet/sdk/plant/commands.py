@@ -1,5 +1,7 @@
 """Verification of messages on the commands topic."""
 
+from typing import Final
+
 import msgspec
 
 from gridfleet.protocol import signature
@@ -7,6 +9,8 @@ from gridfleet.protocol.envelope import Command, Envelope
 from gridfleet.sdk.plant.errors import CommandRefusal, CommandRefused
 
 __all__ = ["open_command"]
+
+_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: int) -> Command:
@@ -20,7 +24,7 @@ def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: 
     """
     try:
         envelope = msgspec.json.decode(message, type=Envelope)
-    except msgspec.DecodeError as error:
+    except _UNDECODABLE as error:
         raise CommandRefused(CommandRefusal.MALFORMED, str(error)) from error
     payload = bytes(envelope.payload)
     if envelope.v != 1 or not signature.verify(key, envelope.sig, address, envelope.id, envelope.sent_at, payload):
@@ -32,7 +36,7 @@ def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: 
         )
     try:
         command = msgspec.json.decode(payload, type=Command)
-    except msgspec.DecodeError as error:
+    except _UNDECODABLE as error:
         raise CommandRefused(CommandRefusal.MALFORMED, str(error)) from error
     if command.expires_at.tzinfo is None or command.issued_at.tzinfo is None:
         raise CommandRefused(CommandRefusal.MALFORMED, "a time needs its zone, such as Z")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, Snapshot
+from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, Snapshot, parse_time
 from gridfleet.sdk.plant.errors import SnapshotRefused
 from gridfleet.sdk.plant.store import Stored
 
@@ -55,6 +55,11 @@ def encode_snapshot(snapshot: Snapshot, max_message_bytes: int) -> bytes:
     widest = max((len(entry.fields) for entry in snapshot.devices), default=0)
     if max(widest, len(snapshot.fields)) > MAX_FIELDS:
         raise SnapshotRefused(f"more than {MAX_FIELDS} fields in one device")
+    for time in (snapshot.time, *(entry.time for entry in snapshot.devices if entry.time is not None)):
+        try:
+            parse_time(time)
+        except ValueError as error:
+            raise SnapshotRefused(f"time {time}: {error}") from None
     payload = _encoder.encode(snapshot)
     if len(payload) + ENVELOPE_BYTES > max_message_bytes:
         raise SnapshotRefused(f"{len(payload)} bytes; a message has at most {max_message_bytes}")
