@@ -218,6 +218,30 @@ async def test_a_range_of_all_time_is_answered(plant: RecordedPlant) -> None:
     assert await ask(await RecordedPlant.create(plant.database), start, end, bucket=Bucket.MINUTE) == []
 
 
+@pytest.mark.parametrize("every", [timedelta(days=30), timedelta(minutes=15)])
+async def test_sparse_values_are_read_in_few_pages(
+    plant: RecordedPlant, monkeypatch: pytest.MonkeyPatch, every: timedelta
+) -> None:
+    """A range with more possible buckets than a page holds, of which few have values."""
+    reads: list[datetime] = []
+
+    async def read_buckets(db: Any, series: Any, bucket: Bucket, start: datetime, end: datetime) -> Any:
+        reads.append(start)
+        return await buckets_between_pages(db, series, bucket, start, end)
+
+    buckets_between_pages = buckets.read_buckets
+    monkeypatch.setattr(buckets, "read_buckets", read_buckets)
+    monkeypatch.setattr(buckets, "PAGE_POINTS", 200)
+    metrics = [f"m{number}" for number in range(50)]
+    frames = {DAY + number * every: [float(number)] * 50 for number in range(20)}
+    await plant.write(None, metrics, frames)
+
+    found = await ask(plant, DAY, DAY + 20 * every, bucket=Bucket.MINUTE)
+
+    assert brief(found) == [(time, metric, values[0]) for time, values in frames.items() for metric in sorted(metrics)]
+    assert len(reads) <= 11
+
+
 class TestCap:
     """More points than a JSON answer may have, with the cap brought down so that few are enough."""
 

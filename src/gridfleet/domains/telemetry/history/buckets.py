@@ -1,5 +1,6 @@
 """Read values in buckets, page by page."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -8,6 +9,7 @@ from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Series, SeriesPosition
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Level, Reach
+from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
 __all__ = ["BucketReader", "bucket_start", "buckets_between", "read_buckets"]
@@ -221,14 +223,21 @@ async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start
 
 
 class BucketReader:
-    """Read buckets of many series; a page covers a span of time."""
+    """Read buckets of many series; a page covers a span of time.
 
-    def __init__(self, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime) -> None:
+    The span has `PAGE_POINTS` possible points or, where frames are sparse, so many frames that they have no more values.
+    """
+
+    def __init__(self, org: OrgScope, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime) -> None:
+        self._org = org
         self._series = series
         self._bucket = bucket
         self._start = start
         self._end = end
         self._buckets_a_page = max(1, PAGE_POINTS // max(1, len(series)))
+        values = Counter(place[:2] for one in series for place in one.places)
+        self._source_ids = sorted({source_id for source_id, _ in values})
+        self._frames_a_page = max(1, PAGE_POINTS // max(1, max(values.values(), default=0) * len(self._source_ids)))
         self.finished = not series
 
     @property
@@ -240,20 +249,25 @@ class BucketReader:
         """Return the next page; it may be empty."""
         if self.finished:
             return []
-        if self.one_page:
-            page_end = self._end
-        else:
-            page_end = bucket_start(self._start, self._bucket) + self._buckets_a_page * self._bucket.width
+        page_end = self._end if self.one_page else await self._page_end(db)
         points = await read_buckets(db, self._series, self._bucket, self._start, page_end)
         self._start = page_end
         self.finished = page_end >= self._end
         return points
 
+    async def _page_end(self, db: Connection) -> datetime:
+        page_end = bucket_start(self._start, self._bucket) + self._buckets_a_page * self._bucket.width
+        # Without this, a gap of weeks in 2,000 series would be read in thousands of pages.
+        frontier = await store.frontier(db, self._org, self._source_ids, self._start, self._end, self._frames_a_page)
+        if frontier is None:
+            return page_end
+        return self._end if frontier == self._end else max(page_end, bucket_start(frontier, self._bucket))
+
     async def exceeds(self, db: Connection, limit: int) -> bool:
         """Return whether more than `limit` points remain."""
         if self.finished or len(self._series) * buckets_between(self._start, self._end, self._bucket) <= limit:
             return False
-        ahead = BucketReader(self._series, self._bucket, self._start, self._end)
+        ahead = BucketReader(self._org, self._series, self._bucket, self._start, self._end)
         total = 0
         while not ahead.finished and total <= limit:
             total += len(await ahead.read(db))

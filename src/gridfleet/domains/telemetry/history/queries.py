@@ -89,7 +89,7 @@ async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, ca
     elif query.bucket is None:
         reader = raw_reader(series, start, end)
     else:
-        reader = await _bucket_reader(db, series, query.bucket, start, end)
+        reader = await _bucket_reader(db, org, series, query.bucket, start, end)
         if capped and await reader.exceeds(db, MAX_POINTS):
             raise TooManyPoints(await _fitting_bucket(db, series, query.bucket, start, end))
     first: Page = await reader.read(db)
@@ -114,7 +114,7 @@ async def open_device_history(
         raise ValidationFailed(details=["from: must be before to"])
     await get_sub_device(db, org, plant_id, external_id)
     series = await device_series(db, org, plant_id, external_id, metric)
-    reader = await _bucket_reader(db, series, fitting_level(end - start), *measurable(start, end))
+    reader = await _bucket_reader(db, org, series, fitting_level(end - start), *measurable(start, end))
     if await reader.exceeds(db, MAX_POINTS):
         raise TooManyPoints(None)
     return History(await reader.read(db), org, plant_id, reader)
@@ -134,15 +134,15 @@ _LEVELS: Final = (
 
 
 async def _bucket_reader(
-    db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime
+    db: Connection, org: OrgScope, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime
 ) -> BucketReader:
     series = by_unit(series)
-    reader = BucketReader(series, bucket, start, end)
+    reader = BucketReader(org, series, bucket, start, end)
     if reader.one_page:
         return reader
     # Without this, a range of years around a week of data would be read bucket by bucket.
     start, end = await _extent(db, series, start, end)
-    return BucketReader(series, bucket, start, end)
+    return BucketReader(org, series, bucket, start, end)
 
 
 async def _extent(db: Connection, series: Sequence[Series], start: datetime, end: datetime) -> tuple[datetime, datetime]:

@@ -258,6 +258,25 @@ async def extent(db: Connection, source_ids: Sequence[int], start: datetime, end
     return None if row is None or row[0] is None else (row[0], row[1])
 
 
+async def frontier(
+    db: Connection, org: OrgScope, source_ids: Sequence[int], start: datetime, end: datetime, frames: int
+) -> datetime | None:
+    """Return the time before which no source has more than `frames` frames from `start` on, at most `end`.
+
+    None if frames from `start` on may have been dropped.
+    """
+    cursor = await db.execute(
+        "SELECT coalesce(min(f.time), %(end)s::timestamptz) FROM telemetry_source s LEFT JOIN LATERAL (SELECT time"
+        " FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s ORDER BY time"
+        " OFFSET %(frames)s LIMIT 1) AS f ON true WHERE s.id = ANY(%(ids)s::int[]) AND s.organization_id = %(org)s"
+        " HAVING max(s.raw_from) <= %(start)s",
+        {"org": org.organization_id, "ids": list(source_ids), "start": start, "end": end, "frames": frames},
+        prepare=_PLAN_FOR_THIS_RANGE,
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
 async def buckets(
     db: Connection, places: Sequence[tuple[int, int, int]], start: datetime, end: datetime, width: timedelta
 ) -> list[tuple[datetime, float, float, float, int]]:
