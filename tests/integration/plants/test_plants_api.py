@@ -54,6 +54,15 @@ async def test_every_complaint_about_a_plant_is_listed(fleet: Fleet) -> None:
     assert [line.split(":")[0] for line in error["details"]] == ["name", "serialNumber", "type", "metadata.a", "colour"]
 
 
+async def test_metadata_may_hold_any_double(fleet: Fleet) -> None:
+    metadata = {"large": 1e20, "largest": 1.7976931348623157e308, "least": 5e-324}
+    plant = await fleet.plant(metadata=metadata)
+    status, page = await fleet.call("GET", "/plants")
+    assert status == 200
+    for shown in (plant, *page["data"]):
+        assert {name: float(number) for name, number in shown["metadata"].items()} == metadata
+
+
 async def test_metadata_are_bounded_wherever_they_are_given(fleet: Fleet) -> None:
     """A page of a hundred plants with a megabyte each would hold up everybody who shares the process."""
     complaint = "metadata: must have at most 32768 bytes as JSON"

@@ -74,3 +74,10 @@ def test_numbers_keep_their_value_and_what_json_cannot_represent_is_null() -> No
         {"value": None if isinstance(number, float) and not math.isfinite(number) else number} for number in numbers
     ]
     assert json.loads(to_json(Measured(1.5, {7: 2.5}))) == {"value": 1.5, "by_number": {"7": 2.5}}
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**20, 10**308])
+def test_integers_beyond_64_bits_are_written(number: int) -> None:
+    """PostgreSQL returns a stored 1e20 as such an integer."""
+    value = {"a": [number], "é": 1.5, "at": MOMENT}
+    assert to_json(value) == f'{{"a":[{number}],"é":1.5,"at":"{SHOWN}"}}'.encode()

@@ -3,6 +3,7 @@
 msgspec prints microseconds and has no hook for datetimes. orjson has one, and encodes what msgspec makes of the records.
 """
 
+import json
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +22,11 @@ _WITH_SECONDS = len(b'"2026-01-31T12:00:00Z"')
 def to_json(value: Any) -> bytes:
     """Return the JSON of a record or of plain values. Numbers that are not finite become null."""
     plain = msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True)
-    return orjson.dumps(plain, default=_time, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    try:
+        return orjson.dumps(plain, default=_time, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    except orjson.JSONEncodeError:
+        # orjson refuses integers beyond 64 bits. As such an integer, PostgreSQL returns the number 1e20 of a JSON document.
+        return json.dumps(plain, default=_time, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _time(value: datetime) -> str:
