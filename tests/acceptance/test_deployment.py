@@ -147,7 +147,7 @@ class TestFiles:
         secrets = dict.fromkeys(("RABBITMQ_PASSWORD", "INTERNAL_SECRET", "REDIS_PASSWORD"), "secret")
         filled = fill(secrets, tmp_path) / "rabbitmq"
         settings = Settings(home=tmp_path, internal_secret="secret")
-        same = ("auth", "mqtt.", "ssl_", "channel_max", "heartbeat", "max_message_size", "management_agent")
+        same = ("auth", "mqtt.", "ssl_", "log.", "channel_max", "heartbeat", "max_message_size", "management_agent")
         lines = {line for line in PrivateBroker(settings)._configuration() if line.startswith(same)}
         files = ["rabbitmq.conf"]
         if needs_auth_plugin(find_installation().version):
