@@ -70,7 +70,7 @@ def test_a_stopped_service_is_backed_up_and_is_stopped_afterwards(stopped_home: 
 def test_what_cannot_be_backed_up(stopped_home: Path, file: Path, home: Path) -> None:
     assert "exists already" in refused("backup", str(file), home=stopped_home)
     assert "there is no database" in refused("backup", str(home / "x"), home=home)
-    assert "is no folder" in refused("backup", str(home / "a" / "x"), home=stopped_home)
+    assert "is not a folder" in refused("backup", str(home / "a" / "x"), home=stopped_home)
     url = "postgresql://db.example.org/gridfleet"
     assert "docs/operations.md" in refused("backup", str(home / "x"), home=stopped_home, GRIDFLEET_DATABASE_URL=url)
     assert "docs/operations.md" in refused("restore", str(file), home=home, GRIDFLEET_DATABASE_URL=url)
@@ -86,7 +86,7 @@ def test_a_bad_file_leaves_the_home_as_it_was(file: Path, home: Path, tmp_path: 
     cut.write_bytes(whole[: len(whole) // 2])
     changed.write_bytes(whole[:5_000] + bytes([whole[5_000] ^ 1]) + whole[5_001:])
     other.write_bytes(b"something else")
-    assert "cut short" in refused("restore", str(cut), home=home)
+    assert "truncated" in refused("restore", str(cut), home=home)
     assert "its checksum differs" in refused("restore", str(changed), home=home)
     assert "no archive" in refused("restore", str(other), home=home)
     assert left(home) == []

@@ -92,7 +92,7 @@ def test_a_service_that_is_not_there(home: Path) -> None:
     assert "Traceback" not in done.stderr
     found = {one["check"]: one for one in json.loads(done.stdout)}
     assert "gridfleet up" in found["database"]["remedy"]
-    assert found["broker"]["status"] == found["broker's questions"]["status"] == "fail"
+    assert found["broker"]["status"] == found["authorisation requests"]["status"] == "fail"
     assert not (home / "none").exists()
 
 
@@ -139,7 +139,7 @@ async def test_a_database_that_is_away_behind_ahead_or_unsafe(database_url: str,
     # The tests' own server runs so, for speed.
     assert_bad(found["database durability"], "fsync", "power cut")
     assert found["database"].status == found["database connections"].status == found["migrations"].status == "ok"
-    assert_bad(found["certificate authority"], "none yet", status="warn")
+    assert_bad(found["certificate authority"], "does not exist yet", status="warn")
     with psycopg.connect(database_url) as db:
         db.execute("UPDATE alembic_version SET version_num = '0060'")
     found = by_name(await databases.check_database(examined))
@@ -230,7 +230,7 @@ async def test_clocks_that_differ(well: Examination) -> None:
 async def test_a_broker_that_asks_somebody_else(well: Examination, stack: RunningStack, database_url: str) -> None:
     # Another service answers its questions than the one whose database this is.
     for finding in await logins.check_logins(replace(well, database_url=database_url)):
-        assert_bad(finding, "without a question to this service", "auth_http")
+        assert_bad(finding, "without a request to this service", "auth_http")
     closed = replace(well, settings=settings_of(stack, mqtt_port=free_ports(1)[0]))
     amqp, mqtt, certificate = await logins.check_logins(closed)
     assert amqp.status == certificate.status == "ok"
@@ -259,7 +259,7 @@ async def test_a_broker_that_takes_no_certificates_or_adds_a_password(
             (home / "broker" / "conf.d").mkdir()
             (home / "broker" / "conf.d" / "none.conf").write_text("mqtt.ssl_cert_login = false\n")
             await asyncio.to_thread(node.start)
-            assert_bad(await certificate(), "refused without a question", "mqtt.ssl_cert_login = true")
+            assert_bad(await certificate(), "refused without a request", "mqtt.ssl_cert_login = true")
         finally:
             await asyncio.to_thread(node.stop)
     assert_bad(await certificate(), "cannot connect", "listener for TLS")
@@ -309,7 +309,7 @@ async def test_certificates_that_ended_or_that_no_plant_trusts(well: Examination
     for finding in await environment.check_certificates(elsewhere):
         assert_bad(finding, "mq.example.org", "GRIDFLEET_MQTT_HOST")
     closed = replace(well, settings=settings_of(stack, mqtts_port=free_ports(1)[0]))
-    assert_bad((await environment.check_certificates(closed))[0], "shows none")
+    assert_bad((await environment.check_certificates(closed))[0], "shows no certificate")
 
 
 async def test_a_certificate_that_has_ended(well: Examination, stack: RunningStack, home: Path) -> None:
@@ -324,7 +324,7 @@ async def test_a_certificate_that_has_ended(well: Examination, stack: RunningSta
     async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port, ssl=context):
         there = replace(well, home=home, settings=settings_of(stack, mqtts_port=port, amqps_port=port))
         for finding in await environment.check_certificates(there):
-            assert_bad(finding, f"shows one that ended {utc_now():%Y-%m-%d}", "gridfleet up")
+            assert_bad(finding, f"shows a certificate that ended {utc_now():%Y-%m-%d}", "gridfleet up")
 
 
 @contextlib.contextmanager

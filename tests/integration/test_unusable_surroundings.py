@@ -77,7 +77,7 @@ def test_a_keyring_of_another_database_is_reported(database_url: str, home: Path
     done = gridfleet("setup", "database", environment={**environment, "GRIDFLEET_KEYS": Keyring.generate()})
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert "is not that of this database" in line
+    assert "does not belong to this database" in line
 
 
 def test_a_port_that_does_not_exist_is_named(home: Path) -> None:

@@ -84,7 +84,7 @@ async def test_up_says_so_before_anything_else(monkeypatch: pytest.MonkeyPatch, 
     assert code == 1
     first, second = capsys.readouterr().out.splitlines()
     assert "GRIDFLEET_HTPP_PORT is not a setting (did you mean GRIDFLEET_HTTP_PORT?): it changes nothing" in first
-    assert "needs GRIDFLEET_BROKER_MANAGEMENT_URL beside it" in second
+    assert "requires GRIDFLEET_BROKER_MANAGEMENT_URL" in second
 
 
 @pytest.mark.parametrize("process", ["serve", "jobs"])

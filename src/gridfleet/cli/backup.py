@@ -51,13 +51,13 @@ def backup(
     with _complaints():
         _require_embedded(settings, "backup")
         if file.exists():
-            raise _Refused(f"{file} exists already; a backup replaces nothing")
+            raise _Refused(f"{file} exists already: choose another name")
         if not file.absolute().parent.is_dir():
-            raise _Refused(f"{file.absolute().parent} is no folder")
+            raise _Refused(f"{file.absolute().parent} is not a folder")
         began = time.monotonic()
         revision = _write(settings, settings.home.expanduser().resolve(), file.absolute())
     size, seconds = file.stat().st_size / 1e6, time.monotonic() - began
-    typer.echo(f"{file}: {size:.1f} MB, schema {revision}, in {seconds:.1f} s. It holds secrets: keep it in a safe place.")
+    typer.echo(f"{file}: {size:.1f} MB, schema {revision}, in {seconds:.1f} s. It contains secrets: store it safely.")
 
 
 def restore(
@@ -80,7 +80,7 @@ def restore(
     made = f"made {facts['createdAt']} by version {facts['version']}, schema {facts['schemaRevision']}"
     typer.echo(f"{settings.home}: restored in {time.monotonic() - began:.1f} s ({made})")
     if aside is not None:
-        typer.echo(f"What was there before is in {aside}.")
+        typer.echo(f"The previous data is in {aside}.")
     typer.echo("Start it with `gridfleet up`.")
 
 
@@ -162,15 +162,17 @@ def _check(archive: "Archive") -> None:
 
     facts = archive.facts
     if facts.get("format") != _FORMAT:
-        raise _Refused(f"this release reads backups of format {_FORMAT}, and this one is of format {facts.get('format')}")
+        raise _Refused(f"the backup has format {facts.get('format')}; this release reads format {_FORMAT}")
     if facts.get("schemaRevision") not in known_revisions():
         raise _Refused(
-            f"the backup has schema {facts.get('schemaRevision')} of version {facts.get('version')}, newer than this release,"
-            f" which ends with {head_revision()}: install that version or a later one"
+            f"the backup has schema {facts.get('schemaRevision')} of version {facts.get('version')}, which is newer than this"
+            f" release's schema {head_revision()}: install that version or a later one"
         )
     unexpected = [name for name in archive.names if name != _DUMP and not _MEMBER.fullmatch(name)]
-    if unexpected or _DUMP not in archive.names or "secrets/keys" not in archive.names:
-        raise _Refused(f"the backup's members are not those of one: {', '.join(unexpected) or 'some are missing'}")
+    if unexpected:
+        raise _Refused(f"the backup has members that no backup has: {', '.join(unexpected)}")
+    if _DUMP not in archive.names or "secrets/keys" not in archive.names:
+        raise _Refused("the backup lacks the database or the keyring")
 
 
 def _write_file(path: Path, chunks: Iterator[bytes]) -> None:
@@ -196,7 +198,7 @@ def _database(home: Path) -> Iterator[str]:
     from gridfleet.local.postgres import EmbeddedPostgres
 
     if not (home / "postgres" / "PG_VERSION").exists():
-        raise _Refused(f"there is no database in {home}: name the home with GRIDFLEET_HOME")
+        raise _Refused(f"there is no database in {home}: set GRIDFLEET_HOME to the home folder")
     postgres = EmbeddedPostgres(home)
     try:
         with held(home):
@@ -212,7 +214,7 @@ def _require_embedded(settings: "Settings", command: str) -> None:
     if settings.database_url is not None:
         raise _Refused(
             f"`gridfleet {command}` is for the embedded database, and GRIDFLEET_DATABASE_URL names a server of your own:"
-            " docs/operations.md, section Backup, says how to keep that one"
+            " docs/operations.md, section Backup, describes how to back it up"
         )
 
 

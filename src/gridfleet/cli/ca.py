@@ -71,7 +71,7 @@ def import_(
             f"{error.plants} plants hold packages that trust the present authority and would be cut off."
             " `gridfleet ca import --help` says what --force does."
         )
-    typer.echo(f"certificates are issued by it from now on, until {authority.expires_at:%Y-%m-%d}; restart the service")
+    typer.echo(f"this authority issues certificates from now on, until {authority.expires_at:%Y-%m-%d}; restart the service")
 
 
 def _load(certificate: Path, key: Path) -> "Authority":

@@ -59,7 +59,7 @@ def grant(
         except roles.CannotGrant as refusal:
             typer.echo(str(refusal), err=True)
             raise typer.Exit(1) from None
-    typer.echo(f"{role} may run the service" if changed else f"{role} is the owner, which may do everything")
+    typer.echo(f"{role} may run the service" if changed else f"{role} is the owner, and needs no grant")
 
 
 @commands.command()
@@ -77,7 +77,7 @@ def scale_out(
         typer.echo(f"cannot scale out: {refusal}", err=True)
         raise typer.Exit(1) from None
     if not steps:
-        typer.echo(f"telemetry is with {extension} already")
+        typer.echo(f"telemetry is stored with {extension} already")
         return
     for step in steps:
         typer.echo(f"-- {step.purpose}\n{step.statement};")
@@ -109,7 +109,7 @@ def retention(
         asyncio.run(change())
     except LookupError as error:
         raise typer.BadParameter(str(error)) from None
-    typer.echo(f"{organization}: set; the next hourly run goes by it")
+    typer.echo(f"{organization}: set; applies from the next hourly run")
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def _complaints() -> Iterator[None]:
         yield
     except (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege, DBAPIError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        typer.echo(f"the database does not do it: {str(cause).strip()}", err=True)
+        typer.echo(f"database error: {str(cause).strip()}", err=True)
         raise typer.Exit(1) from None
 
 

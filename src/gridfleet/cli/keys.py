@@ -65,7 +65,7 @@ def add() -> None:
         for part in entries
     ]
     write_private(settings.home / "secrets" / "keys", ",".join([*marked, entry]) + "\n")
-    typer.echo(f"version {version} is in the ring; version {keyring.current_version} still encrypts. Restart the service.")
+    typer.echo(f"version {version} is in the keyring; version {keyring.current_version} still encrypts. Restart the service.")
 
 
 @commands.command()
@@ -110,7 +110,7 @@ def import_(
         _fail(str(error))
     except ImportRefused as error:
         _fail("\n".join(error.complaints))
-    typer.echo(f"{imported.new} keys imported, {imported.known} were known")
+    typer.echo(f"{imported.new} keys imported, {imported.known} existed already")
 
 
 async def _import(url: str, keyring: "Keyring", text: str) -> "Imported":
@@ -122,7 +122,7 @@ async def _import(url: str, keyring: "Keyring", text: str) -> "Imported":
     async with open_database(url, name="gridfleet-keys", size=1) as database, database.transaction() as db:
         admins = await list_super_admins(db)
         if not admins:
-            raise LookupError("there is no SuperAdmin to record as the keys' creator; `gridfleet admin create` makes one")
+            raise LookupError("there is no SuperAdmin to record as the keys' creator; create one with `gridfleet admin create`")
         return await import_keys(db, keyring, admins[0].id, keys)
 
 

@@ -35,8 +35,8 @@ def database_url(settings: Settings) -> str:
         return settings.secret("database_url").get_secret_value()
     if not (settings.home / "run.json").exists():
         typer.echo(
-            f"no database is running for {settings.home.resolve()}: start `gridfleet up` with this home (GRIDFLEET_HOME),"
-            " or name a server with GRIDFLEET_DATABASE_URL",
+            f"no database is running for {settings.home.resolve()}: start `gridfleet up` with this home folder"
+            " (GRIDFLEET_HOME), or set GRIDFLEET_DATABASE_URL",
             err=True,
         )
         raise typer.Exit(2)

@@ -35,7 +35,7 @@ def database() -> None:
     try:
         email, password = asyncio.run(_fill(settings, keyring))
     except (DecryptionFailed, UnknownKeyVersion) as error:
-        typer.echo(f"the keyring (GRIDFLEET_KEYS, else secrets/keys) is not that of this database: {error}", err=True)
+        typer.echo(f"the keyring (GRIDFLEET_KEYS, else secrets/keys) does not belong to this database: {error}", err=True)
         raise typer.Exit(1) from None
     typer.echo(json.dumps({"adminEmail": email, "adminPassword": password}))
 

@@ -196,8 +196,8 @@ def _admin_of(home: Path, email: str | None) -> tuple[str, str]:
     except (OSError, msgspec.DecodeError, KeyError):
         pass
     typer.secho(
-        f"whom to log in as? Give --email and --password (or GRIDFLEET_ADMIN_EMAIL and GRIDFLEET_ADMIN_PASSWORD); "
-        f"{path}, where `gridfleet up` keeps the SuperAdmin that it makes, does not say.",
+        "no login: give --email and --password, or set GRIDFLEET_ADMIN_EMAIL and GRIDFLEET_ADMIN_PASSWORD; "
+        f"{path} does not contain the login of a generated SuperAdmin.",
         fg="red",
         err=True,
     )

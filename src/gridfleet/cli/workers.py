@@ -30,7 +30,9 @@ def run_workers(settings: Settings, count: int) -> int:
     """
     problems = [str(problem) for problem in check_ports(settings, with_broker=False)]
     if settings.redis_url is None:
-        problems.append("GRIDFLEET_REDIS_URL: is needed for more than one worker: else each would count and keep on its own")
+        problems.append(
+            "GRIDFLEET_REDIS_URL: is required for more than one worker: they share rate limits and cached responses"
+        )
     for problem in problems:
         print(problem, file=sys.stderr)  # noqa: T201
     if problems:

@@ -108,7 +108,7 @@ class Archive:
             manifest = json.loads(b"".join(self._chunks(_MANIFEST)))
             self._members: dict[str, dict[str, Any]] = manifest.pop("members")
         except (KeyError, ValueError, AttributeError, TypeError):
-            raise BrokenArchive("it has no list of its members: it was cut short, or is none of ours") from None
+            raise BrokenArchive("the list of its members is missing: the file is truncated, or not a backup") from None
         self.facts: dict[str, Any] = manifest
 
     @property
@@ -124,7 +124,7 @@ class Archive:
         """
         found = set(self._tar.getnames()) - {_MANIFEST}
         if found != set(self._members):
-            raise BrokenArchive(f"its members are not those of its list: {', '.join(sorted(found ^ set(self._members)))}")
+            raise BrokenArchive(f"its members differ from its list: {', '.join(sorted(found ^ set(self._members)))}")
         for name, expected in self._members.items():
             digest = hashlib.sha256()
             size = 0
@@ -132,7 +132,7 @@ class Archive:
                 digest.update(chunk)
                 size += len(chunk)
             if {"bytes": size, "sha256": digest.hexdigest()} != expected:
-                raise BrokenArchive(f"{name} is not what was written: its checksum differs")
+                raise BrokenArchive(f"the checksum of {name} differs")
 
     def read(self, name: str) -> Iterator[bytes]:
         """Yield a member's content in chunks.
@@ -162,4 +162,4 @@ def open_archive(path: Path) -> Iterator[Archive]:
         with tarfile.open(path, "r:") as tar:
             yield Archive(tar)
     except tarfile.TarError:
-        raise BrokenArchive("it is no archive, or was cut short") from None
+        raise BrokenArchive("the file is truncated, or not an archive") from None

@@ -90,7 +90,7 @@ class Machine:
         for complaint in unknown_variables(os.environ):
             self._terminal.problem(f"{complaint}: it changes nothing")
         if settings.broker_url and not settings.broker_management_url:
-            raise CannotStart("GRIDFLEET_BROKER_URL needs GRIDFLEET_BROKER_MANAGEMENT_URL beside it")
+            raise CannotStart("GRIDFLEET_BROKER_URL requires GRIDFLEET_BROKER_MANAGEMENT_URL")
         for name in ("http_certificate", "http_key", "ca_file"):
             path = getattr(settings, name)
             if path is not None and not path.is_file():
@@ -130,8 +130,8 @@ class Machine:
         has_data = self._postgres is not None and (self._postgres.data / "PG_VERSION").exists()
         if has_data and self._settings.keys is None and not (keys.exists() and keys.read_text().strip()):
             raise CannotStart(
-                f"{keys} is missing or empty, and the database in {self._home} needs it: put the keyring there that belongs to"
-                " it (`gridfleet restore` of a backup brings one), or set GRIDFLEET_KEYS"
+                f"{keys} is missing or empty, and the database in {self._home} needs it: restore it from a backup"
+                " (`gridfleet restore`), or set GRIDFLEET_KEYS"
             )
 
     def _keep_first_admin(self, first_admin: Mapping[str, Any]) -> None:

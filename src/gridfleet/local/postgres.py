@@ -104,7 +104,9 @@ class EmbeddedPostgres:
         found = (self.data / "PG_VERSION").read_text().strip()
         ours = subprocess.run([self._binaries / "postgres", "-V"], check=True, capture_output=True, text=True).stdout
         if not ours.split()[-1].startswith(f"{found}."):
-            raise EmbeddedPostgresError(f"{self.data} was made by PostgreSQL {found}, but the installed one is {ours.strip()}")
+            raise EmbeddedPostgresError(
+                f"{self.data} was created by PostgreSQL {found}, but the installed one is {ours.strip()}"
+            )
 
     def program(self) -> Program:
         """Return the server as a child process. Call `prepare` first."""

@@ -196,11 +196,11 @@ def parse_time(value: Time) -> datetime:
     """
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise ValueError("a time needs its zone, such as Z")
+            raise ValueError("a time must have a zone, such as Z")
         try:
             return value.astimezone(UTC)
         except OverflowError:
-            raise ValueError("the time is outside the calendar") from None
+            raise ValueError("the year must be 1 to 9999 in UTC") from None
     try:
         return datetime.fromtimestamp(value / 1000, UTC)
     except (OverflowError, OSError, ValueError):

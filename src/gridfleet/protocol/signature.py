@@ -25,7 +25,7 @@ def key_from_hex(secret: str) -> bytes:
     """
     key = bytes.fromhex(secret)
     if len(key) != sha256().digest_size:
-        raise ValueError("a secret is 64 hexadecimal digits")
+        raise ValueError("a secret must have 64 hexadecimal digits")
     return key
 
 

@@ -59,7 +59,7 @@ class StateFolder:
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as error:
-            raise SimulationError(f"{self._plant_path(plant_id)} is damaged ({error}); remove it to begin anew") from error
+            raise SimulationError(f"{self._plant_path(plant_id)} is damaged ({error}); remove it to start again") from error
 
     def save_plant(self, plant_id: str, saved: SavedPlant) -> None:
         """Store the plant's state."""

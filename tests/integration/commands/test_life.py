@@ -115,11 +115,11 @@ async def test_what_another_plant_or_nobody_was_told_is_passed_over(bench: Bench
 @pytest.mark.parametrize(
     ("content", "detail"),
     [
-        ({"commandId": "c-1", "status": "APPLIED", "time": 1}, "payload.commandId: is not the id of a command"),
+        ({"commandId": "c-1", "status": "APPLIED", "time": 1}, "payload.commandId: must be a UUID"),
         ({"commandId": str(new_id()), "status": "DONE", "time": 1}, "payload: Invalid enum value 'DONE' - at `$.status`"),
         (
             {"commandId": str(new_id()), "status": "APPLIED", "time": "2026-11-20T10:00:00"},
-            "payload.time: a time needs its zone",
+            "payload.time: a time must have a zone",
         ),
         ({"commandId": str(new_id()), "status": "APPLIED"}, "payload: Object missing required field `time`"),
     ],

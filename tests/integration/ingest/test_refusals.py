@@ -89,7 +89,7 @@ async def test_the_size_of_a_message_is_limited(bench: Bench) -> None:
     fitting = plant.message(b'{"x":"%b"}' % (b"y" * room))
     assert len(fitting.body) == MAX_MESSAGE_BYTES
     reason, detail = await refusal(bench, plant, fitting.body + b" ")
-    assert (reason, detail) == ("TOO_LARGE", f"{MAX_MESSAGE_BYTES + 1} bytes; at most {MAX_MESSAGE_BYTES}")
+    assert (reason, detail) == ("TOO_LARGE", f"the message has {MAX_MESSAGE_BYTES + 1} bytes; the limit is {MAX_MESSAGE_BYTES}")
     assert (await refusal(bench, plant, fitting.body))[0] == "MALFORMED"  # read, and found to have no time
     assert (await refusal(bench, plant, b"x" * (MAX_MESSAGE_BYTES + 1), "status"))[0] == "TOO_LARGE"
 

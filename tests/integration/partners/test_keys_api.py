@@ -98,7 +98,7 @@ async def test_what_cannot_be_is_refused(
 
 
 async def test_long_lists_are_looked_at_within_bounds(people: People, admin: Person, org: Organization) -> None:
-    """Plants are looked up on one of the few connections that the broker's questions need, and networks are compared with
+    """Plants are looked up on one of the few connections that the authorisation requests need, and networks are compared with
     the address of every call."""
     strangers = [str(new_id()) for _ in range(3_000)]
     answer = await people.call("POST", "/partner/api-keys", {**WANTED, "allowedPlantIds": strangers}, who=admin, org=org.id)

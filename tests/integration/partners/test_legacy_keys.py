@@ -77,9 +77,9 @@ def legacy(
     ]  # fmt: skip
     folder = tmp_path_factory.mktemp("keys")
     done = import_keys(stack, folder, rows)
-    assert (done.returncode, done.stdout) == (0, "2 keys imported, 0 were known\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "2 keys imported, 0 existed already\n"), done.stderr
     again = import_keys(stack, folder, rows)
-    assert (again.returncode, again.stdout) == (0, "0 keys imported, 2 were known\n"), again.stderr
+    assert (again.returncode, again.stdout) == (0, "0 keys imported, 2 existed already\n"), again.stderr
     found = Legacy(acme, created(ours, ids[0])), Legacy(acme_energy, created(older, ids[1]))
     for one in found:
         wait_for(lambda one=one: set(one.queues) <= set(acme.queues("%2F")))

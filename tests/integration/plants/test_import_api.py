@@ -132,7 +132,7 @@ async def test_the_good_rows_are_written_when_asked_for(fleet: Fleet) -> None:
         ("", ["header.name: is required", "header.serialNumber: is required", "header.type: is required"]),
         (
             "name,serialNumber,type,colour,name\n",
-            ["header.colour: is not a known column", "header.name: stands twice"],
+            ["header.colour: is not a known column", "header.name: occurs twice"],
         ),
         ('name,serialNumber,type\n"a,b,c\n', ["body: must be CSV (unexpected end of data at line 2)"]),
         (b"name,serialNumber,type\n\xff,b,c\n", ["body: must be UTF-8"]),

@@ -138,7 +138,7 @@ def test_the_command(database_url: str, running_url: str) -> None:
         return done.exit_code, done.output.strip()
 
     assert run(database_url, ROLE) == (0, f"{ROLE} may run the service")
-    assert run(database_url, "gridfleet") == (0, "gridfleet is the owner, which may do everything")
+    assert run(database_url, "gridfleet") == (0, "gridfleet is the owner, and needs no grant")
     code, text = run(database_url, "gridfleet_other")
     assert (code, text.split(":")[0]) == (1, "there is no role gridfleet_other")
     code, text = run(running_url, ROLE)

@@ -102,7 +102,7 @@ async def test_credentials_that_are_refused(client: EsmClient, stand_in: StandIn
     stand_in.is_closed_to_us = True
     error = await failure(client.plants(access_to(stand_in)))
     assert (error.result_code, error.status) == ("ESM_UNAVAILABLE", None)
-    assert error.text == "The ESM refuses our credentials (401)."
+    assert error.text == "The ESM refused the credentials (401)."
     assert len(stand_in.seen) == 1
     assert SECRET not in repr(access_to(stand_in))
 
@@ -138,13 +138,13 @@ async def test_plans_are_sent_once(client: EsmClient, stand_in: StandIn, fault: 
     [
         (says(200, b"<html>hello</html>", "text/html"), "did not answer with JSON"),
         (says(200, b'{"version": 1}', "text/plain"), "did not answer with JSON"),
-        (says(200, b""), "not what it should be"),
-        (says(200, b"{"), "not what it should be"),
-        (says(200, b"[]"), "not what it should be"),
-        (says(200, b"\xff\xfe"), "not what it should be"),
-        (says(200, b"[" * 100_000), "not what it should be"),
+        (says(200, b""), "is not valid"),
+        (says(200, b"{"), "is not valid"),
+        (says(200, b"[]"), "is not valid"),
+        (says(200, b"\xff\xfe"), "is not valid"),
+        (says(200, b"[" * 100_000), "is not valid"),
         (says(200, b'{"configEnabled": true, "esiState": "X", "version": "7", "timeConfigs": []}'), "version"),
-        (says(200, b'{"configEnabled": true, "esiState": "X", "version": 1e400, "timeConfigs": []}'), "not what it should be"),
+        (says(200, b'{"configEnabled": true, "esiState": "X", "version": 1e400, "timeConfigs": []}'), "is not valid"),
         (says(200, b'{"configEnabled": true, "esiState": "X", "version": 7, "timeConfigs": [{"from": "25:00"}]}'), "from"),
         (says(204, b""), "did not answer with JSON|not what"),
         (never_ends, "was not read"),

@@ -117,7 +117,7 @@ async def test_an_esm_that_fails_is_no_failure_of_the_call(fleet: Fleet, stand_i
     assert await sync(fleet) == (0, 0, None)
     stand_in.is_closed_to_us = True
     stand_in.forget_tokens()
-    assert await sync(fleet) == (0, 1, "The ESM refuses our credentials (401).")
+    assert await sync(fleet) == (0, 1, "The ESM refused the credentials (401).")
     stand_in.is_closed_to_us = False
     for name in ("P1", "P2", "P3"):
         await linked(fleet, name)

@@ -155,8 +155,8 @@ async def test_plants_that_are_refused(fleet: Fleet) -> None:
     plant = await added(fleet, credentials)
     good = {"clientId": credentials["clientId"], "externalPlantId": "P2", "name": "Roof"}
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"clientId": "unbound"}, "clientId: is no client of the sandbox"),
-        ({"externalPlantId": "P1"}, "externalPlantId: the client has a plant of this id"),
+        ({"clientId": "unbound"}, "clientId: is not a client of the sandbox"),
+        ({"externalPlantId": "P1"}, "externalPlantId: the client already has a plant with this id"),
         ({"externalPlantId": "a/b"}, "externalPlantId: must be able to stand in a URL: no slashes, and not only dots"),
         ({"externalPlantId": ".."}, "externalPlantId: must be able to stand in a URL: no slashes, and not only dots"),
         ({"name": ""}, "name: must have 1 to 255 characters"),

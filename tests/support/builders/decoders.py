@@ -306,7 +306,7 @@ DECODERS: Final[dict[str, Decoder]] = {
         _of_text(f"{SLUG}.command.device.BAT1", f"{SLUG}.schedule.set"), lambda text: parse_inbound(SLUG, text)
     ),
     "partner's order": Decoder(_mutated_order, _take_order, (Rejection,)),
-    "broker's questions": Decoder(
+    "authorisation requests": Decoder(
         _of_text(str(PLANT), f"SERIALNUMBER=1f,CN={PLANT}", f"key-{PLANT} administrator", f"mqtt-subscription-{PLANT}qos1"),
         _may_do_anything,
     ),

@@ -57,7 +57,7 @@ def test_what_fits_is_taken(params: dict[str, Any]) -> None:
         ({"power_kw": math.inf}, "params.power_kw: must be a number"),
         ({"power_kw": -10.1}, "params.power_kw: must be at least -10 kW"),
         ({"power_kw": 11}, "params.power_kw: must be at most 10.5 kW"),
-        ({"power_kw": 10**400}, "params.power_kw: must lie between -9007199254740991 and 9007199254740991"),
+        ({"power_kw": 10**400}, "params.power_kw: must be between -9007199254740991 and 9007199254740991"),
         ({"steps": 1.0}, "params.steps: must be a whole number"),
         ({"steps": False}, "params.steps: must be a whole number"),
         ({"steps": 0}, "params.steps: must be at least 1"),

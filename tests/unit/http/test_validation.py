@@ -116,8 +116,8 @@ def test_all_complaints_come_at_once() -> None:
         ("share", 1.01, "must be a number >= 0 and <= 1"),
         ("share", True, "must be a number >= 0 and <= 1"),
         ("share", "0.5", "must be a number >= 0 and <= 1"),
-        ("share", float("inf"), "must be a number that a double can hold"),
-        ("share", 10**400, "must be a number that a double can hold"),
+        ("share", float("inf"), "must be a number in the range of a double"),
+        ("share", 10**400, "must be a number in the range of a double"),
         ("limit", 0, "must be an integer >= 1 and <= 100"),
         ("limit", 1.5, "must be an integer >= 1 and <= 100"),
         ("limit", True, "must be an integer >= 1 and <= 100"),
@@ -178,7 +178,7 @@ def test_free_form_values_are_limited_in_depth_and_to_what_can_be_stored() -> No
     assert complaints(metadata=deep)[0].endswith("must not be nested deeper than 32 levels")
     assert complaints(metadata={"a": "b\0"}) == ["metadata.a: must not contain control characters"]
     assert complaints(metadata={"a\0": 1}) == ["metadata: must not have control characters in a field name"]
-    assert complaints(metadata={"a": float("nan")}) == ["metadata.a: must be a number that a double can hold"]
+    assert complaints(metadata={"a": float("nan")}) == ["metadata.a: must be a number in the range of a double"]
     assert complaints(metadata={"a": 2**60}) == ["metadata.a: must be an integer of at most 9007199254740991 from zero"]
 
 

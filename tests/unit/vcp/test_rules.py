@@ -166,6 +166,13 @@ def test_limits_that_make_no_sense_are_refused(limits: dict[str, float]) -> None
     assert judged(CommandKind.CONSTRAINTS, site(), constraints=limits) == "PARAMS_INVALID"
 
 
+def test_a_refused_limit_is_named() -> None:
+    changes = msgspec.convert({"socMaxPct": 101}, ConstraintChanges)
+    with pytest.raises(Rejection) as refused:
+        changed_constraints(LIMITS, changes)
+    assert refused.value.detail == "constraints.socMaxPct: 101 is out of range"
+
+
 @pytest.mark.parametrize("fallback", [{"mode": "EMERGENCY_STOP"}, {"afterSeconds": 0}, {"afterSeconds": 10**7}])
 def test_fallbacks_that_make_no_sense_are_refused(fallback: dict[str, Any]) -> None:
     assert judged(CommandKind.FALLBACK, site(), fallback=fallback) == "PARAMS_INVALID"

@@ -238,7 +238,7 @@ class Guard:
         membership = await self._state.access.role(self._state.database, caller, organization_id)
         org = scope_of(caller, organization_id, membership, must_exist=rule.organization is None)
         if org.role < rule.min_role:
-            raise Forbidden(f"This takes at least the role {rule.min_role.name}; yours is {org.role.name}.")
+            raise Forbidden(f"This call requires the role {rule.min_role.name}; yours is {org.role.name}.")
         return org
 
     def _access_token(self, call: "Call") -> str:

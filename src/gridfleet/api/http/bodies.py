@@ -94,7 +94,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise _Refused(f"the field {name[:64]} stands twice in one object")
+                raise _Refused(f"the field {name[:64]} occurs twice in one object")
             seen.add(name)
     return record
 
@@ -121,6 +121,6 @@ def decode_json(body: bytes) -> Any:
     except _Refused as error:
         raise InvalidInput([f"body: must be unambiguous JSON ({error})"]) from None
     except RecursionError:
-        raise InvalidInput(["body: must not be nested so deep"]) from None
+        raise InvalidInput(["body: must have fewer levels of nesting"]) from None
     except ValueError:
         raise InvalidInput(["body: must not contain a number with thousands of digits"]) from None

@@ -79,7 +79,7 @@ def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if detail["input"] is None:
         return "must not be null"
     if detail["type"] == "finite_number":
-        return "must be a number that a double can hold"
+        return "must be a number in the range of a double"
     return _rule(_at(model, detail["loc"]), detail["type"])
 
 

@@ -291,7 +291,7 @@ def _check_free(value: Any, path: str, found: list[str], depth: int) -> None:
     if isinstance(value, str) and _CONTROL_BUT_LINES.search(value):
         complaint = "must not contain control characters"
     elif isinstance(value, float) and not math.isfinite(value):
-        complaint = "must be a number that a double can hold"
+        complaint = "must be a number in the range of a double"
     elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > SAFE_INTEGER:
         complaint = f"must be an integer of at most {SAFE_INTEGER} from zero"
     elif isinstance(value, dict | list) and depth >= MAX_DEPTH:

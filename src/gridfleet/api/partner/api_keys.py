@@ -193,7 +193,7 @@ def _wanted(body: NewApiKey) -> NewKey:
         else:
             networks.append(network)
     if body.allowed_plant_ids is not None and not body.allowed_plant_ids:
-        complaints.append("allowedPlantIds: must name a plant, or be left out for all of them")
+        complaints.append("allowedPlantIds: must contain at least one plant; omit it to allow all plants")
     if complaints:
         raise ValidationFailed(details=complaints)
     plants = None if body.allowed_plant_ids is None else tuple(dict.fromkeys(body.allowed_plant_ids))

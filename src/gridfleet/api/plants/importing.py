@@ -154,6 +154,6 @@ def _check_header(header: list[str]) -> None:
     unknown = (f"header.{name[:64]}: is not a known column" for name in header if name not in _COLUMNS)
     # A header of thousands of commas must not produce a response thirty times its size.
     complaints += islice(unknown, MOST_COMPLAINTS)
-    complaints += [f"header.{name}: stands twice" for name in _COLUMNS if header.count(name) > 1]
+    complaints += [f"header.{name}: occurs twice" for name in _COLUMNS if header.count(name) > 1]
     if complaints:
         raise InvalidInput(complaints)

@@ -53,9 +53,9 @@ def _findings(settings: "Settings", min_free_gib: float) -> "list[Finding]":
     try:
         examined = examination(settings, min_free_gib)
     except EmbeddedPostgresError as error:
-        return [fail("home folder", str(error), "do as it says: a socket that others reach lets them into the database")]
+        return [fail("home folder", str(error), "follow the message: other users who reach the socket can open the database")]
     except OSError as error:
-        return [fail("home folder", str(error), "run this as the user who runs the service; GRIDFLEET_HOME names its folder")]
+        return [fail("home folder", str(error), "run this as the user of the service, and set GRIDFLEET_HOME to its folder")]
     return asyncio.run(examine(examined))
 
 
@@ -89,7 +89,7 @@ async def examine(examined: "Examination") -> "list[Finding]":
     checks: dict[str, tuple[str, Callable[[Examination], Awaitable[Finding | list[Finding]]]]] = {
         "database": ("GRIDFLEET_DATABASE_URL", database.check_database),
         "broker": ("GRIDFLEET_BROKER_URL and GRIDFLEET_BROKER_MANAGEMENT_URL", broker.check_broker),
-        "broker's questions": ("GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET", broker.check_auth_listener),
+        "authorisation requests": ("GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET", broker.check_auth_listener),
         "broker logins": ("GRIDFLEET_BROKER_URL, GRIDFLEET_MQTT_HOST and GRIDFLEET_MQTT_PORT", logins.check_logins),
         "certificates": ("GRIDFLEET_MQTT_HOST, GRIDFLEET_MQTTS_PORT and GRIDFLEET_AMQPS_PORT", environment.check_certificates),
         "mail": ("GRIDFLEET_SMTP_URL", environment.check_mail),

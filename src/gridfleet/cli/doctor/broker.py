@@ -42,10 +42,10 @@ _QUESTIONS: Final = {
 async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUGIN_EXCHANGES) -> list[Finding]:
     """Check the broker over AMQP, then over the management API: version, plugins, clock."""
     if examined.broker_url is None or examined.management_url is None:
-        return [fail("broker", f"there is none in {examined.home}", f"{_START} and GRIDFLEET_BROKER_MANAGEMENT_URL")]
+        return [fail("broker", f"not found in {examined.home}", f"{_START} and GRIDFLEET_BROKER_MANAGEMENT_URL")]
     try:
         async with asyncio.timeout(_SECONDS), open_channel(examined.broker_url, PLANTS_VHOST):
-            found = [ok("broker", "speaks AMQP, and our account may enter its vhost")]
+            found = [ok("broker", "speaks AMQP, and the service's account can open the vhost")]
     except (AMQPError, OSError, TimeoutError) as error:
         return [fail("broker", f"AMQP fails: {reason(error)}", _START)]
     try:
@@ -130,7 +130,7 @@ async def check_auth_listener(examined: Examination) -> Finding:
     try:
         secret = settings.secret("internal_secret").get_secret_value()
     except LookupError as error:
-        return fail("broker's questions", str(error), "set GRIDFLEET_INTERNAL_SECRET")
+        return fail("authorisation requests", str(error), "set GRIDFLEET_INTERNAL_SECRET")
     base = f"http://{reachable_host(settings.internal_host)}:{settings.internal_port}"
     wrong = []
     try:
@@ -140,7 +140,7 @@ async def check_auth_listener(examined: Examination) -> Finding:
                 if (answer.status_code, answer.text) != (200, "deny"):
                     wrong.append(f"{question}: {answer.status_code}")
     except httpx.HTTPError as error:
-        return fail("broker's questions", f"{base} does not answer: {type(error).__name__}", remedy)
+        return fail("authorisation requests", f"{base} does not answer: {type(error).__name__}", remedy)
     if wrong:
-        return fail("broker's questions", f"{base} answers wrongly ({', '.join(wrong)})", remedy)
-    return ok("broker's questions", f"{base} answers all four")
+        return fail("authorisation requests", f"{base} answers wrongly ({', '.join(wrong)})", remedy)
+    return ok("authorisation requests", f"{base} answers all four requests")

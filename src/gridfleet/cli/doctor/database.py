@@ -32,8 +32,8 @@ async def check_database(examined: Examination) -> list[Finding]:
         return [
             fail(
                 "database",
-                f"there is none in {examined.home}",
-                "start `gridfleet up` there, name the home with GRIDFLEET_HOME, or a server with GRIDFLEET_DATABASE_URL",
+                f"not found in {examined.home}",
+                "start `gridfleet up` there, set GRIDFLEET_HOME to the home folder, or a server with GRIDFLEET_DATABASE_URL",
             )
         ]
     try:
@@ -105,7 +105,7 @@ def _migrations(revision: str | None) -> Finding:
     text = f"schema at revision {revision}, this release needs {wanted}"
     if is_behind(revision):
         return fail("migrations", text, "run `gridfleet db upgrade`")
-    return warn("migrations", f"{text}: it is a later release's", "go on with the upgrade, or back to a backup from before it")
+    return warn("migrations", f"{text}: it is a later release's", "complete the upgrade, or restore the backup from before it")
 
 
 async def _keys(examined: Examination, url: str) -> list[Finding]:
@@ -126,9 +126,9 @@ async def _keys(examined: Examination, url: str) -> list[Finding]:
             async with database.transaction() as db:
                 authority = await find_authority(db, keyring)
         except (DecryptionFailed, UnknownKeyVersion) as error:
-            return [fail("keyring", f"does not fit the database: {error}", "use the ring that belongs to this database")]
+            return [fail("keyring", f"does not fit the database: {error}", "use the keyring of this database")]
     if authority is None:
-        return [warn("certificate authority", "there is none yet", "start `gridfleet serve`, which makes one")]
+        return [warn("certificate authority", "does not exist yet", "start `gridfleet serve`, which creates it")]
     versions = ", ".join(map(str, keyring.versions))
     return [ok("keyring", f"versions {versions}; {keyring.current_version} encrypts"), _expiry(examined, authority)]
 

@@ -45,16 +45,16 @@ def check_authority_file(examined: Examination) -> list[Finding]:
         ssl.create_default_context(cafile=path)
     except OSError as error:
         remedy = "let GRIDFLEET_CA_FILE name the certificate (PEM) that our servers' stand below, readable by the service"
-        return [fail("authority of the servers", f"{path}: {error.strerror or 'no certificate is in it'}", remedy)]
-    return [ok("authority of the servers", f"{path} holds certificates")]
+        return [fail("authority of the servers", f"{path}: {error.strerror or 'contains no certificate'}", remedy)]
+    return [ok("authority of the servers", f"{path} contains certificates")]
 
 
 def check_variables(environment: Iterable[str]) -> Finding:
     """Report variables that are named like a setting and are not one."""
     complaints = list(unknown_variables(environment))
     if complaints:
-        return warn("variables", "; ".join(complaints), "name it as docs/settings.md does, or take it away")
-    return ok("variables", "each GRIDFLEET_… is a setting")
+        return warn("variables", "; ".join(complaints), "use a name from docs/settings.md, or remove it")
+    return ok("variables", "each GRIDFLEET_ variable is a setting")
 
 
 async def check_certificates(examined: Examination) -> list[Finding]:
@@ -73,16 +73,18 @@ def _shown(examined: Examination, check: str, host: str, port: int) -> Finding:
         with socket.create_connection((host, port), _SECONDS) as plain, unverified_tls().wrap_socket(plain) as tls:
             shown = tls.getpeercert(binary_form=True)
     except OSError as error:
-        return fail(check, f"{host}:{port} shows none: {error}", "start the broker, and check its TLS listener and files")
+        return fail(
+            check, f"{host}:{port} shows no certificate: {error}", "start the broker, and check its TLS listener and files"
+        )
     if shown is None:
-        return fail(check, f"{host}:{port} shows none", "check the broker's ssl_options")
+        return fail(check, f"{host}:{port} shows no certificate", "check the broker's ssl_options")
     certificate = x509.load_der_x509_certificate(shown)
     ends = certificate.not_valid_after_utc
     text = f"{host}:{port} shows one for {name} that ends {ends:%Y-%m-%d}"
     if ends <= examined.clock():
-        return fail(check, f"{host}:{port} shows one that ended {ends:%Y-%m-%d}", _RENEW)
+        return fail(check, f"{host}:{port} shows a certificate that ended {ends:%Y-%m-%d}", _RENEW)
     if complaint := _distrusted(host, port, name, authority if authority.exists() else None):
-        return fail(check, complaint, "GRIDFLEET_MQTT_HOST must be in it, and the plants' authority must have issued it")
+        return fail(check, complaint, "the certificate must contain GRIDFLEET_MQTT_HOST and be issued by the plants' authority")
     return warn(check, text, _RENEW) if ends <= examined.clock() + _SOON else ok(check, text)
 
 
@@ -114,7 +116,7 @@ async def check_mail(examined: Examination) -> Finding:
     except (aiosmtplib.SMTPException, OSError) as error:
         remedy = "check host, port and kind of TLS in GRIDFLEET_SMTP_URL, and whether a firewall is between"
         return fail("mail", f"{delivery.address} does not work: {type(error).__name__}: {error}", remedy)
-    return ok("mail", f"{delivery.address} greets and takes our login")
+    return ok("mail", f"{delivery.address} accepts connection and login")
 
 
 async def check_redis(examined: Examination) -> list[Finding]:
@@ -159,7 +161,7 @@ async def check_permissions(examined: Examination) -> Finding:
         if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077
     ]
     if not open_to_others:
-        return ok("file permissions", "secrets are their owner's alone")
+        return ok("file permissions", "only the owner can read secrets")
     some = ", ".join(open_to_others[:5]) + (f" and {len(open_to_others) - 5} more" if len(open_to_others) > 5 else "")
     folders = " ".join(f"{examined.home}/{name}" for name in ("secrets", "ca", "mail"))
     remedy = f"run `chmod -R go= {folders}`, and replace what may have been read"

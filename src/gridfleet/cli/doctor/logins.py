@@ -67,7 +67,7 @@ async def check_logins(examined: Examination) -> list[Finding]:
             expected.add(login_text(users["mtls"], None))
         received = await received_during(examined.database_url, LOGIN_CHANNEL, log_in, expected, _NOTICE_SECONDS)
     except psycopg.Error as error:
-        return [fail("broker logins", f"cannot be followed: {type(error).__name__}", "see the finding about the database")]
+        return [fail("broker logins", f"cannot be observed: {type(error).__name__}", "see the finding about the database")]
     found = [_password_finding(way, outcomes[way], login_text(users[way], _PASSWORD) in received) for way in ("amqp", "mqtt")]
     return found if authority is None else [*found, _certificate_finding(users["mtls"], outcomes["mtls"], received)]
 
@@ -99,7 +99,7 @@ def _password_finding(way: str, refusal: str | None, reached_service: bool) -> F
         "the broker did not ask this service: enable rabbitmq_auth_backend_http, put it into auth_backends, and let the four"
         " auth_http paths lead to the internal listener (docs/operations.md)"
     )
-    return fail(check, f"refused without a question to this service ({refusal})", remedy)
+    return fail(check, f"refused without a request to this service ({refusal})", remedy)
 
 
 def _certificate_finding(user: str, refusal: str | None, received: set[str]) -> Finding:
@@ -118,7 +118,7 @@ def _certificate_finding(user: str, refusal: str | None, received: set[str]) -> 
         "set ssl_options.verify = verify_peer, ssl_options.cacertfile to the plants' authority, mqtt.ssl_cert_login = true and"
         " ssl_cert_login_from = distinguished_name (deploy/rabbitmq/rabbitmq.conf)"
     )
-    return fail(check, f"refused without a question to this service ({refusal})", remedy)
+    return fail(check, f"refused without a request to this service ({refusal})", remedy)
 
 
 def _unreachable(refusal: str) -> bool:

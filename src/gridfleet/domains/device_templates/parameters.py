@@ -63,7 +63,7 @@ def _number_complaint(parameter: ActionParameter, value: Any) -> str | None:
     elif not isinstance(value, int | float) or isinstance(value, bool) or not (isinstance(value, int) or math.isfinite(value)):
         return "must be a number"
     if isinstance(value, int) and abs(value) > _EXACT:
-        return f"must lie between -{_EXACT} and {_EXACT}"
+        return f"must be between -{_EXACT} and {_EXACT}"
     if parameter.min is not UNSET and value < parameter.min:
         return f"must be at least {parameter.min:g}{_unit(parameter)}"
     if parameter.max is not UNSET and value > parameter.max:

@@ -60,7 +60,7 @@ def parse_snapshot(raw: msgspec.Raw, path: str, message_id: str) -> wire.Snapsho
     """Return one snapshot. Its times, fields and names of devices are not checked."""
     snapshot = _parse(_snapshot, raw, path, message_id)
     if len(snapshot.devices) > wire.MAX_DEVICES:
-        raise Refusal(RefusalReason.TOO_MANY_DEVICES, f"{path}.devices: more than {wire.MAX_DEVICES}", message_id)
+        raise Refusal(RefusalReason.TOO_MANY_DEVICES, f"{path}.devices: has more than {wire.MAX_DEVICES} devices", message_id)
     return snapshot
 
 
@@ -70,7 +70,7 @@ def parse_acknowledgement(message: wire.Envelope, plant_id: UUID, request_id: st
     try:
         command_id = UUID(ack.command_id)
     except ValueError:
-        raise Refusal(RefusalReason.MALFORMED, "payload.commandId: is not the id of a command", message.id) from None
+        raise Refusal(RefusalReason.MALFORMED, "payload.commandId: must be a UUID", message.id) from None
     try:
         reported_at = wire.parse_time(ack.time)
     except ValueError as error:
@@ -90,7 +90,7 @@ def measurement_time(value: wire.Time, path: str, message_id: str, now: datetime
     if not now - MAX_AGE <= moment <= now + MAX_AHEAD:
         raise Refusal(
             RefusalReason.TIME_OUT_OF_RANGE,
-            f"{path}: {wire.format_time(moment)} is not between 400 days ago and 5 minutes ahead",
+            f"{path}: must be at most 400 days ago and 5 minutes ahead, and is {wire.format_time(moment)}",
             message_id,
         )
     return microseconds(moment)
@@ -99,13 +99,13 @@ def measurement_time(value: wire.Time, path: str, message_id: str, now: datetime
 def check_fields(fields: dict[str, int | float | bool | None], path: str, message_id: str) -> None:
     """Refuse too many fields of one device."""
     if len(fields) > wire.MAX_FIELDS:
-        raise Refusal(RefusalReason.TOO_MANY_FIELDS, f"{path}: more than {wire.MAX_FIELDS}", message_id)
+        raise Refusal(RefusalReason.TOO_MANY_FIELDS, f"{path}: has more than {wire.MAX_FIELDS} fields", message_id)
 
 
 def check_external_id(external_id: str, path: str, message_id: str) -> None:
     """Refuse the id of an unregistered device that cannot be stored."""
     if len(external_id) > MAX_EXTERNAL_ID or "\0" in external_id:
-        raise Refusal(RefusalReason.MALFORMED, f"{path}: must have at most {MAX_EXTERNAL_ID} characters, no NUL", message_id)
+        raise Refusal(RefusalReason.MALFORMED, f"{path}: must have at most {MAX_EXTERNAL_ID} characters and no NUL", message_id)
 
 
 def _parse(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str, message_id: str | None) -> T:

@@ -150,7 +150,9 @@ class Pipeline:
 
     async def _take(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery, now: datetime) -> None:
         if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
-            raise Refusal(RefusalReason.TOO_LARGE, f"{len(delivery.body)} bytes; at most {wire.MAX_MESSAGE_BYTES}")
+            raise Refusal(
+                RefusalReason.TOO_LARGE, f"the message has {len(delivery.body)} bytes; the limit is {wire.MAX_MESSAGE_BYTES}"
+            )
         if channel is Channel.STATUS:
             _take_status(batch, plant, delivery, now)
             return

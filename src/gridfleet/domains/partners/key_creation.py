@@ -84,7 +84,7 @@ async def withdraw(db: Connection, org: OrgScope, prepared: PreparedKey) -> None
 async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
     complaints = []
     if wanted.expires_at is not None and wanted.expires_at <= utc_now():
-        complaints.append("expiresAt: must lie in the future")
+        complaints.append("expiresAt: must be in the future")
     # One query for all ids: it runs on one of the few connections that the broker's requests need.
     known = await visible_among(db, org, wanted.plant_ids or ())
     complaints += [

@@ -24,7 +24,7 @@ async def complaints_about(db: Connection, org: OrgScope, plants: Sequence[Plant
     Reasons are numbers that are taken or that occur twice in the file, and templates that do not fit.
     """
     if org.plant_ids is not None:
-        raise Forbidden("A key that is limited to some plants cannot create others.")
+        raise Forbidden("A key that is limited to some plants cannot create plants.")
     serials, external_ids = await store.taken(
         db,
         org,

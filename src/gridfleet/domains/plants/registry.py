@@ -44,7 +44,7 @@ async def create_plant(
         Forbidden: The caller is limited to some plants.
     """
     if org.plant_ids is not None:
-        raise Forbidden("A key that is limited to some plants cannot create others.")
+        raise Forbidden("A key that is limited to some plants cannot create plants.")
     plant = await store.insert(db, org, new_id(), name, serial_number, type, auth_method, metadata)
     if plant is None:
         raise PlantSerialTaken
@@ -87,7 +87,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         Forbidden: The plant would move to another organisation, and the caller is not a SuperAdmin.
     """
     if changes.organization_id is not UNSET and not org.actor.is_super_admin:
-        raise Forbidden("Only a SuperAdmin moves a plant to another organisation.")
+        raise Forbidden("Only a SuperAdmin can move a plant to another organisation.")
     plant = await store.lock(db, org, plant_id)
     if plant is None:
         raise PlantNotFound

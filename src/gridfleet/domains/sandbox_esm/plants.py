@@ -19,9 +19,9 @@ async def create_plant(db: Connection, new: NewSandboxPlant) -> SandboxPlant:
     try:
         plant = await store.insert_plant(db, new_id(), new)
     except ForeignKeyViolation:
-        raise ValidationFailed(details=["clientId: is no client of the sandbox"]) from None
+        raise ValidationFailed(details=["clientId: is not a client of the sandbox"]) from None
     if plant is None:
-        raise ValidationFailed(details=["externalPlantId: the client has a plant of this id"])
+        raise ValidationFailed(details=["externalPlantId: the client already has a plant with this id"])
     return plant
 
 

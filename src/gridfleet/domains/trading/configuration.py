@@ -98,7 +98,7 @@ async def enable(db: Connection, org: OrgScope) -> TradingConfig:
     required = {"esmApiUrl": row.esm_api_url, "esmClientId": row.esm_client_id, "esmClientSecret": row.esm_client_secret}
     missing = [f"{name}: is not set" for name, value in required.items() if value is None]
     if row.queue_prefix == RESERVED_PREFIX:
-        missing.append(f"queuePrefix: {RESERVED_PREFIX} is reserved, so the organisation's slug cannot stand in for it")
+        missing.append(f"queuePrefix: must be set, because the organisation's slug is {RESERVED_PREFIX}, which is reserved")
     if missing:
         raise TradingConfigIncomplete(details=missing)
     return await _turn(db, org, row, TradingStatus.ENABLED)

@@ -37,7 +37,7 @@ def checked_range(start: datetime | None, end: datetime | None, now: datetime) -
     if since >= until:
         raise ValidationFailed(details=["from: must be before to"])
     if until - since > MOST_SPAN:
-        raise ValidationFailed(details=[f"from: must not lie more than {MOST_SPAN.days} days before to"])
+        raise ValidationFailed(details=[f"from: must be at most {MOST_SPAN.days} days before to"])
     return since, until
 
 

@@ -94,7 +94,7 @@ def instruct(
             return Instruction({"schedule": content}, _end(command, now, _LIFE))
         case ScheduleCancel():
             if site.schedule_ends_at is None or site.schedule_id != command.schedule_id:
-                raise Rejection(RejectionReason.SCHEDULE_INVALID, "scheduleId: is not the schedule that holds")
+                raise Rejection(RejectionReason.SCHEDULE_INVALID, "scheduleId: is not the schedule in force")
             content = {"scheduleId": command.schedule_id, "revision": site.schedule_revision, "intervals": []}
             return Instruction({"schedule": content}, _end(command, now, _LIFE))
         case ConstraintsCommand():
@@ -132,12 +132,12 @@ def _check_mode(constraints: Constraints, command: ModeCommand) -> None:
     }
     if command.mode not in limits:
         if command.power_kw is not None:
-            raise Rejection(RejectionReason.PARAMS_INVALID, f"powerKw: {command.mode} has no power of its own")
+            raise Rejection(RejectionReason.PARAMS_INVALID, f"powerKw: {command.mode} does not take a power")
         return
     name, limit = limits[command.mode]
     power_kw = 0.0 if command.power_kw is None else command.power_kw
     if power_kw and (power_kw > 0) != (command.mode is Mode.CHARGE):
-        raise Rejection(RejectionReason.PARAMS_INVALID, "powerKw: charging is positive, discharging negative")
+        raise Rejection(RejectionReason.PARAMS_INVALID, "powerKw: must be positive for CHARGE and negative for DISCHARGE")
     if limit is not None and (limit == 0 or abs(power_kw) > limit):
         raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{command.mode}: is beyond {name} of {limit:g} kW")
     _check_power(constraints, power_kw, "powerKw")
@@ -147,10 +147,10 @@ def _device_instruction(
     command: DeviceCommand, now: datetime, device: Device | None, template: DeviceTemplate | None
 ) -> Instruction:
     if device is None:
-        raise Rejection(RejectionReason.DEVICE_UNKNOWN, "the site has no such sub-device")
+        raise Rejection(RejectionReason.DEVICE_UNKNOWN, "deviceId: the site has no such sub-device")
     action = None if template is None else find_action(template, command.action)
     if action is None:
-        raise Rejection(RejectionReason.ACTION_NOT_IN_TEMPLATE, f"action: the template of {device.external_id} has no such")
+        raise Rejection(RejectionReason.ACTION_NOT_IN_TEMPLATE, f"action: is not in the template of {device.external_id}")
     if complaints := list(parameter_complaints(action, command.params)):
         raise Rejection(RejectionReason.PARAMS_INVALID, "; ".join(complaints)[:500])
     content = {"action": command.action, "params": command.params}
@@ -159,13 +159,13 @@ def _device_instruction(
 
 def _check_schedule(command: ScheduleSet, site: Site) -> None:
     if not 1 <= len(command.intervals) <= MAX_INTERVALS:
-        raise Rejection(RejectionReason.SCHEDULE_INVALID, f"intervals: 1 to {MAX_INTERVALS} are allowed")
+        raise Rejection(RejectionReason.SCHEDULE_INVALID, f"intervals: must have 1 to {MAX_INTERVALS} items")
     if command.schedule_id == site.schedule_id and command.revision <= (site.schedule_revision or 0):
         raise Rejection(RejectionReason.SCHEDULE_INVALID, f"revision: must be above {site.schedule_revision}")
     before: Interval | None = None
     for interval in sorted(command.intervals, key=lambda one: one.start):
         if not 1 <= interval.duration_seconds <= _LONGEST_INTERVAL:
-            raise Rejection(RejectionReason.SCHEDULE_INVALID, f"durationSeconds: must be 1 to {_LONGEST_INTERVAL}")
+            raise Rejection(RejectionReason.SCHEDULE_INVALID, f"intervals.durationSeconds: must be 1 to {_LONGEST_INTERVAL}")
         if before is not None and before.start + timedelta(seconds=before.duration_seconds) > interval.start:
             raise Rejection(RejectionReason.SCHEDULE_INVALID, f"intervals: two overlap at {format_time(interval.start)}")
         _check_power(site.constraints, interval.power_kw, "intervals.powerKw")
@@ -187,9 +187,10 @@ def changed_constraints(old: Constraints, changes: ConstraintChanges) -> Constra
         Rejection: a limit is out of range, or the limits contradict each other.
     """
     new = msgspec.structs.replace(old, **_given(changes))
-    for name, value in msgspec.structs.asdict(new).items():
+    for field in msgspec.structs.fields(new):
+        value, name = getattr(new, field.name), field.encode_name
         if value is not None and (value < 0 or (name.startswith("soc") and value > 100)):
-            raise Rejection(RejectionReason.PARAMS_INVALID, f"constraints: {value:g} is out of range")
+            raise Rejection(RejectionReason.PARAMS_INVALID, f"constraints.{name}: {value:g} is out of range")
     if new.soc_min_pct is not None and new.soc_max_pct is not None and new.soc_min_pct > new.soc_max_pct:
         raise Rejection(RejectionReason.PARAMS_INVALID, "constraints: socMinPct is above socMaxPct")
     return new
@@ -199,7 +200,7 @@ def changed_fallback(old: Fallback, changes: FallbackChanges) -> Fallback:
     """Return the fallback after a change. Raises `Rejection` for an emergency stop or a time out of range."""
     new = msgspec.structs.replace(old, **_given(changes))
     if new.mode is Mode.EMERGENCY_STOP:
-        raise Rejection(RejectionReason.PARAMS_INVALID, "fallback.mode: an emergency stop is no fallback")
+        raise Rejection(RejectionReason.PARAMS_INVALID, "fallback.mode: must not be EMERGENCY_STOP")
     if new.after_seconds is not None and not 1 <= new.after_seconds <= _LONGEST_SILENCE:
         raise Rejection(RejectionReason.PARAMS_INVALID, f"fallback.afterSeconds: must be 1 to {_LONGEST_SILENCE}")
     return new

@@ -99,5 +99,5 @@ async def list_meter_readings(
 async def _site(db: Connection, org: OrgScope, plant_id: UUID) -> Site:
     site = await sites.find_site(db, org, plant_id)
     if site is None:
-        raise Forbidden("There is no such site, or it is not yours to see.")
+        raise Forbidden("There is no such site, or you have no access to it.")
     return site

@@ -54,11 +54,11 @@ def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, 
         raise Rejection(RejectionReason.MALFORMED, f"the header {copies[0]} is not allowed")
     key = parse_inbound(sender.key.slug, message.routing_key)
     if key is None:
-        raise Rejection(RejectionReason.MALFORMED, "the routing key is none of yours")
+        raise Rejection(RejectionReason.MALFORMED, "the routing key is not a command of this organisation")
     if key.kind.scope not in sender.key.scopes:
         raise Rejection(RejectionReason.MALFORMED, f"the API key lacks the scope {key.kind.scope}")
     if len(message.body) > MAX_BODY_BYTES:
-        raise Rejection(RejectionReason.MALFORMED, f"{len(message.body)} bytes; at most {MAX_BODY_BYTES}")
+        raise Rejection(RejectionReason.MALFORMED, f"the body has {len(message.body)} bytes; the limit is {MAX_BODY_BYTES}")
     if not _is_text(message.body):
         raise Rejection(RejectionReason.MALFORMED, "the message must be UTF-8")
     if NUL in message.body:
@@ -120,14 +120,14 @@ def read(message: Inbound, key: InboundKey) -> Verified:
         times += [("intervals.start", one.start) for one in command.intervals]
     for name, time in times:
         if time is not None and not _EARLIEST <= time <= _LATEST:
-            raise Rejection(RejectionReason.MALFORMED, f"{name}: is not a time of our days")
+            raise Rejection(RejectionReason.MALFORMED, f"{name}: must be between 2000-01-01 and 2200-01-01")
     device = None
     if isinstance(command, DeviceCommand):
         device = key.device or command.device_id
         if device is None or (command.device_id is not None and command.device_id != device):
             raise Rejection(RejectionReason.MALFORMED, "deviceId: must name one sub-device, the same as the routing key")
     if isinstance(command, ModeCommand) and command.expires_at is None and command.mode not in (Mode.AUTO, Mode.EMERGENCY_STOP):
-        raise Rejection(RejectionReason.MALFORMED, f"expiresAt: {command.mode} needs an end")
+        raise Rejection(RejectionReason.MALFORMED, f"expiresAt: is required for the mode {command.mode}")
     kind = key.kind.command_type
     if isinstance(command, ModeCommand) and command.mode is Mode.EMERGENCY_STOP:
         kind = CommandType.EMERGENCY

@@ -115,7 +115,7 @@ def parse_base_url(text: str) -> httpx.URL:
     """
     match = _URL.fullmatch(text)
     if match is None or len(text) > _MOST_CHARACTERS:
-        raise AddressRefused("must be http:// or https://, a host, perhaps a port and a plain path, all in ASCII")
+        raise AddressRefused("must be http:// or https://, a host, an optional port and a plain path, all in ASCII")
     host, port, path = match.groups()
     if not _is_literal(host) and not _NAME.fullmatch(host):
         raise AddressRefused("must name its host by a name, or by an IP address in its usual spelling")
@@ -157,7 +157,7 @@ async def public_addresses(url: httpx.URL, resolve: Resolve, *, is_allowed: Call
         raise NameUnknown(f"{url.host} has no address")
     if not all(is_allowed(address) for address in addresses):
         # The text does not contain the address: a name's private address would reveal details of our network.
-        raise AddressRefused("must lead to public addresses alone")
+        raise AddressRefused("must resolve to public addresses only")
     return addresses
 
 

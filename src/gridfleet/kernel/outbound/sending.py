@@ -97,7 +97,7 @@ class Outbound:
     async def _addresses(self, url: httpx.URL, *, private: bool) -> Sequence[str]:
         anywhere = private or self._allow_private
         if not anywhere and is_local_name(url.host):
-            raise AddressRefused("must lead to public addresses alone; this name can only be local")
+            raise AddressRefused("must resolve to public addresses only; this is a local name")
         try:
             async with asyncio.timeout(self._seconds):
                 return await public_addresses(url, self._resolve, is_allowed=(lambda _: True) if anywhere else self._is_public)
@@ -144,7 +144,7 @@ class Wire:
 
 async def _read(answer: httpx.Response) -> bytes:
     if answer.headers.get("content-encoding", "identity") != "identity":
-        raise AnswerTooLarge("it is packed, though we asked for plain bytes")
+        raise AnswerTooLarge("it is compressed, although compression was not requested")
     pieces: list[bytes] = []
     size = 0
     async for piece in answer.aiter_raw():

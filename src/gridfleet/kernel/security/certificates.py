@@ -74,7 +74,7 @@ class Authority:
         try:
             return cls._load(certificates, key, password)
         except UnsupportedAlgorithm as error:
-            raise ValueError(f"certificate or key are of a kind that is not known here: {error}") from None
+            raise ValueError(f"certificate or key are of an unsupported kind: {error}") from None
 
     @classmethod
     def _load(cls, certificates: bytes, key: bytes, password: bytes | None) -> "Authority":

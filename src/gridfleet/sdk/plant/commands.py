@@ -39,5 +39,5 @@ def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: 
     except _UNDECODABLE as error:
         raise CommandRefused(CommandRefusal.MALFORMED, str(error)) from error
     if command.expires_at.tzinfo is None or command.issued_at.tzinfo is None:
-        raise CommandRefused(CommandRefusal.MALFORMED, "a time needs its zone, such as Z")
+        raise CommandRefused(CommandRefusal.MALFORMED, "a time must have a zone, such as Z")
     return command

@@ -112,7 +112,7 @@ class Package(msgspec.Struct, frozen=True, rename="camel"):
                     raise PackageError("an MTLS package needs security.clientCert, security.clientKey and mqtt.tls")
             case AuthMethod.TOKEN:
                 if not self.mqtt.tls:
-                    raise PackageError("a TOKEN package needs mqtt.tls: the token must not travel in the clear")
+                    raise PackageError("a TOKEN package needs mqtt.tls: the token must not be sent unencrypted")
             case AuthMethod.PASSWORD:
                 if not self.security.password:
                     raise PackageError("a PASSWORD package needs security.password")

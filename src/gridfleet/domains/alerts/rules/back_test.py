@@ -105,7 +105,7 @@ async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datet
     """
     await check_plant(db, org, rule.plant_id)
     if end - start > MOST_SPAN:
-        raise ValidationFailed(details=[f"from: must not lie more than {MOST_SPAN.days} days before to"])
+        raise ValidationFailed(details=[f"from: must be at most {MOST_SPAN.days} days before to"])
     if rule.unit is None:
         rule = msgspec.structs.replace(rule, unit=await measured_unit(db, org.organization_id, rule.plant_id, rule.metric))
     replay = Replay(rule)
@@ -117,6 +117,6 @@ async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datet
         await store.open_history(cursor, org, places, start, end)
         async for source_id, plant_id, metric, unit, time, value in cursor:
             if replay.points >= MOST_POINTS:
-                raise ValidationFailed(details=[f"from: more than {MOST_POINTS} values; choose a shorter time or one plant"])
+                raise ValidationFailed(details=[f"from: more than {MOST_POINTS} values; choose a shorter range or one plant"])
             replay.take(rules[unit], source_id, plant_id, metric, Point(microseconds(time), value))
     return replay.outcome()

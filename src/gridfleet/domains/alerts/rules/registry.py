@@ -132,4 +132,4 @@ async def check_plant(db: Connection, org: OrgScope, plant_id: UUID | None) -> N
 
 def _refuse_limited(org: OrgScope) -> None:
     if org.plant_ids is not None:
-        raise Forbidden("A key that is limited to some plants cannot watch all of them.")
+        raise Forbidden("A key that is limited to some plants cannot create a rule for all plants.")

@@ -84,7 +84,7 @@ async def import_keys(db: Connection, keyring: Keyring, creator_id: UUID, keys: 
         ImportRefused: with all errors, or because another import is running. Roll the transaction back.
     """
     if not await store.try_lock(db):
-        raise ImportRefused(["another import of keys is running; repeat this one when it has ended"])
+        raise ImportRefused(["another import of keys is running; try again when it has ended"])
     complaints, known = [], 0
     for key in keys:
         if await store.is_known(db, key.id, key.digest):
@@ -169,7 +169,7 @@ def _scopes(text: str) -> tuple[Scope, ...]:
     known = {scope.value: scope for scope in Scope}
     names = text.replace(";", " ").replace(",", " ").split()
     if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"scopes: there is no {unknown[0]}")
+        raise ValueError(f"scopes: {unknown[0]} is not a scope")
     if not names:
         raise ValueError("scopes: is empty")
     return tuple(dict.fromkeys(known[name] for name in names))
@@ -187,7 +187,7 @@ def _expiry(text: str) -> datetime | None:
     try:
         moment = moment.astimezone(UTC)
     except OverflowError:  # PostgreSQL would store a year that Python cannot read
-        raise ValueError("expiry: must lie before the year 10000") from None
+        raise ValueError("expiry: must be before the year 10000") from None
     if moment <= utc_now():
-        raise ValueError("expiry: must lie in the future")
+        raise ValueError("expiry: must be in the future")
     return moment

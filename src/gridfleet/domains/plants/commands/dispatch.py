@@ -54,7 +54,7 @@ async def issue_device_command(
     action = await _declared(db, device, action_name, params)
     plant = await get_plant(db, org, plant_id)
     if plant.lifecycle_status is not Lifecycle.ACTIVE:
-        raise Forbidden(f"The plant is {plant.lifecycle_status}; only an ACTIVE one can be commanded.")
+        raise Forbidden(f"The plant is {plant.lifecycle_status}; only an ACTIVE plant accepts commands.")
     if await store.count_waiting(db, org, plant_id, MAX_WAITING) >= MAX_WAITING:
         raise TooManyRequests(retry_after=action.timeout_seconds)
     actor = org.actor.as_actor

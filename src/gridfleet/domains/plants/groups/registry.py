@@ -130,5 +130,5 @@ async def _require_plants(db: Connection, org: OrgScope, group_id: UUID, plant_i
     wanted = list(dict.fromkeys(plant_ids))
     found = await store.hold_plants(db, org, wanted)
     if missing := [plant_id for plant_id in wanted if plant_id not in found]:
-        raise NotFound("A plant of the list does not exist.", [f"plantIds: there is no plant {each}" for each in missing[:20]])
+        raise NotFound("One of the plants does not exist.", [f"plantIds: there is no plant {each}" for each in missing[:20]])
     return wanted

@@ -121,7 +121,7 @@ class EsmClient:
         call, method, path = ("validate", "POST", f"{path}/validate") if validate_only else ("plan", "PUT", path)
         answer = await self._call(access, call, method, path, PlanAnswer, content=content)
         if answer.request_code != request_code:
-            raise EsmFailed("ESM_UNAVAILABLE", "The ESM answered for another request.")
+            raise EsmFailed("ESM_UNAVAILABLE", "The ESM's answer has another requestCode.")
         return answer
 
     async def _read(self, access: EsmAccess, call: str, path: str, kind: type[T], query: dict[str, str] | None = None) -> T:
@@ -165,7 +165,7 @@ class EsmClient:
         except AddressRefused as error:
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's address {error}.") from error
         except NameUnknown as error:
-            raise EsmFailed("ESM_UNAVAILABLE", "The ESM's name has no address.") from error
+            raise EsmFailed("ESM_UNAVAILABLE", "The ESM's host name has no address.") from error
         except Unreachable as error:
             raise EsmFailed("ESM_UNAVAILABLE", "The ESM cannot be reached.") from error
         except AnswerTooLarge as error:
@@ -185,12 +185,12 @@ class EsmClient:
             wire, _READ_TRIES, "POST", "/oauth/token", content=b"grant_type=client_credentials", headers=headers
         )
         if answer.status in (400, 401, 403):
-            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refuses our credentials ({answer.status}).")
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refused the credentials ({answer.status}).")
         try:
             token = _decoded(answer, EsmToken)
         except EsmFailed as error:
             # The token request's status says nothing about the call itself, so it is not passed on.
-            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM gives no token. {error.text}") from error
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM issued no token. {error.text}") from error
         if len(self._tokens) >= _MOST_TOKENS:
             self._tokens.pop(next(iter(self._tokens)))  # remove the oldest; its owner requests a new one
         self._tokens[access] = (token.access_token, time.monotonic() + token.expires_in - _SPARE_SECONDS)
@@ -215,7 +215,7 @@ def _path(external_plant_id: str) -> str:
     segment = quote(external_plant_id, safe="")
     if segment in (".", ".."):
         # No encoding keeps these from being interpreted as path segments with a meaning of their own.
-        raise EsmFailed("ESM_UNAVAILABLE", "The plant's external id cannot stand in an address.")
+        raise EsmFailed("ESM_UNAVAILABLE", "The plant's external id cannot be part of a URL.")
     return f"/plants/{segment}"
 
 
@@ -229,7 +229,7 @@ def _decoded(answer: Answer, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's answer is not what it should be: {error}.", answer.status) from error
+        raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's answer is not valid: {error}.", answer.status) from error
 
 
 def _is_json(answer: Answer) -> bool:

@@ -60,7 +60,9 @@ def build_plugin(name: str, plugins: Path) -> None:
     """
     compiler = shutil.which("erlc")
     if compiler is None:
-        raise PrivateBrokerError("RabbitMQ needs plugins of ours, and the Erlang compiler erlc is missing: install erlang-base")
+        raise PrivateBrokerError(
+            "RabbitMQ needs the service's plugins, and the Erlang compiler erlc is missing: install erlang-base"
+        )
     target = plugins / f"{name}-1" / "ebin"
     target.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(_SOURCE / f"{name}.app", target / f"{name}.app")
