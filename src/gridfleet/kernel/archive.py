@@ -162,4 +162,4 @@ def open_archive(path: Path) -> Iterator[Archive]:
         with tarfile.open(path, "r:") as tar:
             yield Archive(tar)
     except tarfile.TarError:
-        raise BrokenArchive("the file is truncated, or not an archive") from None
+        raise BrokenArchive("the file is truncated, or not a backup") from None
