@@ -6,7 +6,6 @@ deleted.
 """
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -26,6 +25,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
@@ -93,9 +93,7 @@ class PartnerGateway:
             await self._serve(leases.held - set(surplus))
             for shard in surplus:
                 await leases.give_back(shard)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await self._keys_changed.wait()
+            await wait_at_most(self._keys_changed, _POLL_SECONDS)
 
     async def _serve(self, shards: set[int]) -> None:
         async with self._database.transaction() as db:
@@ -136,9 +134,7 @@ class PartnerGateway:
                 if self._claimed() >= _WINDOW:
                     await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
                 elif count < _BATCH:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_POLL_SECONDS):
-                            await self._queued.wait()
+                    await wait_at_most(self._queued, _POLL_SECONDS)
                 for task in [task for task in self._sending if task.done()]:
                     del self._sending[task]
                     task.result()

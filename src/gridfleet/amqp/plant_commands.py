@@ -1,7 +1,6 @@
 """Plant commands: published to the topic that the plant subscribes to, and ended when they expire."""
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -24,6 +23,7 @@ from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.isolation import is_poison, isolate, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
@@ -59,9 +59,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
             async with database.transaction() as db:
                 commands = await claim_due(db, keyring, utc_now(), _BATCH)
             if not commands:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL_SECONDS):
-                        await due.wait()
+                await wait_at_most(due, _POLL_SECONDS)
                 continue
             delivered = await asyncio.gather(*(_send(channel, command) for command in commands))
             async with database.transaction() as db:

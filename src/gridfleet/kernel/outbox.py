@@ -21,6 +21,7 @@ queueing, and a failing one delays those behind it. Other effects run concurrent
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -31,6 +32,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, set_aside
 from gridfleet.kernel.db import outbox as queue
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.due_work import repeat_when_due
 from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
 
 __all__ = ["CONSUMER", "CarryOut", "Outbox", "enqueue"]
@@ -47,8 +49,6 @@ _CARRY_OUT_SECONDS: Final = 30.0
 _GIVE_UP_AFTER: Final = timedelta(hours=24)
 _MOST_TRIES: Final = 5
 """For an effect that fails without an outage."""
-_POLL_SECONDS: Final = 5.0
-"""Maximum time to wait for a notification before the queue is checked anyway."""
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +87,9 @@ class Outbox:
             tasks.create_task(listen(self._database.url, [queue.CHANNEL], self._wake_all, self._wake_kind))
             for kind, wakes in self._wake.items():
                 for wake in wakes:
-                    tasks.create_task(self._keep_at(kind, wake))
+                    # Each worker waits for itself, so a slow effect does not block the others.
+                    next_due = partial(queue.next_due, kind=kind)
+                    tasks.create_task(repeat_when_due(self._database, wake, partial(self._carry_out_due, kind), next_due))
 
     def _wake_kind(self, channel: str, kind: str) -> None:
         for wake in self._wake.get(kind, ()):
@@ -97,19 +99,9 @@ class Outbox:
         for kind in self._wake:
             self._wake_kind(queue.CHANNEL, kind)
 
-    async def _keep_at(self, kind: str, wake: asyncio.Event) -> None:
-        """Run one worker. A slow effect does not block the other workers."""
-        while True:
-            wake.clear()
-            while await self._carry_out_one(kind):
-                pass
-            async with self._database.transaction() as db:
-                due = await queue.next_due(db, kind)
-            try:
-                async with asyncio.timeout(_POLL_SECONDS if due is None else min(due, _POLL_SECONDS)):
-                    await wake.wait()
-            except TimeoutError:
-                continue
+    async def _carry_out_due(self, kind: str) -> None:
+        while await self._carry_out_one(kind):
+            pass
 
     async def _carry_out_one(self, kind: str) -> bool:
         async with self._database.transaction() as db:

@@ -6,7 +6,6 @@ the broker keeps the rest on disk.
 """
 
 import asyncio
-import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,6 +30,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 from gridfleet.kernel.security.keyring import Keyring
@@ -198,9 +198,7 @@ class IngestWorker:
         await self._arrived.wait()
         if len(self._buffer) < size:
             self._full.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.ingest_batch_milliseconds / 1000):
-                    await self._full.wait()
+            await wait_at_most(self._full, self._settings.ingest_batch_milliseconds / 1000)
         messages, self._buffer = self._buffer[:size], self._buffer[size:]
         if not self._buffer:
             self._arrived.clear()

@@ -18,6 +18,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notifications import listen
+from gridfleet.kernel.due_work import repeat_when_due
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
 __all__ = ["MAX_TRIES", "Deliveries"]
@@ -30,7 +31,6 @@ _RECEIPT_AFTER: Final = timedelta(minutes=15)
 _SEND_SECONDS: Final = 30.0
 _LEASE: Final = timedelta(seconds=90)
 """When a process is killed while it sends, another process can claim the delivery after this time."""
-_POLL_SECONDS: Final = 5.0
 _RECEIPTS_AT_ONCE: Final = 300
 
 
@@ -79,25 +79,8 @@ class Deliveries:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listen(self._database.url, ["notification_due"], wake_all, lambda channel, payload: wake_all()))
             for (work, next_due), wake in zip(works, wakes, strict=True):
-                tasks.create_task(self._keep_at(work, next_due, wake))
-
-    async def _keep_at(
-        self,
-        work: Callable[[], Awaitable[None]],
-        next_due: Callable[[Connection], Awaitable[float | None]],
-        wake: asyncio.Event,
-    ) -> None:
-        """Repeat the work of one channel, so that a gateway that hangs delays only its own deliveries."""
-        while True:
-            wake.clear()
-            await work()
-            async with self._database.transaction() as db:
-                due = await next_due(db)
-            try:
-                async with asyncio.timeout(_POLL_SECONDS if due is None else min(max(due, 0.05), _POLL_SECONDS)):
-                    await wake.wait()
-            except TimeoutError:
-                continue
+                # Each channel waits for itself, so a gateway that hangs delays only its own deliveries.
+                tasks.create_task(repeat_when_due(self._database, wake, work, next_due))
 
     async def _work_off(self, channel: Channel) -> None:
         sender = self._senders[channel]
