@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psycopg
 import pytest
 import structlog
@@ -31,6 +32,10 @@ from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import settings_at
 from support.servers.running_stack import RunningStack
 from support.servers.secrets_in_logs import SEARCH, note_what_clients_see
+
+# A deadline measures the machine: examples take seconds while other programs use its cores.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 _numbers = itertools.count(1)
 

@@ -28,7 +28,7 @@ async def trading(database_url: str, home: Path) -> AsyncIterator[PoisonedTradin
 
 @pytest.mark.faults
 @pytest.mark.timeout(3_600)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=300, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(st.lists(of_a_plant(), min_size=20, max_size=60), st.lists(of_a_partner(), min_size=5, max_size=20))
 async def test_a_campaign_of_poison(service: PoisonedService, of_plant: list[Sent], of_partner: list[Sent]) -> None:
     await service.send(of_plant, of_partner)
@@ -37,7 +37,7 @@ async def test_a_campaign_of_poison(service: PoisonedService, of_plant: list[Sen
 
 @pytest.mark.faults
 @pytest.mark.timeout(3_600)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=300, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(st.lists(of_an_esm(), min_size=5, max_size=20))
 async def test_a_campaign_of_an_esm(trading: PoisonedTrading, answers: list[Answer]) -> None:
     await trading.round(answers)

@@ -87,7 +87,6 @@ def test_the_service_keeps_to_it(service: Served) -> None:
 
         @settings(
             max_examples=12,
-            deadline=None,
             database=None,
             derandomize=True,
             phases=[Phase.generate],

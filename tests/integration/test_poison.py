@@ -18,7 +18,7 @@ async def service(database: Database, broker: BrokerNode) -> AsyncIterator[Poiso
 
 
 # Without shrinking: a poison that stops the service would be tried again and again with each try timing out.
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=8, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(
     st.lists(of_a_plant(), min_size=5, max_size=40),
     st.lists(of_a_partner(), min_size=2, max_size=15),

@@ -12,7 +12,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.booleans(), max_size=40))
 async def test_the_poison_alone_is_set_aside(poisonous: list[bool]) -> None:
     processed: list[int] = []

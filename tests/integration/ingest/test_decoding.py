@@ -298,7 +298,7 @@ sent_snapshots = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sent_snapshots, st.randoms(use_true_random=False))
 async def test_any_order_and_repetition_of_messages_ends_as_a_plain_model_does(
     bench: Bench, sent: list[Sent], chance: random.Random

@@ -404,7 +404,7 @@ async def test_unknown_plants_and_topics_cost_nothing(bench: Bench) -> None:
     assert batch.results == {"unknown_plant": len(strange) + 1, "accepted": 1}
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=10),

@@ -44,7 +44,7 @@ async def sources(database: Database, count: int) -> list[int]:
         return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frames)
 async def test_merging_is_the_same_in_any_split_and_repetition(
     database: Database, sent: list[tuple[int, int, list[float | None], bool]]

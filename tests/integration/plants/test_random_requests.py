@@ -83,7 +83,6 @@ def ask(service: Served, records: Records, operation: Any) -> set[int]:
 
     @settings(
         max_examples=20,
-        deadline=None,
         database=None,
         derandomize=True,
         phases=[Phase.generate],

@@ -61,7 +61,7 @@ async def read(plant: RecordedPlant, bucket: Bucket, start: datetime) -> list[Bu
         return await read_buckets(db, series, bucket, start, start + 24 * HOUR)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 24 * 60 - 1), doubles), min_size=1, max_size=12))
 @example([(0, DENORMAL)])
 @example([(0, LARGEST), (1, LARGEST), (2, LARGEST)])

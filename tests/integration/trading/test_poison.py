@@ -16,7 +16,7 @@ async def trading(database_url: str, home: Path) -> AsyncIterator[PoisonedTradin
         yield running
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=6, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(st.lists(of_an_esm(), min_size=4, max_size=12))
 async def test_poison_of_one_esm_holds_up_no_other(trading: PoisonedTrading, answers: list[Answer]) -> None:
     await trading.round(answers)

@@ -267,9 +267,7 @@ def test_a_site_is_what_its_model_says(database_url: str) -> None:
         try:
             run_state_machine_as_test(
                 machine,
-                settings=settings(
-                    max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-                ),
+                settings=settings(max_examples=15, stateful_step_count=20, suppress_health_check=list(HealthCheck)),
             )
         finally:
             runner.run(context.__aexit__(None, None, None))

@@ -31,7 +31,7 @@ json_values = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # slow only on a busy machine
+@settings(suppress_health_check=[HealthCheck.too_slow])  # slow only on a busy machine
 @given(json_values, st.text(min_size=1, max_size=128), st.integers(0, 2**53))
 def test_a_signed_message_opens_to_the_bytes_that_were_signed(value: object, message_id: str, sent_at: int) -> None:
     payload = msgspec.json.encode(value)

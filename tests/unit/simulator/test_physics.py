@@ -48,7 +48,7 @@ designs = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(designs, st.integers(0, 366 * 24 * HOUR), st.lists(st.integers(1, HOUR), min_size=1, max_size=40))
 def test_the_balance_closes_and_nothing_leaves_its_limits(design: PlantDesign, start: int, steps: list[int]) -> None:
     state = initial_state(design, start)
@@ -76,7 +76,7 @@ def test_the_balance_closes_and_nothing_leaves_its_limits(design: PlantDesign, s
         state = reading.state
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(batteries, st.lists(st.integers(-300_000, 300_000), min_size=1, max_size=60))
 def test_a_battery_loses_energy_and_never_makes_any(battery: Battery, targets: list[int]) -> None:
     design = PlantDesign(1, 50, 10, (), (battery,), 0, 0)

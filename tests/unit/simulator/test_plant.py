@@ -64,7 +64,7 @@ def command(action: str, target: str | None, **params: object) -> Command:
 pauses = st.sampled_from([MINUTE, 10 * MINUTE, 14 * MINUTE, 50 * MINUTE, 3 * HOUR])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(pauses, max_size=40), st.none() | st.integers(0, 39))
 def test_energies_of_a_day_are_those_that_the_service_computes(steps: list[int], reset_at: int | None) -> None:
     plant = SimulatedPlant(registered(), None)
