@@ -172,7 +172,7 @@ def test_hostile_bodies_are_named(client: httpx.Client) -> None:
     bomb = gzip.compress(b" " * 50_000_000)
     for encoding in ("gzip", "deflate", "br", "GZIP", "gzip, gzip"):
         assert refused(post(bomb, **{"content-encoding": encoding})) == "body: must not be compressed"
-    assert "nested" in refused(post(b"[" * 200_000 + b"]" * 200_000))
+    assert "nesting" in refused(post(b"[" * 200_000 + b"]" * 200_000))
     assert "digits" in refused(post(b'{"email": ' + b"9" * 10_000 + b"}"))
     assert "UTF-8" in refused(post(b"\xff"))
     answer = client.get("/api/v1/health/live", params=[(f"p{n}", "x") for n in range(1_000)])
