@@ -42,8 +42,8 @@ async def test_nothing_matches_where_there_is_no_hash(passwords: Passwords, stor
     assert not await passwords.matches("anything", stored)
 
 
-async def test_nobodys_hash_costs_what_anybodys_does(passwords: Passwords) -> None:
-    assert extract_parameters(password_module._NOBODY) == extract_parameters(await passwords.hash("correct horse"))
+async def test_the_hash_of_no_account_costs_as_much_as_any(passwords: Passwords) -> None:
+    assert extract_parameters(password_module._NO_ACCOUNT) == extract_parameters(await passwords.hash("correct horse"))
 
 
 async def test_a_burst_is_bounded_and_told_to_come_back(passwords: Passwords) -> None:
