@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from gridfleet.domains.plants.commands import store as commands
-from gridfleet.domains.plants.commands.delivery import settle
+from gridfleet.domains.plants.commands.delivery import record_published
 from gridfleet.domains.plants.lifecycle import delete_plant
 from gridfleet.domains.plants.models import PlantChanges, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_presence, sweep_silent
@@ -152,7 +152,7 @@ async def test_a_sender_locks_commands_as_acknowledgements_do(database: Database
     assert [command.id for command in claimed] == [sent, waiting]
     published = [(claimed[0], True), (claimed[1], False)]
     two = TwoPlants(database, [connected.id, away.id], [])
-    async with two.held_up("plant_command", sent, lambda db: settle(db, now, published, None)):
+    async with two.held_up("plant_command", sent, lambda db: record_published(db, now, published, None)):
         assert not await is_locked(database, "plant_command", waiting)
     assert [await row(database, one, "status") for one in (sent, waiting)] == [("SENT",), ("PENDING",)]
 
