@@ -28,6 +28,7 @@ from support.clients import lean_mqtt
 from support.clients.commands_at_work import add_commandable, age, history, issue, row
 from support.clients.ingest_bench import Bench, BenchPlant
 from support.servers.broker_node import BrokerNode
+from support.servers.running_task import running
 
 QOS_1 = 0x32
 SHARDS = 2
@@ -50,14 +51,11 @@ class Line:
                 "broker_management_url": SecretStr(self.node.management_url),
             }
         )
-        async with open_database(self.bench.database.url, name="sender", size=4) as database:
-            task = asyncio.create_task(send_commands(settings, database, self.bench.keyring))
-            try:
-                yield task
-            finally:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+        async with (
+            open_database(self.bench.database.url, name="sender", size=4) as database,
+            running(send_commands(settings, database, self.bench.keyring)) as task,
+        ):
+            yield task
 
     @asynccontextmanager
     async def effects(self) -> AsyncIterator[None]:

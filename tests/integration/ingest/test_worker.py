@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,20 +27,9 @@ from gridfleet.kernel.tasks import supervise
 from gridfleet.mqtt.worker import IngestWorker
 from support.clients.ingest_bench import Bench, BenchPlant, moment
 from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
+from support.servers.running_task import running
 
 SHARDS = 4
-
-
-@asynccontextmanager
-async def running(work: Coroutine[None, None, None]) -> AsyncIterator["asyncio.Task[None]"]:
-    """A task that ends with the block, or before."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await task
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """Gateway processes over a real broker: who serves which vhost, what is taken, what is told, whoever comes and goes."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,6 +31,7 @@ from support.builders.partner_commands import order
 from support.builders.partner_site import PartnerSite, partner_site
 from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 from support.servers.broker_node import BrokerNode
+from support.servers.running_task import running
 
 
 @dataclass
@@ -58,14 +58,11 @@ class Market:
         """One process's partner side, until the block ends as by a kill."""
         settings = self.node.settings.model_copy(update={"broker_url": SecretStr(self.node.url)})
         bench = self.sites[0].plant.bench
-        async with open_database(bench.database.url, name="gateway", size=6) as database:
-            task = asyncio.create_task(PartnerGateway(settings, database, bench.keyring).run())
-            try:
-                yield task
-            finally:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+        async with (
+            open_database(bench.database.url, name="gateway", size=6) as database,
+            running(PartnerGateway(settings, database, bench.keyring).run()) as task,
+        ):
+            yield task
 
     @asynccontextmanager
     async def channel(self, site: PartnerSite) -> AsyncIterator[AbstractChannel]:
