@@ -1,7 +1,6 @@
 """The guides, literally: their commands and programs, in the order of the page, at a running service."""
 
 import asyncio
-import contextlib
 import json
 import re
 import subprocess
@@ -17,6 +16,7 @@ from gridfleet.sdk.plant import PlantClient, Snapshot
 from support.clients.commanded_battery import Battery, add_template
 from support.clients.fleet_under_test import Fleet
 from support.servers.running_stack import RunningStack
+from support.servers.running_task import running
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -113,13 +113,8 @@ async def measuring(client: PlantClient) -> AsyncIterator[None]:
             await client.send(Snapshot(time=datetime.now(UTC), fields={"load_power": 2.4}))
             await asyncio.sleep(0.3)
 
-    task = asyncio.create_task(measure())
-    try:
+    async with running(measure()):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_partners(stack: RunningStack, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from gridfleet.kernel.cause import at_work, current_cause
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.jobs import cause_of, defer
 from gridfleet.kernel.outbox import Outbox, enqueue
+from support.servers.running_task import running
 
 
 async def test_an_effect_is_carried_out_for_its_cause_and_one_without_any_as_well(database: Database) -> None:
@@ -32,12 +33,8 @@ async def test_an_effect_is_carried_out_for_its_cause_and_one_without_any_as_wel
         await db.execute("INSERT INTO outbox (kind, payload, due_at) VALUES ('test', '{\"number\": 2}', now())")
     outbox = Outbox(database)
     outbox.register("test", carry_out)
-    task = asyncio.create_task(outbox.run())
-    try:
+    async with running(outbox.run()):
         await asyncio.wait_for(done.wait(), 20)
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
     assert seen[1] == "the-cause"
     assert seen[2] not in ("", "the-cause")
 

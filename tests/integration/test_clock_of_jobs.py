@@ -10,6 +10,7 @@ from gridfleet.jobs.schedule import run_jobs
 from gridfleet.kernel.tasks import Backoff, supervise
 from support.clients.people import People
 from support.servers.api_service import api_service
+from support.servers.running_task import running
 
 DAY = 86_400
 
@@ -30,15 +31,11 @@ async def test_periodic_jobs_run_after_the_clock_was_set(
     monkeypatch.setattr(time, "time", lambda: true_time() + ahead)
     async with api_service(database_url, home, rate_limits="off") as service:
         people, state = People(service), service.state
-        jobs = asyncio.create_task(supervise("jobs", lambda: run_jobs(state.settings, state.database), Backoff(first=0.1)))
-        try:
-            async with asyncio.timeout(90):
-                while not await newest_run(people):
-                    await asyncio.sleep(0.1)
-                await people.execute("DELETE FROM procrastinate_periodic_defers")
-                ahead = step_seconds
-                while abs(await newest_run(people) - time.time()) > 120:
-                    await asyncio.sleep(0.1)
-        finally:
-            jobs.cancel()
-            await asyncio.wait([jobs])
+        jobs = supervise("jobs", lambda: run_jobs(state.settings, state.database), Backoff(first=0.1))
+        async with running(jobs), asyncio.timeout(90):
+            while not await newest_run(people):
+                await asyncio.sleep(0.1)
+            await people.execute("DELETE FROM procrastinate_periodic_defers")
+            ahead = step_seconds
+            while abs(await newest_run(people) - time.time()) > 120:
+                await asyncio.sleep(0.1)

@@ -1,6 +1,5 @@
 """`/metrics` answers whatever is away, and names nobody."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from gridfleet.kernel.outbox import enqueue
 from gridfleet.kernel.process_metrics import measure_process, serve_metrics
 from support.servers.api_service import ApiService, api_service
 from support.servers.free_ports import free_ports
+from support.servers.running_task import running
 
 
 @pytest.fixture
@@ -79,22 +79,18 @@ async def test_other_processes_serve_them_on_a_port_of_their_own(service: ApiSer
     (port,) = free_ports(1)
     settings = service.state.settings.model_copy(update={"metrics_port": port})
     databases = {"main": service.state.database}
-    tasks = [asyncio.create_task(measure_process(process, databases)) for process in ("ingest", "jobs")]
-    tasks.append(asyncio.create_task(serve_metrics(settings)))
-    try:
-        async with httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", transport=httpx.AsyncHTTPTransport(retries=5)
-        ) as client:
-            text = (await client.get("/metrics")).text
-            assert 'gridfleet_process_memory_bytes{process="ingest"}' in text
-            assert 'gridfleet_database_connections{pool="main",process="jobs",state="idle"}' in text
-            assert 'gridfleet_processes{process="jobs"} 1.0' in text
-            assert 'gridfleet_event_loop_lag_seconds_bucket{le="0.5",process="jobs"}' in text
-            assert (await client.post("/metrics")).status_code == 405
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with (
+        running(measure_process("ingest", databases)),
+        running(measure_process("jobs", databases)),
+        running(serve_metrics(settings)),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", transport=httpx.AsyncHTTPTransport(retries=5)) as client,
+    ):
+        text = (await client.get("/metrics")).text
+        assert 'gridfleet_process_memory_bytes{process="ingest"}' in text
+        assert 'gridfleet_database_connections{pool="main",process="jobs",state="idle"}' in text
+        assert 'gridfleet_processes{process="jobs"} 1.0' in text
+        assert 'gridfleet_event_loop_lag_seconds_bucket{le="0.5",process="jobs"}' in text
+        assert (await client.post("/metrics")).status_code == 405
 
 
 async def test_processes_on_one_port_serve_there_only_what_all_of_them_read(service: ApiService) -> None:

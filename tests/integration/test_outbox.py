@@ -14,6 +14,7 @@ import psycopg
 
 from gridfleet.kernel.db import Connection, Database, open_database, set_aside
 from gridfleet.kernel.outbox import CarryOut, Outbox, enqueue
+from support.servers.running_task import running
 
 
 @asynccontextmanager
@@ -21,12 +22,8 @@ async def working(database: Database, carry_out: CarryOut, **options: Any) -> As
     """An outbox at work on effects of kind `test`."""
     outbox = Outbox(database)
     outbox.register("test", carry_out, **options)
-    task = asyncio.create_task(outbox.run())
-    try:
+    async with running(outbox.run()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
@@ -200,16 +197,16 @@ async def test_it_starts_again_after_the_database_was_away(database: Database) -
 
     outbox = Outbox(database)
     outbox.register("test", carry_out)
-    task = asyncio.create_task(outbox.run())
-    await asyncio.sleep(0.3)
-    with psycopg.connect(database.url, autocommit=True) as other:
-        other.execute(
-            # Waits for the end of each: a backend that is still dying accepts the next query and fails it.
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-    await asyncio.wait([task], timeout=10)
-    assert task.exception() is not None
+    async with running(outbox.run()) as task:
+        await asyncio.sleep(0.3)
+        with psycopg.connect(database.url, autocommit=True) as other:
+            other.execute(
+                # Waits for the end of each: a backend that is still dying accepts the next query and fails it.
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        await asyncio.wait([task], timeout=10)
+        assert task.exception() is not None
     await queue(database, 1)
     async with working(database, carry_out):
         await until(lambda: done == [1])

@@ -1,8 +1,6 @@
 """Session queues of plants follow the type that the broker is configured for."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
@@ -14,12 +12,12 @@ from gridfleet.amqp.upkeep import keep_broker
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.security.certificates import Authority
-from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.lean_mqtt import Connection, Login, Refused, connect
 from support.servers.free_ports import settings_at
+from support.servers.running_task import running
 
 PLANT = str(uuid4())
 USER = f"SERIALNUMBER=1,CN={PLANT}"
@@ -53,14 +51,14 @@ async def test_a_classic_session_is_replaced_once_the_broker_makes_quorum_ones(h
         await add_user(node.management_url)
         async with await connected(settings.mqtt_port, login) as connection:
             assert await connection.subscribe(TOPIC) == [1]
-            async with upkeep(service):
+            async with running(keep_broker(service)):
                 await connection.wait_lost(60)
         assert await session_type() == "classic"
         await asyncio.to_thread(node.stop)
         (home / "broker" / "conf.d").mkdir()
         (home / "broker" / "conf.d" / "sessions.conf").write_text("mqtt.durable_queue_type = quorum\n")
         await asyncio.to_thread(node.start)
-        async with upkeep(service), asyncio.timeout(100):
+        async with running(keep_broker(service)), asyncio.timeout(100):
             while await session_type() != "quorum":
                 await asyncio.sleep(1)
     finally:
@@ -76,18 +74,6 @@ async def add_user(management_url: str) -> None:
         rights = {"configure": ".*", "write": ".*", "read": ".*"}
         granted = await http.put(f"/api/permissions/{quote(PLANTS_VHOST, safe='')}/{USER}", json=rights)
         granted.raise_for_status()
-
-
-@asynccontextmanager
-async def upkeep(settings: Settings) -> AsyncIterator[None]:
-    """The gateway's upkeep of the broker, until the block ends."""
-    task = asyncio.create_task(keep_broker(settings))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def connected(port: int, login: Login) -> Connection:

@@ -16,21 +16,18 @@ from gridfleet.kernel.db.notifications import listen
 from support.builders.accounts import add_member
 from support.clients.people import PASSWORD, People, refused
 from support.servers.api_service import ApiService, api_service
+from support.servers.running_task import running
 
 
 @asynccontextmanager
 async def listening(service: ApiService) -> AsyncIterator[AccessCache]:
     """The application's cache, in use."""
     cache = service.state.access
-    task = asyncio.create_task(cache.keep_listening(service.state.database))
-    try:
+    async with running(cache.keep_listening(service.state.database)):
         async with asyncio.timeout(10):
             while not cache.is_open():
                 await asyncio.sleep(0.01)
         yield cache
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 @pytest.fixture
@@ -252,19 +249,18 @@ async def test_refreshing_and_logging_in_strike_nobody_out(people: People) -> No
     notices: list[str] = []
     ready = asyncio.Event()
     url = people.service.state.database.url
-    task = asyncio.create_task(listen(url, ["access_changed"], ready.set, lambda _, payload: notices.append(payload)))
-    await ready.wait()
-    login = await people.log_in("ada@example.com")
-    cookie = next(line for line in login.headers.get_list("set-cookie") if line.startswith("gridfleet_refresh")).split(";")[0]
-    assert (await people.call("POST", "/auth/refresh", headers={"cookie": cookie})).status_code == 200
-    people.service.client.cookies.clear()
-    await people.execute("SELECT pg_notify('access_changed', 'end')")
-    async with asyncio.timeout(5):
-        while "end" not in notices:
-            await asyncio.sleep(0.01)
+    async with running(listen(url, ["access_changed"], ready.set, lambda _, payload: notices.append(payload))):
+        await ready.wait()
+        login = await people.log_in("ada@example.com")
+        cookies = login.headers.get_list("set-cookie")
+        cookie = next(line for line in cookies if line.startswith("gridfleet_refresh")).split(";")[0]
+        assert (await people.call("POST", "/auth/refresh", headers={"cookie": cookie})).status_code == 200
+        people.service.client.cookies.clear()
+        await people.execute("SELECT pg_notify('access_changed', 'end')")
+        async with asyncio.timeout(5):
+            while "end" not in notices:
+                await asyncio.sleep(0.01)
     assert notices == ["end"]
-    task.cancel()
-    await asyncio.wait([task])
 
 
 async def test_the_cache_is_bounded(people: People, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from support.clients.people import People
 from support.servers.api_service import ApiService, api_service
 from support.servers.free_ports import free_ports
 from support.servers.postbox import mails_to, text_of, token_in, work_off
+from support.servers.running_task import running
 
 LETTER = Letter(
     "Häuser & <Zäune>", ("Grüße & <Küsse>.", "x" * 200), "Weil's so ist.", Action("Öffnen", "/a?token=" + "a1" * 32)
@@ -198,21 +199,19 @@ async def test_a_mail_server_that_hangs_holds_no_other_job_up(database_url: str,
         org = await people.organization(ORG_ADMIN=boss)
         for number in range(6):
             await people.call("POST", "/invitations", {"email": f"{number}@example.com"}, who=boss, org=org.id)
-        jobs = asyncio.create_task(run_jobs(state.settings, state.database))
-        try:
-            async with asyncio.timeout(20):
-                while len(hanging) < 4:
-                    await asyncio.sleep(0.05)
-                async with state.database.transaction() as db:
-                    await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
-                while await people.execute("SELECT id FROM procrastinate_jobs WHERE task_name = %s", ERASE_TELEMETRY):
-                    await asyncio.sleep(0.05)
-            assert len(await people.execute("SELECT id FROM procrastinate_jobs WHERE task_name = %s", SEND_MAIL)) == 6
-        finally:
-            for writer in hanging:
-                writer.close()
-            jobs.cancel()
-            await asyncio.wait([jobs])
+        async with running(run_jobs(state.settings, state.database)):
+            try:
+                async with asyncio.timeout(20):
+                    while len(hanging) < 4:
+                        await asyncio.sleep(0.05)
+                    async with state.database.transaction() as db:
+                        await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
+                    while await people.execute("SELECT id FROM procrastinate_jobs WHERE task_name = %s", ERASE_TELEMETRY):
+                        await asyncio.sleep(0.05)
+                assert len(await people.execute("SELECT id FROM procrastinate_jobs WHERE task_name = %s", SEND_MAIL)) == 6
+            finally:
+                for writer in hanging:
+                    writer.close()
 
 
 async def test_an_invitation_leaves_by_smtp_with_a_link_that_works(server: MailServer, smtp_service: ApiService) -> None:

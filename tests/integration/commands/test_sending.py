@@ -62,13 +62,9 @@ class Line:
         """One gateway's effects."""
         urls = {"broker_url": SecretStr(self.node.url), "broker_management_url": SecretStr(self.node.management_url)}
         settings = self.node.settings.model_copy(update=urls)
-        async with open_database(self.bench.database.url, name="effects", size=8) as database:
-            task = asyncio.create_task(carry_out_effects(settings, database))
-            try:
-                yield
-            finally:
-                task.cancel()
-                await asyncio.wait({task})
+        url = self.bench.database.url
+        async with open_database(url, name="effects", size=8) as database, running(carry_out_effects(settings, database)):
+            yield
 
     async def is_purged(self, plant: BenchPlant) -> bool:
         """Whether the first of the effects that delete the plant's waiting commands is done."""

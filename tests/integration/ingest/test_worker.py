@@ -351,13 +351,8 @@ async def _supervised(line: Line) -> AsyncIterator[None]:
             async with line.worker() as working:
                 await asyncio.wait({working})
 
-    task = asyncio.create_task(keep_working())
-    try:
+    async with running(keep_working()):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_what_the_database_refuses_is_refused_alone(line: Line) -> None:

@@ -34,6 +34,7 @@ from gridfleet.kernel.pagination import Paging
 from support.builders.accounts import add_member, add_organization, add_user
 from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import free_ports
+from support.servers.running_task import running
 
 NOTICE = Notice("CRITICAL: Low battery", "bat1.soc of North is 9 %\nMeasured now.", {"alertId": "a", "severity": "CRITICAL"})
 TOKEN = "ExponentPushToken[aaaaaaaaaaaaaaaaaaaaaa]"
@@ -82,12 +83,8 @@ async def delivering(
             waits=[timedelta(seconds=wait)],
             receipt_after=timedelta(seconds=wait),
         )
-        task = asyncio.create_task(worker.run())
-        try:
+        async with running(worker.run()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
 
 async def logs(database: Database) -> list[NotificationLog]:
@@ -326,14 +323,12 @@ async def test_a_gateway_that_hangs_holds_up_its_own_channel_alone(database: Dat
     hanging = HangingChannel()
     async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
         push = ExpoPush(http)
-        task = asyncio.create_task(Deliveries(database, {Channel.PUSH: push, Channel.SMS: hanging}, push).run())
-        async with asyncio.timeout(10):
-            await hanging.asked.wait()
-        await queue(database, organization.id, Channel.PUSH)
-        # The one that hangs is given up after half a minute.
-        found = await until(database, lambda found: any(log.status is NotificationStatus.SENT for log in found))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with running(Deliveries(database, {Channel.PUSH: push, Channel.SMS: hanging}, push).run()):
+            async with asyncio.timeout(10):
+                await hanging.asked.wait()
+            await queue(database, organization.id, Channel.PUSH)
+            # The one that hangs is given up after half a minute.
+            found = await until(database, lambda found: any(log.status is NotificationStatus.SENT for log in found))
     assert {(log.channel, log.status) for log in found} == {
         (Channel.PUSH, NotificationStatus.SENT),
         (Channel.SMS, NotificationStatus.PENDING),
@@ -408,12 +403,8 @@ async def test_a_message_that_cannot_be_sent_fails_alone(database: Database, exp
 
     async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
         push = Choking(http)
-        task = asyncio.create_task(Deliveries(database, {Channel.PUSH: push}, push).run())
-        try:
+        async with running(Deliveries(database, {Channel.PUSH: push}, push).run()):
             found = await until(database, settled)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     assert sorted((log.status.value, log.error) for log in found) == [
         ("FAILED", "KeyError: 'poison'"),

@@ -26,6 +26,7 @@ from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
 from support.builders.partner_site import PartnerSite, partner_site
 from support.servers.broker_node import BrokerNode
+from support.servers.running_task import running
 
 PASSWORD = "pw"
 
@@ -115,13 +116,9 @@ class Partners:
         """One gateway's effects."""
         urls = {"broker_url": SecretStr(self.node.url), "broker_management_url": SecretStr(management_url)}
         settings = self.node.settings.model_copy(update=urls)
-        async with open_database(self.database.url, name="effects", size=16) as database:
-            task = asyncio.create_task(carry_out_effects(settings, database))
-            try:
-                yield
-            finally:
-                task.cancel()
-                await asyncio.wait({task})
+        url = self.database.url
+        async with open_database(url, name="effects", size=16) as database, running(carry_out_effects(settings, database)):
+            yield
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_routes import EventKind, event_queue
 from support.builders.partner_site import PartnerSite, partner_site
 from support.servers.broker_node import BrokerNode
+from support.servers.running_task import running
 
 
 async def alert(site: PartnerSite, number: int) -> None:
@@ -47,26 +48,20 @@ async def test_dropped_events_are_counted(
         await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
         stack.push_async_callback(management.delete_vhost, key.vhost)
         channel = await stack.enter_async_context(open_channel(broker.url, key.vhost))
-        gateway = asyncio.create_task(PartnerGateway(settings, database, site.plant.bench.keyring).run())
-        try:
+        gateway = PartnerGateway(settings, database, site.plant.bench.keyring)
+        async with running(gateway.run()), asyncio.timeout(60):
             await management.put_policy(key.vhost, "small", r"\.event\.alert$", "queues", EVENTS | bound, priority=9)
-            async with asyncio.timeout(60):
-                for number in range(10):
-                    await alert(site, number)
-                while counted._value.get() - before < count:
-                    await asyncio.sleep(0.05)
-                while not (
-                    reported := await site.rows("SELECT details FROM audit_event WHERE event = 'partner.events_dropped'")
-                ):
-                    await asyncio.sleep(0.05)
-                await management.put_policy(key.vhost, "small", r"\.event\.alert$", "queues", EVENTS, priority=9)
-                await channel.queue_purge(queue)
-                await alert(site, 10)
-                while not isinstance((last := await channel.basic_get(queue, no_ack=True)).delivery, aiormq.spec.Basic.GetOk):
-                    await asyncio.sleep(0.05)
-        finally:
-            gateway.cancel()
-            await asyncio.wait([gateway])
+            for number in range(10):
+                await alert(site, number)
+            while counted._value.get() - before < count:
+                await asyncio.sleep(0.05)
+            while not (reported := await site.rows("SELECT details FROM audit_event WHERE event = 'partner.events_dropped'")):
+                await asyncio.sleep(0.05)
+            await management.put_policy(key.vhost, "small", r"\.event\.alert$", "queues", EVENTS, priority=9)
+            await channel.queue_purge(queue)
+            await alert(site, 10)
+            while not isinstance((last := await channel.basic_get(queue, no_ack=True)).delivery, aiormq.spec.Basic.GetOk):
+                await asyncio.sleep(0.05)
     assert counted._value.get() - before == count
     assert {(found["kind"], found["reason"]) for (found,) in reported} == {("alert", reason)}
     assert (last.header.properties.headers or {})["x-vcp-dropped"] == count

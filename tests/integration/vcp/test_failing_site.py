@@ -13,6 +13,7 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.tasks import Backoff, supervise
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite, partner_site
+from support.servers.running_task import running
 
 
 @pytest.fixture
@@ -29,12 +30,8 @@ async def sites(database: Database) -> list[PartnerSite]:
 @asynccontextmanager
 async def supervised(work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
     """One of the gateway's tasks, started again when it fails."""
-    task = asyncio.create_task(supervise("task", work, Backoff(first=0.1, longest=0.2)))
-    try:
+    async with running(supervise("task", work, Backoff(first=0.1, longest=0.2))):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

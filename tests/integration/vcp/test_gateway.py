@@ -270,16 +270,11 @@ async def test_a_queue_that_the_broker_lost_is_made_again(
     settings = market.node.settings.model_copy(
         update={"broker_url": SecretStr(market.node.url), "broker_management_url": SecretStr(market.node.management_url)}
     )
-    effects = asyncio.create_task(carry_out_effects(settings, database))
-    try:
-        async with market.gateway(), asyncio.timeout(20):
-            while not await is_consumed(market, site, queue):
-                await asyncio.sleep(0.1)
-            await market.order(site)
-            [ack] = await market.received(site, 1)
-    finally:
-        effects.cancel()
-        await asyncio.wait({effects})
+    async with running(carry_out_effects(settings, database)), market.gateway(), asyncio.timeout(20):
+        while not await is_consumed(market, site, queue):
+            await asyncio.sleep(0.1)
+        await market.order(site)
+        [ack] = await market.received(site, 1)
     assert ack["ackStatus"] == "ACCEPTED"
     assert "Traceback" not in "".join(capsys.readouterr())
 

@@ -1,7 +1,6 @@
 """Forwarding orders from the queue that all legacy keys share."""
 
 import asyncio
-import contextlib
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
@@ -21,6 +20,7 @@ from gridfleet.protocol.partner_routes import LEGACY_VHOST, SIGNATURE_HEADER, TI
 from support.builders.accounts import add_organization, add_user
 from support.clients.raw_properties import GROWING, STRANGE, STRANGE_HEADERS, RawProperties
 from support.servers.broker_node import BrokerNode
+from support.servers.running_task import running
 
 PROPERTIES = STRANGE | STRANGE_HEADERS | GROWING
 
@@ -38,14 +38,11 @@ async def test_strange_properties_hold_up_no_orders(database: Database, broker: 
         await channel.queue_bind(queue, LEGACY_COMMANDS, f"{slug}.#")
         for name, properties in [*((name, RawProperties(raw)) for name, raw in PROPERTIES.items()), ("good", good)]:
             await channel.basic_publish(name.encode(), exchange="vcp", routing_key=mode, properties=properties)
-        forwarding = asyncio.create_task(forward_legacy_commands(broker.settings.model_copy(update=urls), database))
         try:
-            headers = await _arrived(channel, queue, len(PROPERTIES) + 1)
-            assert not forwarding.done()
+            async with running(forward_legacy_commands(broker.settings.model_copy(update=urls), database)) as forwarding:
+                headers = await _arrived(channel, queue, len(PROPERTIES) + 1)
+                assert not forwarding.done()
         finally:
-            forwarding.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await forwarding
             await channel.queue_purge(LEGACY_INTAKE)
     assert list(headers) == [*PROPERTIES, "good"]
     assert {name for name, found in headers.items() if UNDECODABLE in found} >= set(STRANGE_HEADERS)

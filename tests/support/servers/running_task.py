@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 
 @asynccontextmanager
-async def running(work: Coroutine[None, None, None]) -> AsyncIterator["asyncio.Task[None]"]:
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Task[None]"]:
     """A task that ends with the block, or before."""
     task = asyncio.create_task(work)
     try:

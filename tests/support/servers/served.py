@@ -13,6 +13,7 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from support.builders.accounts import add_organization, super_admin_token
 from support.servers.free_ports import settings_at
+from support.servers.running_task import running
 
 INTERNAL_SECRET = "inside"
 
@@ -57,15 +58,11 @@ async def _run(service: Served, ready: threading.Event, ends: list[tuple[asyncio
         token = await super_admin_token(state.database, state.access_tokens)
         organization = await add_organization(state.database)
         service.headers |= {"authorization": f"Bearer {token}", "x-org-id": str(organization.id)}
-        serving = asyncio.create_task(serve(state))
-        listening = asyncio.create_task(state.access.keep_listening(state.database))
-        for port in (service.settings.http_port, service.settings.internal_port):
-            await _listening(port)
-        ready.set()
-        await stop.wait()
-        for task in (serving, listening):
-            task.cancel()
-        await asyncio.wait([serving, listening])
+        async with running(serve(state)), running(state.access.keep_listening(state.database)):
+            for port in (service.settings.http_port, service.settings.internal_port):
+                await _listening(port)
+            ready.set()
+            await stop.wait()
 
 
 async def _listening(port: int) -> None:
