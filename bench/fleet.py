@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
+from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.tokens import PlantTokens
 
 __all__ = ["DEVICES", "SIGNALS", "BenchPlant", "Fleet", "register_fleet"]
 

@@ -18,10 +18,10 @@ from bench.meter import cpu_of_stack, own_cpu
 from bench.stack import BenchFailed, Stack
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
+from gridfleet.domains.plants.topology import PLANTS_VHOST, ingest_queue
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import FrameBatch
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
 from gridfleet.kernel.db import Database
 
 __all__ = ["Limits", "discard_all", "prepare_all", "store_all"]

@@ -16,7 +16,7 @@ from typing import Final
 import httpx
 import psutil
 
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, ingest_queue
+from gridfleet.domains.plants.topology import PLANTS_VHOST, ingest_queue
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import PrivateBroker

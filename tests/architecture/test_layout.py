@@ -1,7 +1,9 @@
 """Rules about where code lives that an import contract cannot express."""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,14 @@ SQL = re.compile(
     r"\s*(SELECT\s|INSERT\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|WITH\s+\w+.*\sAS\s|COPY\s+\w+|CREATE\s+(TABLE|INDEX)\s)",
     re.DOTALL,
 )
+BUSINESS = re.compile(r"(?<![a-z])(plant|partner|vcp|alert|esm|telemetry|trading|site)s?(?![a-z])", re.IGNORECASE)
+BUSINESS_IN_THE_KERNEL = {
+    ("settings.py", None): "the list of all settings",
+    ("metrics.py", None): "the list of all metrics",
+    ("caller.py", "plant_ids"): "the limit of an API key, which every store applies",
+    ("cache.py", None): "separates its entries by this limit",
+}
+"""(file, name) pairs of `kernel/` that may use a business word, each with the reason. None stands for every name."""
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "service", "manager"}
 
 
@@ -41,6 +51,19 @@ def test_a_store_is_imported_by_its_own_domain_alone() -> None:
 
 def test_file_names_say_what_is_inside() -> None:
     assert not [path for path, _ in modules() if path.stem in NAMES_THAT_SAY_NOTHING]
+
+
+def test_no_name_of_the_kernel_is_a_business_word() -> None:
+    strays = [
+        f"{path.relative_to(SOURCE)}:{token.start[0]}: {token.string}"
+        for path, _ in modules()
+        if SOURCE / "kernel" in path.parents and "migrations" not in path.parts
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.NAME
+        and BUSINESS.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", token.string))
+        and not {(path.name, None), (path.name, token.string)} & BUSINESS_IN_THE_KERNEL.keys()
+    ]
+    assert not strays
 
 
 def test_every_module_says_what_it_gives() -> None:

@@ -30,9 +30,9 @@ from gridfleet.domains.partners.legacy.topology import (
     replace_legacy_intake,
 )
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
+from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker
 from gridfleet.local.processes import Program, spawn, stop_process

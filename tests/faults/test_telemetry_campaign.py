@@ -13,7 +13,7 @@ import httpx
 import psycopg
 import pytest
 
-from gridfleet.kernel.broker.topology import PLANTS_VHOST
+from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.postgres import EmbeddedPostgres

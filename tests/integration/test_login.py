@@ -8,6 +8,7 @@ import pytest
 
 from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.domains.identity import bootstrap, housekeeping, lockout, sessions
+from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials, RefreshTokenInvalid, RefreshTokenMalformed
 from gridfleet.domains.identity.login import log_in
 from gridfleet.domains.identity.models import Client, OpenedSession
@@ -16,7 +17,6 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import CodedError, Unauthorized, ValidationFailed
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.passwords import Passwords
-from gridfleet.kernel.security.tokens import AccessTokens
 
 EMAIL = "ada@example.com"
 PASSWORD = " Correct horse 1 "

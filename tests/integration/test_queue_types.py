@@ -17,10 +17,10 @@ from gridfleet.domains.partners.legacy.topology import (
     replace_legacy_intake,
 )
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
+from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.queue_types import QueueType, ServiceQueue, ensure_queue, is_outdated, replace_queue
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
 from support.servers.broker_node import BrokerNode
 

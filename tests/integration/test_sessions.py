@@ -9,8 +9,8 @@ import httpx
 from pydantic import SecretStr
 
 from gridfleet.amqp.upkeep import keep_broker
+from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gridfleet.domains.identity import access_tokens
+from gridfleet.domains.identity.access_tokens import AccessClaims, AccessTokens
+from gridfleet.domains.plants.mqtt_access import tokens as mqtt_tokens
+from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.security import tokens as module
+from gridfleet.kernel.security import tokens
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens, InvalidToken, PlantTokens
+from gridfleet.kernel.security.tokens import InvalidToken
 
 OLD = Keyring.parse("1:" + "11" * 32)
 RING = Keyring.parse("1:" + "11" * 32 + ",2:" + "22" * 32)
@@ -28,6 +32,11 @@ def segment(part: object) -> str:
 def header_of(token: str) -> Any:
     head = token.split(".")[0]
     return json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
+    for module in (tokens, access_tokens, mqtt_tokens):
+        monkeypatch.setattr(module, "utc_now", lambda: now)
 
 
 @given(st.uuids(), st.uuids(), st.integers(0, 2**31 - 1))
@@ -73,9 +82,9 @@ def test_every_version_of_the_ring_verifies_and_no_other() -> None:
 
 def test_tokens_of_a_machine_whose_clock_is_ahead_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     start, claims = datetime.now(UTC), AccessClaims(new_id(), new_id(), 1)
-    monkeypatch.setattr(module, "utc_now", lambda: start + timedelta(seconds=2))
+    set_clock(monkeypatch, start + timedelta(seconds=2))
     access, plant = AccessTokens(RING).issue(claims), PLANT.issue(new_id())
-    monkeypatch.setattr(module, "utc_now", lambda: start)
+    set_clock(monkeypatch, start)
     assert AccessTokens(RING).read(access) == claims
     assert PLANT.read(plant.token)[1] == plant.expires_at
 
@@ -83,13 +92,13 @@ def test_tokens_of_a_machine_whose_clock_is_ahead_are_accepted(monkeypatch: pyte
 def test_tokens_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     access, plant = ACCESS.issue(AccessClaims(new_id(), new_id(), 1)), PLANT.issue(new_id()).token
     start = datetime.now(UTC)
-    monkeypatch.setattr(module, "utc_now", lambda: start + timedelta(minutes=14, seconds=50))
+    set_clock(monkeypatch, start + timedelta(minutes=14, seconds=50))
     ACCESS.read(access)
-    monkeypatch.setattr(module, "utc_now", lambda: start + timedelta(minutes=15, seconds=1))
+    set_clock(monkeypatch, start + timedelta(minutes=15, seconds=1))
     with pytest.raises(InvalidToken):
         ACCESS.read(access)
     PLANT.read(plant)
-    monkeypatch.setattr(module, "utc_now", lambda: start + timedelta(hours=24, seconds=1))
+    set_clock(monkeypatch, start + timedelta(hours=24, seconds=1))
     with pytest.raises(InvalidToken):
         PLANT.read(plant)
 

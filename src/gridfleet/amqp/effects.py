@@ -5,8 +5,8 @@ from typing import Any
 from gridfleet.amqp.partner_vhosts import vhost_updater
 from gridfleet.domains.partners import vhosts
 from gridfleet.domains.plants.connections import CLOSE_CONNECTIONS, PURGE_SESSIONS
+from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import Outbox
 from gridfleet.kernel.settings import Settings

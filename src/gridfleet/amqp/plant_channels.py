@@ -18,9 +18,9 @@ from aiormq.exceptions import ChannelNotFoundEntity
 from pamqp.commands import Basic
 
 from gridfleet.domains.plants.mqtt_access.decisions import parse_plant_name
-from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.domains.plants.topology import PLANTS_VHOST
+from gridfleet.kernel.broker.connection import LOG_EXCHANGE, LOG_VHOST, open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["BrokenConnection", "broken_connection", "disconnect_broken_plants"]
@@ -63,7 +63,7 @@ def broken_connection(line: bytes) -> BrokenConnection | None:
 async def disconnect_broken_plants(settings: Settings) -> None:
     """Close connections of plants whose channels fail. Raises when the broker is lost."""
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
-        if not await management.has_plant_channels():
+        if not await management.has_mqtt_channels():
             await asyncio.Event().wait()
         async with open_channel(settings.secret("broker_url").get_secret_value(), LOG_VHOST) as channel:
             try:

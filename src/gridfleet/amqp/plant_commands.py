@@ -16,9 +16,9 @@ from aiormq.exceptions import PublishError
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, SignedCommand, claim_due, record_published
 from gridfleet.domains.plants.commands.expiry import expire_due, list_due
+from gridfleet.domains.plants.topology import PLANTS_VHOST, declare
 from gridfleet.domains.vcp.acknowledgements import follow_commands, follow_without_sites
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside

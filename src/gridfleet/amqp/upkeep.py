@@ -5,11 +5,11 @@ from typing import Final
 
 import structlog
 
+from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management, QueueFacts, open_management
 from gridfleet.kernel.broker.queue_types import QueueType, choose_queue_type
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["keep_broker"]

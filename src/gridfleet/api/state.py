@@ -7,9 +7,11 @@ from datetime import timedelta
 from functools import partial
 
 from gridfleet.api.access.cache import ACCESS_CHANNEL, AccessCache
+from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.partners.amqp_access.rights_cache import RightsCache
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.mqtt_access.client_ids import ClientIds
+from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.cache import Cache, MemoryAnswers, RedisAnswers
@@ -20,7 +22,6 @@ from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.redis_link import RedisLink
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.passwords import Passwords
-from gridfleet.kernel.security.tokens import AccessTokens, PlantTokens
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["AppState", "open_state"]

@@ -43,7 +43,7 @@ def database() -> None:
 @commands.command()
 def broker() -> None:
     """Declare the exchanges and queues of the service. Refuses a broker to which plants cannot log in."""
-    from gridfleet.kernel.broker.topology import declare
+    from gridfleet.domains.plants.topology import declare
 
     settings = load_settings()
     urls = [settings.secret(name).get_secret_value() for name in ("broker_url", "broker_management_url")]

@@ -22,9 +22,9 @@ from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
 from gridfleet.domains.partners.signing import KEY_CHANGED
+from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database

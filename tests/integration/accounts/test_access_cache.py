@@ -205,8 +205,8 @@ async def test_a_process_that_hangs_holds_nobody_up_for_long(people: People, mon
 
 
 async def test_a_silent_connection_is_not_believed_for_long() -> None:
+    from gridfleet.domains.identity.access_tokens import AccessTokens
     from gridfleet.kernel.security.keyring import Keyring
-    from gridfleet.kernel.security.tokens import AccessTokens
 
     now = [0.0]
     cache = AccessCache(AccessTokens(Keyring.parse(Keyring.generate())), clock=lambda: now[0])

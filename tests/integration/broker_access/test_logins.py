@@ -13,9 +13,9 @@ import joserfc.jwk
 import joserfc.jwt
 import pytest
 
+from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.tokens import PlantTokens
 from support.clients import lean_mqtt
 from support.clients.fleet_under_test import Fleet, Plant, tls_context, wait_for
 from support.clients.lean_mqtt import BAD_CREDENTIALS, NOT_AUTHORISED, Login, Refused, connect

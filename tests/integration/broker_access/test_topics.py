@@ -12,7 +12,7 @@ import aiormq
 import httpx
 import pytest
 
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
+from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.local.secrets import local_secret
 from support.clients.fleet_under_test import Fleet, Plant, wait_for
 from support.clients.lean_mqtt import SUBSCRIPTION_REFUSED, Connection, Login, Lost, Refused, Will, connect

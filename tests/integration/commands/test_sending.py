@@ -19,8 +19,8 @@ from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.plant_commands import expire_commands, send_commands
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
+from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE
 from gridfleet.kernel.broker.connection import vhost_url
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, UNROUTED_QUEUE
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id

@@ -17,10 +17,10 @@ from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.ingest.readers import OwnNamesReader
+from gridfleet.domains.plants.topology import INGEST_EXCHANGE, PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.kernel.broker.connection import vhost_url
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.topology import INGEST_EXCHANGE, PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.leases import open_leases
 from gridfleet.kernel.tasks import supervise

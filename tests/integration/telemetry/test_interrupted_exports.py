@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from gridfleet.domains.identity import access_tokens
 from gridfleet.domains.telemetry.history import raw
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.security import tokens
@@ -97,7 +98,8 @@ async def test_a_caller_who_loses_the_right_gets_no_further_page(
 
 async def test_an_access_token_that_expires_meanwhile_ends_no_response(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     export = await begin(people)
-    monkeypatch.setattr(tokens, "utc_now", lambda: NOW + 2 * HOUR)
+    for module in (tokens, access_tokens):
+        monkeypatch.setattr(module, "utc_now", lambda: NOW + 2 * HOUR)
     assert (await people.call("GET", "/auth/me", who=export.viewer)).status_code == 401
     text, ended = await export.rest()
     assert (ended, str(LATER).encode() in text) == (True, True)

@@ -3,13 +3,13 @@
 from uuid import UUID
 
 from gridfleet.domains.identity import sessions
+from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.identity.models import Account, Client
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.kernel.caller import Actor, ActorType, OrgRole
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.security.tokens import AccessTokens
 
 NO_PASSWORD = "!"
 """A stored hash that no password matches."""

@@ -22,12 +22,14 @@ from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import Action
 from gridfleet.domains.device_templates.parameters import parameter_complaints
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
+from gridfleet.domains.identity.access_tokens import AccessClaims, AccessTokens
 from gridfleet.domains.ingest import parsing
 from gridfleet.domains.ingest.models import Refusal
 from gridfleet.domains.partners import key_text
 from gridfleet.domains.partners.amqp_access import decisions as partner_access
 from gridfleet.domains.plants.mqtt_access import decisions as plant_access
 from gridfleet.domains.plants.mqtt_access.decisions import PlantName
+from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.trading.esm.client import EsmFailed, _decoded
 from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlant, EsmPlants, EsmReadings, EsmToken, PlanAnswer
 from gridfleet.domains.vcp.models import Inbound, Rejection
@@ -36,7 +38,7 @@ from gridfleet.kernel.addresses import parse_address
 from gridfleet.kernel.outbound.sending import Answer
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens, InvalidToken, PlantTokens
+from gridfleet.kernel.security.tokens import InvalidToken
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.partner_messages import read_heading
 from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_inbound

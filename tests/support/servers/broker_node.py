@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.settings import Settings
 

@@ -18,10 +18,10 @@ from pydantic import SecretStr
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.amqp.plant_commands import send_commands
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
+from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.mqtt.worker import IngestWorker
 from gridfleet.protocol.partner_routes import EXCHANGE, CommandKind, EventKind, event_queue

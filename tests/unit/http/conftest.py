@@ -11,8 +11,8 @@ from gridfleet.api.access.cache import AccessCache
 from gridfleet.api.http.app import create_app
 from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
 from gridfleet.api.state import AppState
+from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.tokens import AccessTokens
 from gridfleet.kernel.settings import Settings
 
 Browse = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from gridfleet.api.access.invalidation import BARRIER_CHANNELS, LISTENER, Barrier
 from gridfleet.domains.identity import sessions
+from gridfleet.domains.identity.access_tokens import AccessClaims, AccessTokens
 from gridfleet.domains.identity.models import LiveSession
 from gridfleet.domains.organizations.membership import role_in
 from gridfleet.domains.organizations.models import OrganizationRole
@@ -25,7 +26,6 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notifications import HEARTBEAT_SECONDS, listen
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.errors import Unauthorized
-from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens
 
 __all__ = ["ACCESS_CHANNEL", "ALL_ENTRIES", "AccessCache"]
 

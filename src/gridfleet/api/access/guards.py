@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from gridfleet.domains.identity.access_tokens import AccessClaims
 from gridfleet.domains.organizations.membership import everywhere, scope_of
 from gridfleet.domains.partners import rest_access
 from gridfleet.domains.sandbox_esm import access as sandbox_esm
 from gridfleet.kernel.caller import Caller, KeyCaller, OrgRole, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.errors import CodedError, Forbidden, Unauthorized
 from gridfleet.kernel.ids import parse_uuid
-from gridfleet.kernel.security.tokens import AccessClaims
 
 if TYPE_CHECKING:
     from gridfleet.api.http.call import Call

@@ -11,9 +11,9 @@ from gridfleet.api.auth.session_user import SessionUser, session_user
 from gridfleet.api.http import Call, Email, Input, endpoint, public
 from gridfleet.domains.identity import login as identity_login
 from gridfleet.domains.identity import sessions
+from gridfleet.domains.identity.access_tokens import ACCESS_TOKEN_LIFETIME
 from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.models import Client, OpenedSession
-from gridfleet.kernel.security.tokens import ACCESS_TOKEN_LIFETIME
 
 __all__ = ["AuthAnswer", "clear_session_cookies", "welcome"]
 

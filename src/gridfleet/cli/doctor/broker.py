@@ -10,10 +10,10 @@ from aiormq.exceptions import AMQPError
 
 from gridfleet.cli.doctor.database import check_clock
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason, warn
-from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.domains.plants.topology import PLANTS_VHOST
+from gridfleet.kernel.broker.connection import LOG_EXCHANGE, LOG_VHOST, open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.probe import PROBE_PREFIX
-from gridfleet.kernel.broker.topology import LOG_EXCHANGE, LOG_VHOST, PLANTS_VHOST
 from gridfleet.local.broker.plugins import BOUNDS_PLUGIN
 from gridfleet.local.broker.private_node import reachable_host
 
@@ -52,7 +52,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         async with open_management(examined.management_url) as management:
             overview, date = await management.overview_at()
             alarms = await management.alarms()
-            has_plant_channels = await management.has_plant_channels()
+            has_mqtt_channels = await management.has_mqtt_channels()
     except httpx.HTTPError as error:
         remedy = "enable the plugin rabbitmq_management, and check GRIDFLEET_BROKER_MANAGEMENT_URL and the account's tag"
         return [*found, fail("broker management", f"does not answer: {reason(error)}", remedy)]
@@ -72,7 +72,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         found.append(ok("broker plugins", f"there: {', '.join(plugins)}"))
     found += bounds_findings(overview)
     found.append(_alarm_finding(alarms))
-    if has_plant_channels:
+    if has_mqtt_channels:
         found.append(await _check_error_log(examined.broker_url))
     if date is not None:
         ahead = (examined.clock() - parsedate_to_datetime(date)).total_seconds()

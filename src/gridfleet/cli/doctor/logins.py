@@ -16,8 +16,8 @@ import psycopg
 
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason
 from gridfleet.domains.plants.certificates.authority import find_authority
+from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.kernel.broker.probe import LOGIN_CHANNEL, PROBE_PREFIX, login_text, probe
-from gridfleet.kernel.broker.topology import PLANTS_VHOST
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.notifications import received_during
 from gridfleet.kernel.security.certificates import Authority

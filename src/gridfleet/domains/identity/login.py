@@ -5,6 +5,7 @@ from typing import Final
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout, sessions, store
+from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials
 from gridfleet.domains.identity.models import Client, OpenedSession
@@ -14,7 +15,6 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import CodedError, ValidationFailed
 from gridfleet.kernel.security.passwords import Passwords
-from gridfleet.kernel.security.tokens import AccessTokens
 
 __all__ = ["LOGIN_PASSWORD_CHARACTERS", "log_in"]
 

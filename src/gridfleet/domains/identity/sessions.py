@@ -15,6 +15,7 @@ from uuid import UUID
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import store
+from gridfleet.domains.identity.access_tokens import AccessClaims, AccessTokens
 from gridfleet.domains.identity.errors import RefreshTokenInvalid, RefreshTokenMalformed, SessionNotFound
 from gridfleet.domains.identity.models import Account, Client, LiveSession, OpenedSession, SessionInfo
 from gridfleet.kernel.caller import Actor, ActorType, UserCaller
@@ -22,7 +23,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import Unauthorized
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.security.tokens import AccessClaims, AccessTokens, InvalidToken
+from gridfleet.kernel.security.tokens import InvalidToken
 
 __all__ = [
     "LIFETIME",

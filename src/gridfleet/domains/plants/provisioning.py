@@ -13,11 +13,11 @@ from gridfleet.domains.plants import store
 from gridfleet.domains.plants.credentials import store as credentials
 from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant
+from gridfleet.domains.plants.mqtt_access.tokens import PlantToken, PlantTokens
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.certificates import Authority, IssuedCertificate
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.kernel.security.tokens import PlantToken, PlantTokens
 from gridfleet.protocol import envelope
 from gridfleet.protocol.topics import Channel, topic
 

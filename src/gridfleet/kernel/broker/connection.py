@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 from urllib.parse import quote
 
 import aiormq
@@ -10,9 +11,12 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.decoding import tolerate_undecodable_properties
 
-__all__ = ["HEARTBEAT_SECONDS", "fail_when_closed", "open_channel", "vhost_url"]
+__all__ = ["HEARTBEAT_SECONDS", "LOG_EXCHANGE", "LOG_VHOST", "fail_when_closed", "open_channel", "vhost_url"]
 
-HEARTBEAT_SECONDS = 15
+HEARTBEAT_SECONDS: Final = 15
+LOG_VHOST: Final = "/"
+LOG_EXCHANGE: Final = "amq.rabbitmq.log"
+"""Exchange to which the broker publishes its log if `log.exchange` is on."""
 
 tolerate_undecodable_properties()
 

@@ -169,7 +169,7 @@ class Management:
         """Return the broker's major and minor version."""
         return tuple(int(part) for part in (await self.overview())["rabbitmq_version"].split(".")[:2])
 
-    async def has_plant_channels(self) -> bool:
+    async def has_mqtt_channels(self) -> bool:
         """Return whether the broker publishes MQTT messages on AMQP channels, which it did before 3.12."""
         return await self.version() < _WITHOUT_CHANNELS
 

@@ -6,6 +6,7 @@ from typing import Final
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import sessions
+from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.identity.accounts.registry import account_with_email, register
 from gridfleet.domains.identity.accounts.tokens import digest
 from gridfleet.domains.identity.errors import EmailTaken
@@ -18,7 +19,6 @@ from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.security.passwords import Passwords
-from gridfleet.kernel.security.tokens import AccessTokens
 
 __all__ = ["accept", "check", "register_invited"]
 

@@ -13,10 +13,11 @@ from uuid import UUID
 
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle
 from gridfleet.domains.plants.mqtt_access import store
+from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.plants.provisioning import hash_password
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.security.tokens import InvalidToken, PlantTokens
+from gridfleet.kernel.security.tokens import InvalidToken
 from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = [

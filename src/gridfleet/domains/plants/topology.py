@@ -28,8 +28,6 @@ from gridfleet.protocol.topics import Channel, routing_key_pattern
 
 __all__ = [
     "INGEST_EXCHANGE",
-    "LOG_EXCHANGE",
-    "LOG_VHOST",
     "PLANTS_VHOST",
     "UNROUTED_QUEUE",
     "OutdatedShards",
@@ -39,9 +37,6 @@ __all__ = [
 ]
 
 PLANTS_VHOST: Final = "plants"
-LOG_VHOST: Final = "/"
-LOG_EXCHANGE: Final = "amq.rabbitmq.log"
-"""Exchange to which the broker publishes its log if `log.exchange` is on."""
 INGEST_EXCHANGE: Final = "gridfleet.ingest"
 COMMANDS_EXCHANGE: Final = "gridfleet.commands"
 UNROUTED_EXCHANGE: Final = "gridfleet.unrouted"
