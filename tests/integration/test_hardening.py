@@ -97,6 +97,21 @@ def test_pages_may_do_what_they_need_and_no_more(client: httpx.Client, page: str
     assert "camera=()" in headers["permissions-policy"]
 
 
+@pytest.mark.parametrize("page", [*PAGES, "/api/v1/openapi.json"])
+def test_a_page_is_sent_once_for_each_version(client: httpx.Client, page: str) -> None:
+    first = client.get(page)
+    tag = first.headers["etag"]
+    assert tag[0] == tag[-1] == '"', "a weak tag"
+    for given in (tag, f'"other", W/{tag}'):
+        again = client.get(page, headers={"if-none-match": given})
+        assert (again.status_code, again.content) == (304, b"")
+        same = ("etag", "cache-control", "content-security-policy")
+        assert [again.headers[name] for name in same] == [first.headers[name] for name in same]
+        assert "content-type" not in again.headers
+    changed = client.get(page, headers={"if-none-match": '"other"'})
+    assert (changed.status_code, changed.content) == (200, first.content)
+
+
 @pytest.mark.parametrize(
     "path",
     ["/docs/../../../../etc/passwd", "/docs/%2e%2e/%2e%2e/pyproject.toml", "/docs/..%2fpage.html", "/docs/page.js%00.css"],

@@ -17,11 +17,14 @@ __all__ = ["document_as_json"]
 )
 async def get_openapi_document(call: Call) -> Asset:
     """Return the OpenAPI 3.1 document of this version."""
-    call.set_header("cache-control", "no-cache")
-    return Asset("application/json", document_as_json(call.state.settings.base_url))
+    return _asset(call.state.settings.base_url)
 
 
 @functools.lru_cache(maxsize=8)
+def _asset(base_url: str) -> Asset:
+    return Asset.tagged("application/json", document_as_json(base_url))
+
+
 def document_as_json(base_url: str) -> bytes:
     """Return the document of all registered endpoints as JSON. `base_url` is the public URL of the service."""
     document = build_document(ENDPOINTS.values(), version=version("gridfleet"), base_url=base_url)

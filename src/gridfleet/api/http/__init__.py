@@ -15,11 +15,13 @@ from gridfleet.api.access.idempotency import key_of
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
 from gridfleet.api.http.inputs import NOT_NULL, As, Email, Input, Metadata, PageQuery, Pattern, omitted
+from gridfleet.api.http.pages import POLICY, page, page_file
 from gridfleet.api.http.responses import Asset, FileDownload, Message, Stream
 from gridfleet.api.state import AppState, open_state
 
 __all__ = [
     "NOT_NULL",
+    "POLICY",
     "SA",
     "AppState",
     "As",
@@ -43,6 +45,8 @@ __all__ = [
     "omitted",
     "open_state",
     "org_member",
+    "page",
+    "page_file",
     "public",
     "session",
     "super_admin",

@@ -323,6 +323,11 @@ class Pipeline:
             return Answer(status, self._answer_headers(call, result.content_type), content)
         if isinstance(result, Asset):
             call.added_headers += _PAGE
+            if result.etag is not None:
+                call.set_header("etag", result.etag)
+                call.set_header("cache-control", "no-cache")
+                if result.etag in call.headers.get("if-none-match", ""):
+                    return Answer(304, self._answer_headers(call, None))
             return Answer(status, self._answer_headers(call, result.content_type), result.content)
         if result is None and status == 204:
             return Answer(204, self._answer_headers(call, None))

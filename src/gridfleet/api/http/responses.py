@@ -1,6 +1,7 @@
 """Responses: complete bodies, files and streams."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,10 +71,19 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A response with its own content type and bytes, such as a page or a script."""
+    """A response with its own content type and bytes.
+
+    Clients may keep one with an `etag`. At each use they ask whether it is unchanged, which is answered without the bytes.
+    """
 
     content_type: str
     content: bytes
+    etag: str | None = None
+
+    @classmethod
+    def tagged(cls, content_type: str, content: bytes) -> "Asset":
+        """Return a response with a strong entity tag (RFC 9110) of its bytes."""
+        return cls(content_type, content, f'"{hashlib.sha256(content).hexdigest()}"')
 
 
 class Answer:
