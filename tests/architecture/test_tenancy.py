@@ -125,7 +125,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "vcp/store": (
         "the gateway takes the commands of all partners",
-        "hold_plant find_device find_claim find_refused insert_entry follow delete_entries",
+        "hold_plant find_device find_claim find_refused insert_log_entry follow delete_log_entries",
     ),
     "vcp/acknowledgements": ("ingest takes the acknowledgements of all plants", "follow_commands"),
     "vcp/intake": ("the gateway takes the commands of all partners", "take_command refuse_unstorable"),

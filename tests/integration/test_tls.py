@@ -22,8 +22,8 @@ from gridfleet.cli.doctor.environment import check_mail
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.mail.content import MailContent
 from gridfleet.kernel.mail.delivery import open_delivery
-from gridfleet.kernel.mail.letter import Letter
 from gridfleet.kernel.mail.message import Mail
 from gridfleet.kernel.security.server_trust import client_tls, with_authority
 from gridfleet.kernel.settings import Settings
@@ -194,8 +194,8 @@ class TestMail:
     async def test_the_mail_servers_certificate_is_verified(
         self, port: int, home: Path, files: TlsFiles, stranger: Path
     ) -> None:
-        letter = Letter("Subject", ("Text.",), "Reason.")
-        mail = Mail(new_id(), "ada@example.com", letter, "https://fleet.example.com", utc_now())
+        content = MailContent("Subject", ("Text.",), "Reason.")
+        mail = Mail(new_id(), "ada@example.com", content, "https://fleet.example.com", utc_now())
 
         def settings(authority: Path | None) -> Settings:
             return settings_at(home, smtp_url=f"smtp://localhost:{port}", ca_file=authority)

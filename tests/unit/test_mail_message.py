@@ -8,7 +8,7 @@ import pytest
 
 from gridfleet.domains.identity.emails import is_address
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.mail.letter import Letter
+from gridfleet.kernel.mail.content import MailContent
 from gridfleet.kernel.mail.message import Mail, compose
 
 HEADERS = {"From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"}
@@ -28,8 +28,8 @@ HEADERS = {"From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIM
     ],
 )
 def test_a_name_in_the_subject_adds_no_header(name: str, shown: str, plainly: bool) -> None:
-    letter = Letter(f"{name} invites you", (f"{name} invites you.",), "Because.")
-    mail = Mail(new_id(), "ada@example.com", letter, "https://fleet.example.com", datetime.now(UTC))
+    content = MailContent(f"{name} invites you", (f"{name} invites you.",), "Because.")
+    mail = Mail(new_id(), "ada@example.com", content, "https://fleet.example.com", datetime.now(UTC))
     raw = compose(mail, "Gridfleet <no-reply@example.com>", plainly=plainly).as_bytes()
     message = email.message_from_bytes(raw, policy=email.policy.default)
 

@@ -22,8 +22,8 @@ from gridfleet.jobs.schedule import run_jobs
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.mail.content import Action, MailContent
 from gridfleet.kernel.mail.delivery import FolderDelivery, MailRefused, SmtpDelivery
-from gridfleet.kernel.mail.letter import Action, Letter
 from gridfleet.kernel.mail.message import Mail
 from gridfleet.kernel.mail.queue import SEND_MAIL
 from gridfleet.kernel.security.certificates import Authority
@@ -33,13 +33,13 @@ from support.servers.free_ports import free_ports
 from support.servers.postbox import mails_to, text_of, token_in, work_off
 from support.servers.running_task import running
 
-LETTER = Letter(
+CONTENT = MailContent(
     "Häuser & <Zäune>", ("Grüße & <Küsse>.", "x" * 200), "Weil's so ist.", Action("Öffnen", "/a?token=" + "a1" * 32)
 )
 
 
 def mail(to: str = "ada@example.com") -> Mail:
-    return Mail(new_id(), to, LETTER, "https://fleet.example.com", utc_now())
+    return Mail(new_id(), to, CONTENT, "https://fleet.example.com", utc_now())
 
 
 @dataclass

@@ -26,13 +26,13 @@ FAR_AHEAD = timedelta(hours=-30)
 
 
 @pytest.fixture(autouse=True)
-async def sealed_until_this_hour(database: Database) -> None:
+async def watermark_at_this_hour(database: Database) -> None:
     """The schema may be older than an hour; no hour is to become due by itself while a test runs."""
     async with database.transaction() as db:
         await db.execute("UPDATE telemetry_seal SET sealed_before = date_bin('1 hour', now(), 'epoch')")
 
 
-async def sealed_before(database: Database) -> datetime:
+async def read_watermark(database: Database) -> datetime:
     async with database.transaction() as db:
         row = await (await db.execute("SELECT sealed_before FROM telemetry_seal")).fetchone()
     assert row is not None
@@ -91,7 +91,7 @@ async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(d
     random = Random(seed)
     plant = await RecordedPlant.create(database)
     await plant.add_device("PV1")
-    watermark = await sealed_before(database)
+    watermark = await read_watermark(database)
     begin, finish = watermark - 30 * HOUR, watermark + 20 * HOUR
     layouts = {None: [["a", "b"]], "PV1": [["a", "c"], ["a", "c", "d"]]}  # an edited template shares times with the old one
     await plant.write("PV1", ["a", "c"], {begin: [1.0, None]})
@@ -140,7 +140,7 @@ async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(d
 async def test_roll_ups_are_used_and_not_the_frames(database: Database) -> None:
     """Else the test above would prove nothing: here the frames are gone."""
     plant = await RecordedPlant.create(database)
-    watermark = await sealed_before(database)
+    watermark = await read_watermark(database)
     day = watermark - 72 * HOUR
     day -= (day - EPOCH) % timedelta(days=1)
     await plant.write(None, ["a", "b"], {day + number * MINUTE: [number / 4, None] for number in range(0, 1440, 7)})
@@ -158,7 +158,7 @@ async def test_roll_ups_are_used_and_not_the_frames(database: Database) -> None:
 
 async def test_a_frame_that_is_not_committed_when_its_hour_is_recomputed_is_not_lost(database: Database) -> None:
     plant = await RecordedPlant.create(database)
-    hour = await sealed_before(database) - 3 * HOUR
+    hour = await read_watermark(database) - 3 * HOUR
     await plant.write(None, ["a"], {hour: [1.0]})
     source, layout = await plant.source(None), await plant.layout(["a"])
     async with database.transaction() as db:
@@ -180,7 +180,7 @@ async def test_a_frame_that_is_not_committed_when_its_hour_is_recomputed_is_not_
 
 async def test_sealing_waits_for_those_who_took_the_hour_for_open(database: Database) -> None:
     plant = await RecordedPlant.create(database)
-    hour = await sealed_before(database)
+    hour = await read_watermark(database)
     source, layout = await plant.source(None), await plant.layout(["a"])
     await plant.write(None, ["b"], {hour: [0.0]})
 
@@ -192,7 +192,7 @@ async def test_sealing_waits_for_those_who_took_the_hour_for_open(database: Data
         await asyncio.sleep(0.2)
         assert not closing.done()
     assert await closing
-    assert await sealed_before(database) == hour + HOUR
+    assert await read_watermark(database) == hour + HOUR
     assert await roll_up(database) == 1
     async with database.transaction() as db:
         await db.execute("DELETE FROM telemetry_frame")
@@ -203,7 +203,7 @@ async def test_sealing_waits_for_those_who_took_the_hour_for_open(database: Data
 
 async def test_first_and_last_values_and_values_of_any_size(database: Database) -> None:
     plant = await RecordedPlant.create(database)
-    hour = await sealed_before(database) - 30 * HOUR
+    hour = await read_watermark(database) - 30 * HOUR
     await plant.write(None, ["a", "b"], {hour: [None, 1e308], hour + MINUTE: [2.0, 1e308], hour + 20 * MINUTE: [5.0, None]})
     await roll_up(database)
     async with database.transaction() as db:
@@ -218,7 +218,7 @@ async def test_first_and_last_values_and_values_of_any_size(database: Database) 
 async def test_many_scattered_dirty_hours_are_read_in_one_go(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buckets, "_MOST_SPANS", 2)
     plant = await RecordedPlant.create(database)
-    watermark = await sealed_before(database)
+    watermark = await read_watermark(database)
     await plant.write(None, ["a"], {watermark - number * 10 * MINUTE: [float(number)] for number in range(1, 200)})
     await roll_up(database)
     for hours in (3, 9, 15, 21):

@@ -13,7 +13,7 @@ from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.domains.trading import configuration, store
 from gridfleet.kernel.db import Connection, Database, idempotency
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.mail.letter import Letter
+from gridfleet.kernel.mail.content import MailContent
 from gridfleet.kernel.mail.queue import SEND_MAIL, MailQueue, open_mail
 from gridfleet.kernel.security.keyring import Keyring
 from support.builders.accounts import add_organization, add_user
@@ -90,7 +90,8 @@ class EncryptedRows:
             answer = keyring.encrypt(plain, table="idempotent_answer", column="answer", row_id=f"{user_id}|- POST /x|{name}")
             await idempotency.claim(db, user_id, "- POST /x", name, b"")
             await idempotency.keep(db, user_id, "- POST /x", name, 201, answer, version)
-            await MailQueue(keyring, "http://localhost").put(db, f"{name}@example.com", Letter(name, ("Text",), "Because."))
+            content = MailContent(name, ("Text",), "Because.")
+            await MailQueue(keyring, "http://localhost").put(db, f"{name}@example.com", content)
         self.configs[organization.id] = self.answers[name] = name
         self.keys[key] = plain
 

@@ -73,7 +73,7 @@ def signed(
     return Inbound(routing_key, body, {SIGNATURE_HEADER: sig, TIMESTAMP_HEADER: sent_at} if headers is None else headers)
 
 
-def sealed_bytes(routing_key: str, body: bytes, site: str | None, *, key: bytes = SIGNING_KEY) -> Inbound:
+def signed_bytes(routing_key: str, body: bytes, site: str | None, *, key: bytes = SIGNING_KEY) -> Inbound:
     """Return a message whose body need not be JSON.
 
     With `site`, the placeholder id in a poisoned sample is replaced by the site's, and the signature is valid.

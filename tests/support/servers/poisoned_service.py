@@ -26,7 +26,7 @@ from gridfleet.kernel.db import Database, open_database
 from gridfleet.mqtt.worker import IngestWorker
 from gridfleet.protocol.partner_routes import EXCHANGE, CommandKind, EventKind, event_queue
 from support.builders.alerting import add_rule, alerts_of
-from support.builders.partner_commands import body_of, order, sealed_bytes
+from support.builders.partner_commands import body_of, order, signed_bytes
 from support.builders.partner_site import PartnerSite, partner_site
 from support.builders.poison import poisoned
 from support.clients.ingest_bench import moment
@@ -113,7 +113,7 @@ class PoisonedService:
             key = self.sender.sender.key
             async with open_channel(self.node.url, key.vhost) as link:
                 for kind, content, signed in of_partner:
-                    message = sealed_bytes(f"{key.slug}.{kind}", content, str(plant.id) if signed else None)
+                    message = signed_bytes(f"{key.slug}.{kind}", content, str(plant.id) if signed else None)
                     await link.basic_publish(
                         message.body,
                         exchange=EXCHANGE,

@@ -11,7 +11,7 @@ from gridfleet.domains.partner_events.queue import event_id, queue_events
 from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transition
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.confirmation.ends import apply_ends
-from gridfleet.domains.vcp.models import NewEntry
+from gridfleet.domains.vcp.models import NewLogEntry
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_messages import AckEvent, PartnerAck, RejectionReason, encode_event
 from gridfleet.protocol.partner_routes import EventKind
@@ -30,7 +30,7 @@ def acknowledgement(
     organization_id: UUID,
     api_key_id: UUID,
     plant_id: UUID | None,
-    entry: NewEntry | store.EarlierEntry | store.Followed,
+    entry: NewLogEntry | store.EarlierLogEntry | store.Followed,
 ) -> NewEvent:
     """Return the event that acknowledges a partner command to the partner of the API key.
 
@@ -67,7 +67,7 @@ async def follow_commands(db: Connection, steps: Sequence[Transition], connected
         connected: plants that have just connected.
     """
     last = _newest(steps)
-    moved = await _move_entries(db, last)
+    moved = await _move_log_entries(db, last)
     await apply_ends(db, last, {entry.id for entry in moved}, connected)
     await _acknowledge_ended(db, moved, last)
 
@@ -80,14 +80,14 @@ async def follow_without_sites(db: Connection, steps: Sequence[Transition], conn
         connected: not used, because only sites depend on it.
     """
     last = _newest(steps)
-    await _acknowledge_ended(db, await _move_entries(db, last), last)
+    await _acknowledge_ended(db, await _move_log_entries(db, last), last)
 
 
 def _newest(steps: Sequence[Transition]) -> dict[UUID, Transition]:
     return {step.command_id: step for step in steps if not step.late}
 
 
-async def _move_entries(db: Connection, last: Mapping[UUID, Transition]) -> list[store.Followed]:
+async def _move_log_entries(db: Connection, last: Mapping[UUID, Transition]) -> list[store.Followed]:
     """Move the log entries of partner commands to the states of their plant commands. Returns those that were open."""
     if not last:
         return []

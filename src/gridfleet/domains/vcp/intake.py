@@ -17,11 +17,11 @@ from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, 
 from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import acknowledgement
-from gridfleet.domains.vcp.entries import Entry, new_entry
+from gridfleet.domains.vcp.log_entries import LoggedMessage, new_log_entry
 from gridfleet.domains.vcp.models import (
     Inbound,
     Instruction,
-    NewEntry,
+    NewLogEntry,
     Rejection,
     Site,
     Verified,
@@ -60,37 +60,37 @@ async def take_command(db: Connection, sender: SendingKey, message: Inbound, now
     Raises:
         psycopg.errors.UniqueViolation: another process takes the same messageId at this moment. Try again.
     """
-    entry = Entry(message, sender)
+    logged = LoggedMessage(message, sender)
     try:
-        key = prove(message, sender, entry.content.get("messageId"), now, window_seconds)
+        key = prove(message, sender, logged.content.get("messageId"), now, window_seconds)
     except Rejection as rejection:
-        return await _refuse(db, entry, rejection, now, claims_id=False)
-    if entry.message_id is not None:
-        known = await store.find_claim(db, sender.key.organization_id, entry.message_id)
-        if known is not None and known.digest == entry.digest:
+        return await _refuse(db, logged, rejection, now, claims_id=False)
+    if logged.message_id is not None:
+        known = await store.find_claim(db, sender.key.organization_id, logged.message_id)
+        if known is not None and known.digest == logged.digest:
             return await _answer_again(db, sender, known)
         if known is not None:
             reused = Rejection(RejectionReason.DUPLICATE, "messageId: belongs to another message")
-            return await _refuse(db, entry, reused, now, claims_id=False)
+            return await _refuse(db, logged, reused, now, claims_id=False)
     site: Site | None = None
     try:
         verified = read(message, key)
         site = await _site_of(db, sender, verified)
         check_site(verified, site, now)
         instruction = await _weigh(db, verified, site, now)
-        return await _accept(db, entry, verified, site, instruction, now)
+        return await _accept(db, logged, verified, site, instruction, now)
     except Rejection as rejection:
         if site is not None and site.silent_from < now:
             await sites.save_site(db, replace(site, silent_from=now))
-        return await _refuse(db, entry, rejection, now, claims_id=True, plant_id=site.plant_id if site else None)
+        return await _refuse(db, logged, rejection, now, claims_id=True, plant_id=site.plant_id if site else None)
 
 
 async def refuse_unstorable(db: Connection, sender: SendingKey, message: Inbound, now: datetime) -> PartnerAck:
-    """Refuse a message that cannot be processed or stored. Its payload is left out of the log entry."""
-    entry = Entry(message, sender)
-    entry.keeps_payload = False
+    """Refuse a message that cannot be processed or stored. Its payload is left out of the log logged."""
+    logged = LoggedMessage(message, sender)
+    logged.keeps_payload = False
     rejection = Rejection(RejectionReason.MALFORMED, "the message cannot be processed")
-    return await _refuse(db, entry, rejection, now, claims_id=False)
+    return await _refuse(db, logged, rejection, now, claims_id=False)
 
 
 async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Site:
@@ -122,13 +122,13 @@ async def _weigh(db: Connection, verified: Verified, site: Site, now: datetime) 
 
 async def _accept(
     db: Connection,
-    entry: Entry,
+    logged: LoggedMessage,
     verified: Verified,
     site: Site,
     instruction: Instruction,
     now: datetime,
 ) -> PartnerAck:
-    received, key = verified.command, entry.sender.key
+    received, key = verified.command, logged.sender.key
     device, command_id = instruction.device, new_id()
     command = NewCommand(
         id=command_id,
@@ -146,54 +146,54 @@ async def _accept(
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
     await change_site(db, received, site, command_id, str(key.id), now)
     ack = PartnerAck.ACCEPTED
-    new = new_entry(entry, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
-    await store.insert_entry(db, replace(new, issued_at=received.issued_at, expires_at=instruction.expires_at))
+    new = new_log_entry(logged, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
+    await store.insert_log_entry(db, replace(new, issued_at=received.issued_at, expires_at=instruction.expires_at))
     await _publish_acknowledgement(db, new)
     return ack
 
 
 async def _refuse(
     db: Connection,
-    entry: Entry,
+    logged: LoggedMessage,
     rejection: Rejection,
     now: datetime,
     *,
     claims_id: bool,
     plant_id: UUID | None = None,
 ) -> PartnerAck:
-    claims_id = claims_id and entry.message_id is not None and rejection.reason not in _UNPROVED
-    if not claims_id and entry.message.redelivered:
-        known = await store.find_refused(db, entry.sender.key.id, entry.raw_digest)
+    claims_id = claims_id and logged.message_id is not None and rejection.reason not in _UNPROVED
+    if not claims_id and logged.message.redelivered:
+        known = await store.find_refused(db, logged.sender.key.id, logged.raw_digest)
         if known is not None:
             return PartnerAck(known.ack_status)
-    kind = command_type(parse_inbound(entry.sender.key.slug, entry.message.routing_key), dict(entry.content))
-    plant_id = plant_id or await _named_plant(db, entry)
-    new = new_entry(entry, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
+    kind = command_type(parse_inbound(logged.sender.key.slug, logged.message.routing_key), dict(logged.content))
+    plant_id = plant_id or await _named_plant(db, logged)
+    new = new_log_entry(logged, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
     new = replace(new, rejection_reason=rejection.reason, detail=storable(rejection.detail)[:500])
-    await store.insert_entry(db, new)
+    await store.insert_log_entry(db, new)
     await _publish_acknowledgement(db, new)
     return PartnerAck.REJECTED
 
 
-async def _named_plant(db: Connection, entry: Entry) -> UUID | None:
+async def _named_plant(db: Connection, logged: LoggedMessage) -> UUID | None:
     """Return the plant that the message names, if it belongs to the organisation and the key may see it."""
     try:
-        plant_id = UUID(entry.site_id)
+        plant_id = UUID(logged.site_id)
     except (TypeError, ValueError):
         return None
-    key = entry.sender.key
+    key = logged.sender.key
     if key.plant_ids is not None and plant_id not in key.plant_ids:
         return None
     return plant_id if await store.hold_plant(db, key.organization_id, plant_id) else None
 
 
-async def _answer_again(db: Connection, sender: SendingKey, known: store.EarlierEntry) -> PartnerAck:
+async def _answer_again(db: Connection, sender: SendingKey, known: store.EarlierLogEntry) -> PartnerAck:
     """Queue the newest acknowledgement of the first message again, with the same event id, and return its status."""
     event = acknowledgement(sender.key.organization_id, sender.key.id, None, known)
     await queue_events(db, [event])
     return PartnerAck(known.ack_status)
 
 
-async def _publish_acknowledgement(db: Connection, entry: NewEntry) -> None:
+async def _publish_acknowledgement(db: Connection, entry: NewLogEntry) -> None:
     event = acknowledgement(entry.organization_id, entry.api_key_id, entry.plant_id, entry)
     await queue_events(db, [event])

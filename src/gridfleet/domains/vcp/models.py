@@ -18,7 +18,7 @@ __all__ = [
     "Instruction",
     "LogEntry",
     "ModeOverride",
-    "NewEntry",
+    "NewLogEntry",
     "PendingCommand",
     "Rejection",
     "Schedule",
@@ -156,7 +156,7 @@ class Instruction(NamedTuple):
     device: Device | None = None
 
 
-class NewEntry(msgspec.Struct, frozen=True):
+class NewLogEntry(msgspec.Struct, frozen=True):
     """An entry to write into the command log. Fields as in the table `vcp_command`."""
 
     id: UUID

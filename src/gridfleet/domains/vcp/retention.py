@@ -19,7 +19,7 @@ async def delete_commands(database: Database, before: datetime) -> int:
     Runs in short transactions, so that other work is not blocked. Returns how many were deleted.
     """
     total = 0
-    for delete in (store.delete_entries, delete_ended):
+    for delete in (store.delete_log_entries, delete_ended):
         while True:
             async with database.transaction() as db:
                 count = await delete(db, first_id_at(before), _BATCH)

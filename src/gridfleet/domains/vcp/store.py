@@ -9,7 +9,7 @@ import msgspec
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.vcp.models import Device, LogEntry, NewEntry, PendingCommand
+from gridfleet.domains.vcp.models import Device, LogEntry, NewLogEntry, PendingCommand
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Paging
@@ -18,7 +18,7 @@ from gridfleet.protocol.envelope import CommandType
 _ENTRY = ", ".join(LogEntry.__struct_fields__)
 
 
-class EarlierEntry(NamedTuple):
+class EarlierLogEntry(NamedTuple):
     """The log entry of an earlier command with the same messageId or the same bytes."""
 
     id: UUID
@@ -70,12 +70,12 @@ async def find_device(db: Connection, plant_id: UUID, external_id: str) -> Devic
     return await cursor.fetchone()
 
 
-_EARLIER = ", ".join(EarlierEntry._fields)
+_EARLIER = ", ".join(EarlierLogEntry._fields)
 
 
-async def find_claim(db: Connection, organization_id: UUID, message_id: str) -> EarlierEntry | None:
+async def find_claim(db: Connection, organization_id: UUID, message_id: str) -> EarlierLogEntry | None:
     """Return the entry that has claimed this messageId, or None."""
-    cursor = db.cursor(row_factory=class_row(EarlierEntry))
+    cursor = db.cursor(row_factory=class_row(EarlierLogEntry))
     await cursor.execute(
         f"SELECT {_EARLIER} FROM vcp_command WHERE organization_id = %s AND message_id = %s AND claims_id",
         (organization_id, message_id),
@@ -83,9 +83,9 @@ async def find_claim(db: Connection, organization_id: UUID, message_id: str) -> 
     return await cursor.fetchone()
 
 
-async def find_refused(db: Connection, api_key_id: UUID, digest: bytes) -> EarlierEntry | None:
+async def find_refused(db: Connection, api_key_id: UUID, digest: bytes) -> EarlierLogEntry | None:
     """Return the newest entry of a message with this digest that did not claim its messageId, or None."""
-    cursor = db.cursor(row_factory=class_row(EarlierEntry))
+    cursor = db.cursor(row_factory=class_row(EarlierLogEntry))
     await cursor.execute(
         f"SELECT {_EARLIER} FROM vcp_command WHERE api_key_id = %s AND digest = %s AND NOT claims_id"
         " ORDER BY created_at DESC LIMIT 1",
@@ -94,7 +94,7 @@ async def find_refused(db: Connection, api_key_id: UUID, digest: bytes) -> Earli
     return await cursor.fetchone()
 
 
-async def insert_entry(db: Connection, entry: NewEntry) -> None:
+async def insert_log_entry(db: Connection, entry: NewLogEntry) -> None:
     """Insert an entry into the command log.
 
     Raises:
@@ -181,7 +181,7 @@ def _logged(org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> 
     return {"plant": plant_id, "org": org.organization_id, "type": command_type}
 
 
-async def delete_entries(db: Connection, before: UUID, limit: int) -> int:
+async def delete_log_entries(db: Connection, before: UUID, limit: int) -> int:
     """Delete at most `limit` ended log entries with ids below `before`. Returns how many were deleted."""
     cursor = await db.execute(
         "DELETE FROM vcp_command WHERE id IN (SELECT id FROM vcp_command WHERE id < %s"

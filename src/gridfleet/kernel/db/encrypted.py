@@ -110,7 +110,10 @@ class EncryptedTable:
 
 @dataclass(frozen=True)
 class EncryptedJobs:
-    """Jobs of one task that are not done. Their arguments are `key_version`, `sealed` (base64) and the row's id."""
+    """Jobs of one task that are not done.
+
+    Their arguments are `key_version`, `sealed` (the encrypted bytes in base64) and the row's id.
+    """
 
     kind: str
     columns: tuple[str]
@@ -133,8 +136,8 @@ class EncryptedJobs:
             {"id": self.id_argument, "task": self.task, "target": target, "after": after[0] if after else 0, "limit": limit},
         )
         return [
-            EncryptedRow((job,), row_id, version, (base64.b64decode(sealed),))
-            for job, row_id, version, sealed in await cursor.fetchall()
+            EncryptedRow((job,), row_id, version, (base64.b64decode(encrypted),))
+            for job, row_id, version, encrypted in await cursor.fetchall()
         ]
 
     async def replace(self, db: Connection, target: int, rows: Sequence[EncryptedRow]) -> None:

@@ -1,4 +1,4 @@
-"""An addressed letter, and its conversion to an internet message (RFC 5322)."""
+"""An addressed mail, and its conversion to an internet message (RFC 5322)."""
 
 from datetime import datetime
 from email.headerregistry import Address
@@ -9,17 +9,17 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.kernel.mail.letter import Letter, as_html, as_text
+from gridfleet.kernel.mail.content import MailContent, as_html, as_text
 
 __all__ = ["Mail", "compose"]
 
 
 class Mail(msgspec.Struct, frozen=True):
-    """A letter with its recipient and the public URL for its links."""
+    """A content with its recipient and the public URL for its links."""
 
     id: UUID
     to: str
-    letter: Letter
+    content: MailContent = msgspec.field(name="letter")  # the name in queued mails
     base_url: str
     written_at: datetime
 
@@ -34,13 +34,13 @@ def compose(mail: Mail, sender: str, *, plainly: bool = False) -> EmailMessage:
     name, address = parseaddr(sender)
     message["From"] = Address(name, addr_spec=address)
     message["To"] = Address(addr_spec=mail.to)
-    message["Subject"] = _one_line(mail.letter.subject)
+    message["Subject"] = _one_line(mail.content.subject)
     message["Date"] = mail.written_at
     message["Message-ID"] = f"<{mail.id}@{address.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
     encoding = "8bit" if plainly else "quoted-printable"
-    message.set_content(as_text(mail.letter, mail.base_url), cte=encoding)
-    message.add_alternative(as_html(mail.letter, mail.base_url), subtype="html", cte=encoding)
+    message.set_content(as_text(mail.content, mail.base_url), cte=encoding)
+    message.add_alternative(as_html(mail.content, mail.base_url), subtype="html", cte=encoding)
     return message
 
 

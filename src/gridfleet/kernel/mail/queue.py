@@ -14,7 +14,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.encrypted import EncryptedJobs
 from gridfleet.kernel.db.jobs import MAILS, defer
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.mail.letter import Letter
+from gridfleet.kernel.mail.content import MailContent
 from gridfleet.kernel.mail.message import Mail
 from gridfleet.kernel.security.keyring import Keyring
 
@@ -28,21 +28,21 @@ QUEUED_MAILS: Final = EncryptedJobs("mail", ("content",), task=SEND_MAIL, id_arg
 
 
 class MailQueue:
-    """Queue for the letters of domains."""
+    """Queue of the mails that domains send."""
 
     def __init__(self, keyring: Keyring, base_url: str) -> None:
         """`base_url`: prefix of links in mails, without a trailing slash."""
         self._keyring = keyring
         self._base_url = base_url
 
-    async def put(self, db: Connection, to: str, letter: Letter) -> None:
-        """Queue a letter to an address. It is sent after the commit."""
-        mail = Mail(new_id(), to, letter, self._base_url, utc_now())
-        sealed = self._keyring.encrypt(msgspec.json.encode(mail), table="mail", column="content", row_id=mail.id)
+    async def put(self, db: Connection, to: str, content: MailContent) -> None:
+        """Queue a mail to an address. It is sent after the commit."""
+        mail = Mail(new_id(), to, content, self._base_url, utc_now())
+        encrypted = self._keyring.encrypt(msgspec.json.encode(mail), table="mail", column="content", row_id=mail.id)
         arguments: JSONDict = {
             "mail_id": str(mail.id),
             "key_version": self._keyring.current_version,
-            "sealed": base64.b64encode(sealed).decode(),
+            "sealed": base64.b64encode(encrypted).decode(),
         }
         await defer(db, SEND_MAIL, arguments, queue=MAILS)
 

@@ -6,7 +6,7 @@ from typing import Final
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import store as sessions_store
-from gridfleet.domains.identity.accounts import letters, store, tokens
+from gridfleet.domains.identity.accounts import mails, store, tokens
 from gridfleet.domains.identity.errors import EmailTaken, TokenDead
 from gridfleet.kernel.caller import Actor, ActorType, UserCaller
 from gridfleet.kernel.clock import utc_now
@@ -29,8 +29,8 @@ async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: st
     await store.save_email_change(db, caller.user_id, email, token.digest, now, now + LIFETIME)
     subject = Subject(SubjectType.USER, caller.user_id)
     await record(db, Event.USER_EMAIL_CHANGE_REQUESTED, caller.as_actor, subject, details={"from": caller.email, "to": email})
-    await mail.put(db, email, letters.confirm_address(caller.name, token.text))
-    await mail.put(db, caller.email, letters.email_change_requested(caller.name, email))
+    await mail.put(db, email, mails.confirm_address(caller.name, token.text))
+    await mail.put(db, caller.email, mails.email_change_requested(caller.name, email))
 
 
 async def cancel(db: Connection, caller: UserCaller) -> None:
@@ -51,4 +51,4 @@ async def confirm(db: Connection, mail: MailQueue, token: str, ip: str) -> None:
     await store.delete_password_reset(db, account.id)
     actor, subject = Actor(ActorType.USER, str(account.id), ip), Subject(SubjectType.USER, account.id)
     await record(db, Event.USER_EMAIL_CHANGED, actor, subject, details={"from": account.email, "to": change.email})
-    await mail.put(db, account.email, letters.email_changed(account.name, change.email))
+    await mail.put(db, account.email, mails.email_changed(account.name, change.email))

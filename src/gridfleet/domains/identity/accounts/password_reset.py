@@ -11,7 +11,7 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout
 from gridfleet.domains.identity import store as sessions_store
-from gridfleet.domains.identity.accounts import letters, store, tokens
+from gridfleet.domains.identity.accounts import mails, store, tokens
 from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.errors import TokenDead
 from gridfleet.kernel.caller import Actor, ActorType
@@ -46,7 +46,7 @@ async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
         return
     subject = Subject(SubjectType.USER, account.id)
     await record(db, Event.USER_PASSWORD_RESET_REQUESTED, Actor(ActorType.ANONYMOUS, ip=ip), subject)
-    await mail.put(db, account.email, letters.reset_password(account.name, token.text))
+    await mail.put(db, account.email, mails.reset_password(account.name, token.text))
 
 
 async def reset(database: Database, passwords: Passwords, mail: MailQueue, token: str, new: str, ip: str) -> None:
@@ -72,4 +72,4 @@ async def reset(database: Database, passwords: Passwords, mail: MailQueue, token
         await sessions_store.delete_failures(db, lockout.digest(account.email))
         actor = Actor(ActorType.USER, str(account.id), ip)
         await record(db, Event.USER_PASSWORD_RESET, actor, Subject(SubjectType.USER, account.id))
-        await mail.put(db, account.email, letters.password_changed(account.name))
+        await mail.put(db, account.email, mails.password_changed(account.name))

@@ -8,7 +8,7 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout
 from gridfleet.domains.identity import store as sessions_store
-from gridfleet.domains.identity.accounts import letters, store
+from gridfleet.domains.identity.accounts import mails, store
 from gridfleet.domains.identity.errors import WrongPassword
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.clock import utc_now
@@ -68,4 +68,4 @@ async def change_password(
         await store.delete_email_change(db, caller.user_id)
         await store.delete_password_reset(db, caller.user_id)
         await record(db, Event.USER_PASSWORD_CHANGED, caller.as_actor, Subject(SubjectType.USER, caller.user_id))
-        await mail.put(db, caller.email, letters.password_changed(caller.name))
+        await mail.put(db, caller.email, mails.password_changed(caller.name))

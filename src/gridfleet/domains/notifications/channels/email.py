@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from gridfleet.domains.notifications.channels.outcome import Outcome
 from gridfleet.domains.notifications.models import Outgoing
+from gridfleet.kernel.mail.content import MailContent
 from gridfleet.kernel.mail.delivery import Delivery, MailRefused
-from gridfleet.kernel.mail.letter import Letter
 from gridfleet.kernel.mail.message import Mail
 
 __all__ = ["EmailChannel"]
@@ -29,13 +29,13 @@ class EmailChannel:
         return await asyncio.gather(*(self._send(delivery) for delivery in deliveries))
 
     async def _send(self, delivery: Outgoing) -> Outcome:
-        letter = Letter(
+        content = MailContent(
             subject=delivery.subject,
             paragraphs=tuple(delivery.body.splitlines()),
             reason="You got this mail because you look after an organisation at Gridfleet as ORG_ADMIN or OPERATOR.",
         )
         try:
-            await self._delivery.deliver(Mail(delivery.id, delivery.address, letter, self._base_url, delivery.created_at))
+            await self._delivery.deliver(Mail(delivery.id, delivery.address, content, self._base_url, delivery.created_at))
         except MailRefused as error:
             return Outcome(str(error), final=True)
         except Exception as error:  # any error of the mail library or the network is stored, and the mail is tried again

@@ -18,7 +18,7 @@ from gridfleet.domains.organizations.errors import (
     InvitationNotRevocable,
     InvitationPending,
 )
-from gridfleet.domains.organizations.invitations import letters, store
+from gridfleet.domains.organizations.invitations import mails, store
 from gridfleet.domains.organizations.invitations.models import Invitation
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope
@@ -56,8 +56,8 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
         raise TooManyRequests(math.ceil(wait.total_seconds()))
     organization = await registry.get(db, org.organization_id)
     has_account = await account_with_email(db, email) is not None
-    letter = letters.invitation(organization.name, org.person.name, role, token.text, has_account=has_account)
-    await mail.put(db, email, letter)
+    content = mails.invitation(organization.name, org.person.name, role, token.text, has_account=has_account)
+    await mail.put(db, email, content)
     await _record(db, Event.INVITATION_CREATED, org, invitation)
     return invitation
 

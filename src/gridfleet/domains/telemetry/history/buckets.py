@@ -43,7 +43,7 @@ async def read_buckets(
     sources = sorted({place.source_id for one in series for place in one.places})
     reach = await rollups.reach(db, sources, rolled_start, rolled_end)
     rolled_start = max(rolled_start, _up(reach.level_from(level) or rolled_start, _HOUR))
-    rolled_end = min(rolled_end, reach.sealed_before)
+    rolled_end = min(rolled_end, reach.watermark)
     if rolled_start >= rolled_end:
         await _add_edge(db, sums, start, end, reach)
         return sums.points()

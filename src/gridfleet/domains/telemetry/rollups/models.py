@@ -57,11 +57,11 @@ class SetAside(NamedTuple):
 class Reach:
     """The coverage of the roll-ups of some sources.
 
-    Hours from `sealed_before` on and `dirty` ones must be computed from frames, which exist from `raw_from` on. Minutes and
+    Hours from `watermark` on and `dirty` ones must be computed from frames, which exist from `raw_from` on. Minutes and
     quarters exist from `minutes_from` and `quarters_from` on.
     """
 
-    sealed_before: datetime
+    watermark: datetime
     raw_from: datetime
     minutes_from: datetime
     quarters_from: datetime

@@ -1,7 +1,7 @@
 """Mails to invited users."""
 
 from gridfleet.domains.organizations.models import RoleName
-from gridfleet.kernel.mail.letter import Action, Letter
+from gridfleet.kernel.mail.content import Action, MailContent
 
 __all__ = ["invitation"]
 
@@ -12,14 +12,14 @@ _ROLES = {
 }
 
 
-def invitation(organization: str, inviter: str, role: RoleName, token: str, *, has_account: bool) -> Letter:
+def invitation(organization: str, inviter: str, role: RoleName, token: str, *, has_account: bool) -> MailContent:
     """Return the mail that invites an address to join an organisation."""
     next_step = (
         "Accept, and the organisation is yours to choose the next time you log in."
         if has_account
         else "Accept, then choose a name and a password, and you are in."
     )
-    return Letter(
+    return MailContent(
         subject=f"{inviter} invites you to {organization}",
         paragraphs=(
             "Hello,",

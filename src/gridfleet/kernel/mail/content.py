@@ -1,6 +1,6 @@
 """Content of a mail, independent of its layout.
 
-Text and HTML of a mail are generated from the same letter, so they cannot differ, and all text is escaped in one place.
+Text and HTML of a mail are generated from the same record, so they cannot differ, and all text is escaped in one place.
 """
 
 import html
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Action", "Letter", "as_html", "as_text"]
+__all__ = ["Action", "MailContent", "as_html", "as_text"]
 
 _LAYOUT: Final = Template(Path(__file__).with_name("layout.html").read_text())
 _WIDTH: Final = 72
@@ -24,7 +24,7 @@ class Action(msgspec.Struct, frozen=True):
     path: str
 
 
-class Letter(msgspec.Struct, frozen=True):
+class MailContent(msgspec.Struct, frozen=True):
     """A mail's content.
 
     `reason` follows a separator: why the reader received the mail, and what to do if they did not cause it.
@@ -36,21 +36,21 @@ class Letter(msgspec.Struct, frozen=True):
     action: Action | None = None
 
 
-def as_text(letter: Letter, base_url: str) -> str:
+def as_text(content: MailContent, base_url: str) -> str:
     """Return the plain text. Links are on lines of their own and never broken."""
-    parts = [_filled(paragraph) for paragraph in letter.paragraphs]
-    if letter.action is not None:
-        parts.append(f"{letter.action.label}:\n{base_url}{letter.action.path}")
-    return "\n\n".join([*parts, f"-- \n{_filled(letter.reason)}"]) + "\n"
+    parts = [_filled(paragraph) for paragraph in content.paragraphs]
+    if content.action is not None:
+        parts.append(f"{content.action.label}:\n{base_url}{content.action.path}")
+    return "\n\n".join([*parts, f"-- \n{_filled(content.reason)}"]) + "\n"
 
 
-def as_html(letter: Letter, base_url: str) -> str:
+def as_html(content: MailContent, base_url: str) -> str:
     """Return an HTML page without scripts, images or other external content."""
     return _LAYOUT.substitute(
-        subject=html.escape(letter.subject),
-        paragraphs="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in letter.paragraphs),
-        action=_button(letter.action, base_url) if letter.action is not None else "",
-        reason=html.escape(letter.reason),
+        subject=html.escape(content.subject),
+        paragraphs="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in content.paragraphs),
+        action=_button(content.action, base_url) if content.action is not None else "",
+        reason=html.escape(content.reason),
     )
 
 

@@ -7,21 +7,21 @@ from uuid import UUID
 
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus
-from gridfleet.domains.vcp.models import Inbound, NewEntry
+from gridfleet.domains.vcp.models import Inbound, NewLogEntry
 from gridfleet.domains.vcp.verification import NUL
 from gridfleet.kernel.db import storable
 from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading
 from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER
 
-__all__ = ["Entry", "new_entry"]
+__all__ = ["LoggedMessage", "new_log_entry"]
 
 _MOST_TEXT: Final = 128
 _MOST_READ: Final = 16 * MAX_BODY_BYTES
 """Bytes. A larger message is refused without being parsed, and its log entry names no site."""
 
 
-class Entry:
-    """The fields that every log entry about one message has in common."""
+class LoggedMessage:
+    """What a log entry contains about its message, whatever the outcome."""
 
     def __init__(self, message: Inbound, sender: SendingKey) -> None:
         content = read_heading(message.body) if len(message.body) <= _MOST_READ else {}
@@ -40,8 +40,8 @@ class Entry:
         )
 
 
-def new_entry(
-    entry: Entry,
+def new_log_entry(
+    logged: LoggedMessage,
     entry_id: UUID,
     plant_id: UUID | None,
     kind: str | None,
@@ -50,20 +50,20 @@ def new_entry(
     now: datetime,
     *,
     claims_id: bool,
-) -> NewEntry:
+) -> NewLogEntry:
     """Return the log entry of a message."""
-    return NewEntry(
+    return NewLogEntry(
         id=entry_id,
-        organization_id=entry.sender.key.organization_id,
-        api_key_id=entry.sender.key.id,
+        organization_id=logged.sender.key.organization_id,
+        api_key_id=logged.sender.key.id,
         plant_id=plant_id,
-        site_id=entry.site_id,
-        message_id=entry.message_id,
-        correlation_id=entry.correlation_id,
+        site_id=logged.site_id,
+        message_id=logged.message_id,
+        correlation_id=logged.correlation_id,
         command_type=kind,
-        routing_key=storable(entry.message.routing_key),
-        payload=dict(entry.content) if entry.keeps_payload else {},
-        digest=entry.digest if claims_id else entry.raw_digest,
+        routing_key=storable(logged.message.routing_key),
+        payload=dict(logged.content) if logged.keeps_payload else {},
+        digest=logged.digest if claims_id else logged.raw_digest,
         claims_id=claims_id,
         status=status.value,
         ack_status=ack,

@@ -1,13 +1,13 @@
 """Mails to users about their accounts."""
 
-from gridfleet.kernel.mail.letter import Action, Letter
+from gridfleet.kernel.mail.content import Action, MailContent
 
 __all__ = ["confirm_address", "email_change_requested", "email_changed", "password_changed", "reset_password"]
 
 
-def confirm_address(name: str, token: str) -> Letter:
+def confirm_address(name: str, token: str) -> MailContent:
     """Return the mail to the new address with the link that confirms it."""
-    return Letter(
+    return MailContent(
         subject="Confirm your new e-mail address",
         paragraphs=(
             f"Hello {name},",
@@ -20,9 +20,9 @@ def confirm_address(name: str, token: str) -> Letter:
     )
 
 
-def email_change_requested(name: str, new_email: str) -> Letter:
+def email_change_requested(name: str, new_email: str) -> MailContent:
     """Return the mail that warns the old address of a requested change."""
-    return Letter(
+    return MailContent(
         subject="Your e-mail address is about to change",
         paragraphs=(
             f"Hello {name},",
@@ -34,9 +34,9 @@ def email_change_requested(name: str, new_email: str) -> Letter:
     )
 
 
-def email_changed(name: str, new_email: str) -> Letter:
+def email_changed(name: str, new_email: str) -> MailContent:
     """Return the mail that notifies the old address of a completed change."""
-    return Letter(
+    return MailContent(
         subject="Your e-mail address has changed",
         paragraphs=(
             f"Hello {name},",
@@ -46,9 +46,9 @@ def email_changed(name: str, new_email: str) -> Letter:
     )
 
 
-def reset_password(name: str, token: str) -> Letter:
+def reset_password(name: str, token: str) -> MailContent:
     """Return the mail with the link to set a new password."""
-    return Letter(
+    return MailContent(
         subject="Set a new password",
         paragraphs=(
             f"Hello {name},",
@@ -61,9 +61,9 @@ def reset_password(name: str, token: str) -> Letter:
     )
 
 
-def password_changed(name: str) -> Letter:
+def password_changed(name: str) -> MailContent:
     """Return the mail about a changed password."""
-    return Letter(
+    return MailContent(
         subject="Your password has changed",
         paragraphs=(
             f"Hello {name},",
