@@ -6,7 +6,7 @@ import pytest
 
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery
-from gridfleet.domains.telemetry.history.queries import open_history
+from gridfleet.domains.telemetry.history.queries import open_device_history, open_history
 from gridfleet.domains.telemetry.history.series import plant_series
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention, set_retention
@@ -201,3 +201,20 @@ async def test_an_organisation_that_keeps_everything_holds_up_no_other(database:
     left = [await count(database, "telemetry_frame", await plant.source(None), TODAY) for plant in (everything, usual)]
     assert left == [288, 0]
     assert await apply_retention(database, Days(1_000_000, 1_000_000, 1_000_000), utc_now())
+
+
+@pytest.mark.parametrize(("days_ago", "width"), [(5, MINUTE), (15, MINUTE), (30, 15 * MINUTE), (70, 60 * MINUTE)])
+async def test_a_sub_devices_range_has_the_narrowest_buckets_that_are_kept(
+    database: Database, days_ago: int, width: timedelta
+) -> None:
+    plant, start = await RecordedPlant.create(database), TODAY - days_ago * DAY
+    await plant.add_device("D")
+    await plant.write("D", ["a"], {start + number * MINUTE: [float(number)] for number in range(360)})
+    await roll_up(database)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    async with database.transaction() as db:
+        history = await open_device_history(db, plant.org, plant.id, "D", None, start, start + timedelta(hours=6))
+    assert history.finished
+    assert isinstance(history.first, list)
+    assert [point.time for point in history.first] == [start + number * width for number in range(timedelta(hours=6) // width)]
+    assert sum(point.size for point in history.first) == 360

@@ -49,6 +49,7 @@ async def get_device_telemetry(
     """Return averages, minimums and maximums, ordered by time, then metric.
 
     The range determines the bucket: up to 6 hours 1 minute, 2 days 5 minutes, 14 days 15 minutes, 90 days 1 hour, else 1 day.
+    If retention has deleted the buckets of that width, the bucket is the next wider one that is kept.
     """
     history = await open_device_history(db, org, plant_id, external_id, query.metric, query.start, query.end)
     return Stream("application/json", _pieces(history.pages(call.state.database, call.confirm)))

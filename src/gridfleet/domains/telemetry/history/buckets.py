@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.rollups.models import Level, Reach
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["BucketReader", "bucket_start", "buckets_between", "read_buckets"]
+__all__ = ["BucketReader", "bucket_start", "buckets_between", "kept_bucket", "read_buckets"]
 
 PAGE_POINTS: Final = 20_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,6 +30,16 @@ def buckets_between(start: datetime, end: datetime, bucket: Bucket) -> int:
     return -((bucket_start(start, bucket) - end) // bucket.width)
 
 
+async def kept_bucket(db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime) -> Bucket:
+    """Return `bucket`, or the narrowest wider one for which values from `start` on are still kept."""
+    reach = await rollups.reach(db, _sources_of(series), start, start)
+    return next(
+        wider
+        for wider in Bucket
+        if wider.width >= bucket.width and start >= min(reach.raw_from, reach.level_from(_LEVELS[wider]) or start)
+    )
+
+
 async def read_buckets(
     db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime
 ) -> list[BucketPoint]:
@@ -40,8 +50,7 @@ async def read_buckets(
     sums = _Sums(series, bucket)
     rolled_start, rolled_end = _up(start, _HOUR), _down(end, _HOUR)
     level = _LEVELS[bucket]
-    sources = sorted({place.source_id for one in series for place in one.places})
-    reach = await rollups.reach(db, sources, rolled_start, rolled_end)
+    reach = await rollups.reach(db, _sources_of(series), rolled_start, rolled_end)
     rolled_start = max(rolled_start, _up(reach.level_from(level) or rolled_start, _HOUR))
     rolled_end = min(rolled_end, reach.watermark)
     if rolled_start >= rolled_end:
@@ -123,6 +132,10 @@ def _average(total: float, low: float, high: float, count: int) -> float:
     exact = total * _SCALE / count if -1 < total < 1 else total / count * _SCALE
     rounded = float(f"{exact:.12g}")
     return rounded if low <= rounded <= high else min(max(exact, low), high)
+
+
+def _sources_of(series: Sequence[Series]) -> list[int]:
+    return sorted({place.source_id for one in series for place in one.places})
 
 
 def _up(time: datetime, width: timedelta) -> datetime:

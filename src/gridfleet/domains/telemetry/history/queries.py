@@ -10,7 +10,7 @@ from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
 from gridfleet.domains.telemetry.history import store
-from gridfleet.domains.telemetry.history.buckets import BucketReader, buckets_between
+from gridfleet.domains.telemetry.history.buckets import BucketReader, buckets_between, kept_bucket
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Page, Series
 from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, raw_reader
 from gridfleet.domains.telemetry.history.series import by_unit, device_series, plant_series
@@ -105,6 +105,8 @@ async def open_device_history(
 ) -> History:
     """Read the first page of a sub-device's values in buckets that fit the range; metrics have their own names.
 
+    Where retention has deleted the buckets of that width, wider ones are used.
+
     Raises:
         ValidationFailed: The range is empty.
         SubDeviceNotFound: There is no such sub-device.
@@ -114,7 +116,9 @@ async def open_device_history(
         raise ValidationFailed(details=["from: must be before to"])
     await get_sub_device(db, org, plant_id, external_id)
     series = await device_series(db, org, plant_id, external_id, metric)
-    reader = await _bucket_reader(db, org, series, fitting_level(end - start), *measurable(start, end))
+    bucket, (start, end) = fitting_level(end - start), measurable(start, end)
+    bucket = await kept_bucket(db, series, bucket, start)
+    reader = await _bucket_reader(db, org, series, bucket, start, end)
     if await reader.exceeds(db, MAX_POINTS):
         raise TooManyPoints(None)
     return History(await reader.read(db), org, plant_id, reader)
