@@ -159,6 +159,7 @@ class Pipeline:
         message = self._verify(batch, plant, delivery, now)
         if channel is Channel.TELEMETRY:
             await self._take_telemetry(batch, plant, delivery, message, now)
+            plant.seen.note(now)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
             batch.plants_held.add(plant.id)
@@ -287,6 +288,7 @@ def _take_status(batch: Batch, plant: CachedPlant, delivery: Delivery, now: date
     message = parse_status(delivery.body)
     if message.status is wire.PlantStatus.OFFLINE:
         plant.invalidate_status()
+        plant.interrupt()
     reason = storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
     _see_plant(batch, plant, delivery, PlantStatus(message.status), now, reason)
     if message.status is wire.PlantStatus.ONLINE:
@@ -312,7 +314,6 @@ def _see_plant(
     sent_at: datetime | None = None,
 ) -> None:
     seen = plant.seen
-    seen.note(now)
     # A status message is always written, because another process may have changed the status since the last one.
     if sent_at is None or status is not plant.status or seen.is_due(now, PRESENCE_EVERY):
         plant.status = status

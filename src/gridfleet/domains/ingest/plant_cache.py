@@ -27,16 +27,17 @@ _SMOOTHING: Final = 0.2
 _SILENT_INTERVALS: Final = 3
 _LEAST_SILENCE_SECONDS: Final = 90
 """A source that sends nothing for three usual intervals, at least 90 s, is set to OFFLINE."""
+_ONE_REPORT_SECONDS: Final = 1
 _DELAY_SMOOTHING: Final = 0.01
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
 class Presence:
-    """When messages of a plant or device arrived, how often it sends, and when its presence was last written.
+    """When telemetry of a plant or device arrived, how often it sends, and when its presence was last written.
 
     Attributes:
-        last_at: When the last message was read.
+        last_at: When the last message was read, or the first of those that count as one.
         written_at: When the presence was last written to the database.
         interval_seconds: Usual time between messages; None before the second one.
     """
@@ -50,9 +51,12 @@ class Presence:
         return not self.written_at <= now < self.written_at + every
 
     def note(self, now: datetime) -> None:
-        """Record a message, and smooth the interval between messages."""
+        """Record a message of telemetry, and smooth the interval between messages."""
         if self.last_at is not _NEVER and now > self.last_at:
             gap = (now - self.last_at).total_seconds()
+            # Several messages may carry one report. Counted one by one, they would make a slow source seem fast.
+            if gap < _ONE_REPORT_SECONDS:
+                return
             usual = self.interval_seconds
             if usual is None:
                 self.interval_seconds = gap
@@ -106,6 +110,11 @@ class CachedPlant:
         # One message that waited in a queue has little weight; a clock that was set back affects all later messages.
         self.delay_ms = min(delay, usual + _DELAY_SMOOTHING * (delay - usual))
         return datetime.fromtimestamp((sent_at + min(delay, usual)) / 1000, UTC)
+
+    def interrupt(self) -> None:
+        """Do not count the time until the next message as an interval."""
+        for seen in (self.seen, *(device.seen for device in self.devices.values())):
+            seen.last_at = _NEVER
 
     def invalidate_status(self) -> None:
         """Make the next message write the statuses of the plant and its sub-devices."""

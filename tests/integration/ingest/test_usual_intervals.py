@@ -1,0 +1,71 @@
+"""How often a plant usually sends, from which its silence is detected: only its own pace counts."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gridfleet.domains.plants.presence import sweep_silent
+from support.clients.ingest_bench import Bench, BenchPlant
+
+At = Callable[[float], int]
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> At:
+    """Set the clock of the ingest process to seconds after the start. Returns the time in epoch milliseconds."""
+    start = datetime.now(UTC)
+
+    def set_to(seconds: float) -> int:
+        now = start + timedelta(seconds=seconds)
+        monkeypatch.setattr("gridfleet.domains.ingest.pipeline.utc_now", lambda: now)
+        return int(now.timestamp() * 1000)
+
+    return set_to
+
+
+async def send(bench: Bench, plant: BenchPlant, sent_at: int) -> None:
+    payload = {"time": sent_at, "devices": [{"id": "D", "fields": {"a": 1}}]}
+    batch = await bench.take(plant.message(payload, sent_at=sent_at))
+    assert batch.results == {"accepted": 1}
+
+
+async def statuses_after(bench: Bench, plant: BenchPlant, silence: timedelta) -> tuple[str, str]:
+    """Return the status of the plant and of its sub-device after this time without messages."""
+    async with bench.database.transaction() as db:
+        for table in ("plant", "sub_device"):
+            await db.execute(f"UPDATE {table} SET last_seen_at = now() - %s".encode(), (silence,))
+        await sweep_silent(db)
+    [(own, device)] = await plant.rows(
+        "SELECT p.status, d.status FROM plant p JOIN sub_device d ON d.plant_id = p.id WHERE p.id = %s"
+    )
+    return own, device
+
+
+async def test_a_plant_that_sends_every_five_minutes_is_online_between_its_messages(bench: Bench, at: At) -> None:
+    plant = await bench.plant(["D"])
+    at(0)
+    await bench.take(plant.delivery(b'{"status":"ONLINE"}', "status"))
+    await send(bench, plant, at(0.2))
+    for number in range(1, 4):
+        await send(bench, plant, at(0.2 + 300 * number))
+        assert await statuses_after(bench, plant, timedelta(minutes=5)) == ("ONLINE", "ONLINE")
+    assert await statuses_after(bench, plant, timedelta(minutes=16)) == ("OFFLINE", "UNKNOWN")
+
+
+async def test_a_report_in_several_messages_counts_once(bench: Bench, at: At) -> None:
+    plant = await bench.plant(["D"])
+    for number in range(10):
+        for part in range(4):
+            await send(bench, plant, at(300 * number + 0.1 * part))
+    assert await statuses_after(bench, plant, timedelta(minutes=5)) == ("ONLINE", "ONLINE")
+
+
+async def test_the_time_between_two_connections_is_no_interval(bench: Bench, at: At) -> None:
+    plant = await bench.plant(["D"])
+    await send(bench, plant, at(0))
+    for hours, status in ((1, b'{"status":"OFFLINE"}'), (9, b'{"status":"ONLINE"}')):
+        at(hours * 3600)
+        await bench.take(plant.delivery(status, "status"))
+    await send(bench, plant, at(9 * 3600 + 1))
+    assert await statuses_after(bench, plant, timedelta(minutes=2)) == ("OFFLINE", "UNKNOWN")
