@@ -48,7 +48,7 @@ class Identity:
 
     async def caller(self, access_token: str) -> UserCaller:
         async with self.database.transaction() as db:
-            return await sessions.authenticate(db, self.tokens, access_token)
+            return (await sessions.live_session(db, sessions.read_access_token(self.tokens, access_token))).caller
 
     async def execute(self, statement: str) -> int:
         async with self.database.transaction() as db:
@@ -219,8 +219,9 @@ async def test_unknown_refresh_tokens_are_unauthorized(identity: Identity) -> No
 
 async def test_logout_ends_both_tokens_at_once_and_no_other_session(identity: Identity) -> None:
     opened, other = await identity.log_in(), await identity.log_in()
+    caller = await identity.caller(opened.access_token)
     async with identity.database.transaction() as db:
-        await sessions.end(db, await sessions.authenticate(db, identity.tokens, opened.access_token))
+        await sessions.end(db, caller)
     with pytest.raises(Unauthorized):
         await identity.caller(opened.access_token)
     with pytest.raises(RefreshTokenInvalid):

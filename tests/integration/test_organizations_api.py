@@ -8,8 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from gridfleet.domains.identity.sessions import authenticate
-from gridfleet.domains.organizations.membership import enter
+from gridfleet.domains.organizations.membership import scope_of
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
@@ -132,8 +131,9 @@ async def test_members_act_with_their_role_super_admins_everywhere_and_strangers
     await add_member(database, home.id, admin.id, OrgRole.VIEWER)
 
     async def scope(access_token: str, organization_id: UUID) -> OrgScope:
-        async with database.transaction() as db:
-            return await enter(db, await authenticate(db, tokens, access_token), organization_id)
+        access = service.state.access
+        caller = await access.caller(database, access_token, "203.0.113.7")
+        return scope_of(caller, organization_id, await access.role(database, caller, organization_id))
 
     as_member, as_admin = await session_of(database, tokens, member), await session_of(database, tokens, admin)
     entered = await scope(as_member, home.id)

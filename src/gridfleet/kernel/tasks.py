@@ -22,6 +22,7 @@ __all__ = ["Backoff", "end_if_cancelled", "run_until_stopped", "supervise"]
 log = structlog.get_logger(__name__)
 
 _LOG_AGAIN_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -107,10 +108,8 @@ def _end_process_after(seconds: float) -> None:
     timer.start()
 
 
-async def run_until_stopped(
-    tasks: Mapping[str, Callable[[], Awaitable[None]]], stop_seconds: float = 10.0, end_seconds: float | None = None
-) -> None:
-    """Supervise every task of a process until SIGTERM or SIGINT, then cancel them and wait up to `stop_seconds`.
+async def run_until_stopped(tasks: Mapping[str, Callable[[], Awaitable[None]]], end_seconds: float | None = None) -> None:
+    """Supervise every task of a process until SIGTERM or SIGINT, then cancel them and wait for up to ten seconds.
 
     With `end_seconds` the process ends that long after the signal, even if something still hangs.
     """
@@ -127,5 +126,5 @@ async def run_until_stopped(
     finally:
         for task in running:
             task.cancel()
-        pending = (await asyncio.wait(running, timeout=stop_seconds))[1] if running else set()
+        pending = (await asyncio.wait(running, timeout=_STOP_SECONDS))[1] if running else set()
         log.info("stopped", unfinished=[task.get_name() for task in pending])

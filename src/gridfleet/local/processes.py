@@ -19,13 +19,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import psutil
-import structlog
 
 from gridfleet.kernel.tasks import Backoff
 
 __all__ = ["Program", "Supervisor", "end_leftovers", "spawn", "stop_process"]
-
-log = structlog.get_logger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 # Loaded before any fork, because the child may only call what is already loaded.

@@ -6,12 +6,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-__all__ = ["DAY_MINUTES", "END", "MAX_BLOCKS", "START", "TimeBlock", "complaints_about_blocks"]
+__all__ = ["END", "MAX_BLOCKS", "START", "TimeBlock", "complaints_about_blocks"]
 
 MAX_BLOCKS: Final = 96
 """The number of quarter-hours in a day."""
-
-DAY_MINUTES: Final = 24 * 60
 
 START: Final = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
 END: Final = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"

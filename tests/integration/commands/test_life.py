@@ -91,10 +91,9 @@ async def test_words_that_come_again_change_and_count_nothing(bench: Bench, plan
     await bench.take(*words)
     before = await row(bench.database, command, "*")
 
-    again = await bench.take(*words, *reversed(words))
-    afterwards = await bench.take(*words, pipeline=bench.another_process())
+    await bench.take(*words, *reversed(words))
+    await bench.take(*words, pipeline=bench.another_process())
 
-    assert again.command_steps == afterwards.command_steps == []
     assert await row(bench.database, command, "*") == before
     assert await history(bench.database, command) == ["PENDING", "SENT", "RECEIVED", "REJECTED"]
     assert (await row(bench.database, command, "reason"))[0] == {"code": "NO", "message": "not now"}
@@ -163,11 +162,10 @@ async def test_late_words_are_recorded_with_the_state_unchanged(bench: Bench, pl
     await age(bench.database, command, timedelta(seconds=2))
     late_before = metrics.COMMANDS.labels("LATE")._value.get()
 
-    first = await bench.take(ack(plant, command, "RECEIVED"))  # before any sweep
-    second = await bench.take(ack(plant, command, "APPLIED"), ack(plant, command, "APPLIED"))
+    await bench.take(ack(plant, command, "RECEIVED"))  # before any sweep
+    assert await history(bench.database, command) == ["PENDING", "SENT", "EXPIRED", "RECEIVED late"]
+    await bench.take(ack(plant, command, "APPLIED"), ack(plant, command, "APPLIED"))
 
-    assert [(step.status, step.late) for step in first.command_steps] == [("EXPIRED", False), ("RECEIVED", True)]
-    assert [(step.status, step.late) for step in second.command_steps] == [("APPLIED", True)]
     assert await history(bench.database, command) == ["PENDING", "SENT", "EXPIRED", "RECEIVED late", "APPLIED late"]
     status, received, reason = await row(bench.database, command, "status", "received_at", "reason")
     assert (status, received, reason["code"]) == ("EXPIRED", None, "APPLIED_LATE")

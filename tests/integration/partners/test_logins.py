@@ -16,7 +16,7 @@ from gridfleet.protocol.partner_routes import EventKind, event_queue
 from gridfleet.sdk.partner import LoginRefused, Partner
 from support.clients.fleet_under_test import JsonObject, wait_for
 from support.clients.partner_address import address_of
-from support.clients.partner_organization import Organization
+from support.clients.partner_organization import Organization, vhosts_at
 from support.clients.people import People, refused
 from support.servers.api_service import api_service
 from support.servers.broker_node import BrokerNode
@@ -172,11 +172,10 @@ async def people(database_url: str, home: Path, broker: BrokerNode) -> AsyncIter
 async def test_nothing_remains_of_a_key_that_the_broker_refuses(people: People, broker: BrokerNode) -> None:
     admin = await people.person()
     org = await people.organization(ORG_ADMIN=admin)
-    async with open_management(broker.management_url) as management:
-        before = await management.vhosts()
-        body = {"name": "K", "partnerId": "p", "scopes": ["vcp:connect"]}
-        refused(await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id), 500, "INTERNAL_SERVER_ERROR")
-        assert await management.vhosts() == before
+    before = vhosts_at(broker.management_url)
+    body = {"name": "K", "partnerId": "p", "scopes": ["vcp:connect"]}
+    refused(await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id), 500, "INTERNAL_SERVER_ERROR")
+    assert vhosts_at(broker.management_url) == before
     assert await people.execute("SELECT id FROM partner_key") == []
     assert [event for event in await people.events() if event["event"] == "api_key.created"] == []
 

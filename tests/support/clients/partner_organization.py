@@ -25,6 +25,11 @@ EVERYTHING = [
 ]
 
 
+def vhosts_at(management_url: str) -> set[str]:
+    """Return the names of a broker's vhosts."""
+    return {vhost["name"] for vhost in httpx.get(f"{management_url}/api/vhosts", timeout=30).json()}
+
+
 class Organization(Fleet):
     """An organisation whose queues are declared. `slug` None: a generated slug."""
 
@@ -65,7 +70,7 @@ class Organization(Fleet):
 
     def vhosts(self) -> set[str]:
         """Return the names of the broker's vhosts."""
-        return {vhost["name"] for vhost in httpx.get(f"{self.management_url}/api/vhosts").json()}
+        return vhosts_at(self.management_url)
 
     def queues(self, vhost: str) -> list[str]:
         """Return the names of a vhost's queues, or none if the vhost does not exist."""

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.inputs import read
 from gridfleet.api.trading.plants import PlantPlan
-from gridfleet.protocol.time_blocks import DAY_MINUTES, TimeBlock, complaints_about_blocks
+from gridfleet.protocol.time_blocks import TimeBlock, complaints_about_blocks
+
+DAY_MINUTES = 24 * 60
 
 GOOD: dict[str, Any] = {"from": "08:00", "to": "09:30", "pBatMin": -5, "pBatMax": 5, "socMin": 10, "socMax": 90}
 

@@ -13,11 +13,11 @@ not JSON), and its path parameters in snake_case (UUID or str).
 from gridfleet.api.access.guards import esm_client, internal, org_member, public, session, super_admin
 from gridfleet.api.access.idempotency import key_of
 from gridfleet.api.http.call import Call
-from gridfleet.api.http.endpoint import SA, Endpoint, S, endpoint, internal_endpoint
+from gridfleet.api.http.endpoint import SA, S, endpoint, internal_endpoint
 from gridfleet.api.http.inputs import NOT_NULL, As, Email, Input, Metadata, PageQuery, Pattern, omitted
 from gridfleet.api.http.pages import POLICY, page, page_file
 from gridfleet.api.http.responses import Asset, FileDownload, Message, Stream
-from gridfleet.api.state import AppState, open_state
+from gridfleet.api.state import AppState
 
 __all__ = [
     "NOT_NULL",
@@ -28,7 +28,6 @@ __all__ = [
     "Asset",
     "Call",
     "Email",
-    "Endpoint",
     "FileDownload",
     "Input",
     "Message",
@@ -43,7 +42,6 @@ __all__ = [
     "internal_endpoint",
     "key_of",
     "omitted",
-    "open_state",
     "org_member",
     "page",
     "page_file",

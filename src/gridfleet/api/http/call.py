@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from ipaddress import IPv6Address, IPv6Network
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from gridfleet.api.http.responses import Header
@@ -107,18 +107,10 @@ class Call:
         """Disable caching of the response. For responses with secrets."""
         self.set_header("cache-control", "no-store")
 
-    def set_cookie(
-        self,
-        name: str,
-        value: str,
-        *,
-        path: str,
-        max_age: int,
-        same_site: Literal["Strict", "Lax"] = "Strict",
-    ) -> None:
+    def set_cookie(self, name: str, value: str, *, path: str, max_age: int) -> None:
         """Add an HttpOnly cookie to the response, Secure if the public URL is https. `max_age` is in seconds."""
         secure = "; Secure" if self.state.settings.base_url.startswith("https://") else ""
-        self.set_header("set-cookie", f"{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite={same_site}{secure}")
+        self.set_header("set-cookie", f"{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}")
 
     def clear_cookie(self, name: str, *, path: str) -> None:
         """Delete a cookie that was set with `path`."""

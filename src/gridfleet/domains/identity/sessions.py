@@ -29,7 +29,6 @@ __all__ = [
     "LIFETIME",
     "ROTATION_TOLERANCE",
     "account_of",
-    "authenticate",
     "end",
     "end_all",
     "list_sessions",
@@ -59,11 +58,6 @@ async def live_session(db: Connection, claims: AccessClaims) -> LiveSession:
     if found is None:
         raise Unauthorized
     return found
-
-
-async def authenticate(db: Connection, tokens: AccessTokens, access_token: str) -> UserCaller:
-    """Return the user of an access token. Raises Unauthorized for an invalid token and for a session that has ended."""
-    return (await live_session(db, read_access_token(tokens, access_token))).caller
 
 
 async def account_of(db: Connection, caller: UserCaller) -> Account:

@@ -6,7 +6,7 @@ from uuid import UUID
 from gridfleet.domains.alerts.matches import Findings
 from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.partner_events.models import NewEvent
-from gridfleet.domains.plants.commands.models import Acknowledgement, Transition
+from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage
 from gridfleet.domains.telemetry.frames.models import FrameBatch
@@ -73,8 +73,6 @@ class Batch:
     plants_held: set[UUID] = field(default_factory=set)
     """Plants whose sub-devices or commands the transaction locks."""
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
-    command_steps: list[Transition] = field(default_factory=list)
-    """The steps that follow from the acknowledgements; set when the batch is written."""
     subscribed: dict[UUID, UUID] = field(default_factory=dict)
     """The organisations of the plants to whose telemetry partners subscribe, by plant."""
     events: list[NewEvent] = field(default_factory=list)

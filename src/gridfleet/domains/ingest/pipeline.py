@@ -123,9 +123,7 @@ class Pipeline:
             now = utc_now()
             await record_unregistered_devices(db, [(*device, now, n) for device, n in batch.unregistered.items()])
         if batch.acknowledgements or batch.connected:
-            batch.command_steps = await apply_acknowledgements(
-                db, batch.acknowledgements, batch.connected, utc_now(), follow_commands
-            )
+            await apply_acknowledgements(db, batch.acknowledgements, batch.connected, utc_now(), follow_commands)
         # Last, because other processes may wait for the locked rules until this transaction ends.
         batch.alerts = await raise_alerts(db, batch.findings, batch.request_id_of)
         await queue_events(db, batch.events)

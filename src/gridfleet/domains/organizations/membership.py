@@ -13,7 +13,6 @@ from gridfleet.kernel.errors import Forbidden
 
 __all__ = [
     "current_organization",
-    "enter",
     "everywhere",
     "organizations_of",
     "role_in",
@@ -49,11 +48,6 @@ def everywhere(caller: UserCaller) -> PlatformScope:
     if not caller.is_super_admin:
         raise Forbidden
     return PlatformScope(caller)
-
-
-async def enter(db: Connection, caller: UserCaller, organization_id: UUID) -> OrgScope:
-    """Return the caller's right to act in an organisation, as `scope_of` does."""
-    return scope_of(caller, organization_id, await role_in(db, caller.user_id, organization_id))
 
 
 async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) -> None:

@@ -156,10 +156,6 @@ class Management:
         """Delete the vhost and everything in it, and close its connections. Has no effect if it is missing."""
         await self._remove(f"/api/vhosts/{quote(vhost, safe='')}")
 
-    async def vhosts(self) -> set[str]:
-        """Return the names of all vhosts."""
-        return {vhost["name"] for vhost in (await self._call("GET", "/api/vhosts?columns=name")).json()}
-
     async def overview(self) -> dict[str, Any]:
         """Return the broker's version, listeners and totals."""
         overview: dict[str, Any] = (await self._call("GET", "/api/overview")).json()
@@ -177,11 +173,6 @@ class Management:
         """Return the overview, and the response's HTTP date if it has one."""
         answer = await self._call("GET", "/api/overview")
         return answer.json(), answer.headers.get("date")
-
-    async def running_nodes(self) -> int:
-        """Return the number of running nodes in the cluster."""
-        nodes = (await self._call("GET", "/api/nodes?columns=running")).json()
-        return sum(bool(node.get("running")) for node in nodes)
 
     async def cluster_size(self) -> int:
         """Return the number of nodes in the cluster, running or not."""

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Self
 
-import structlog
 from psycopg import AsyncConnection, Notify, OperationalError, sql
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
@@ -76,8 +75,6 @@ _GENERATION: Final = 2
 
 SEARCH_PATH: Final = '-c search_path="$user",public,procrastinate'
 """Option of a connection: the default search path, and the schema of the job queue, whose library names no schema."""
-
-log = structlog.get_logger(__name__)
 
 _after_commit: dict[Connection, list[Callable[[], object]]] = {}
 

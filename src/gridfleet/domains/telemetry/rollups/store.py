@@ -141,10 +141,6 @@ async def recompute_days(db: Connection, places: Sequence[tuple[int, int, dateti
     )
 
 
-def _places(name: str, count: int) -> str:
-    return ", ".join(f"{name}[{place}]" for place in range(1, count + 1))
-
-
 def _array(expression: str, count: int) -> str:
     return "ARRAY[" + ", ".join(expression.format(place=place) for place in range(1, count + 1)) + "]"
 

@@ -25,7 +25,6 @@ from gridfleet.protocol.partner_routes import CommandKind
 
 __all__ = ["apply_ends"]
 
-_REFUSED: Final = frozenset({CommandStatus.REJECTED, CommandStatus.FAILED})
 _MODES: Final = (CommandType.MODE_CHANGE, CommandType.EMERGENCY)
 
 

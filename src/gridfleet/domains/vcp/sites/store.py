@@ -50,7 +50,6 @@ class DueInterval(NamedTuple):
     """A schedule step that is due, with the limits of its site."""
 
     plant_id: UUID
-    start_at: datetime
     end_at: datetime
     power_kw: float
     schedule_id: str
@@ -204,7 +203,7 @@ async def claim_due_intervals(db: Connection, now: datetime, limit: int, selecti
     await due.execute(
         f"WITH done AS (UPDATE vcp_interval i SET done_at = %(now)s FROM vcp_site s, plant p"
         f" WHERE i.plant_id = ANY(%(locked)s) AND s.plant_id = i.plant_id AND p.id = i.plant_id AND {_DUE} RETURNING i.*)"
-        " SELECT d.plant_id, d.start_at, d.end_at, d.power_kw, s.schedule_id, s.schedule_revision, s.constraints"
+        " SELECT d.plant_id, d.end_at, d.power_kw, s.schedule_id, s.schedule_revision, s.constraints"
         " FROM done d JOIN vcp_site s ON s.plant_id = d.plant_id ORDER BY d.start_at",
         {**times, "locked": locked},
     )
