@@ -65,7 +65,7 @@ async def _serve(settings: Settings, shared_ports: bool) -> None:
                 "http": partial(serve, state, shared_ports=shared_ports),
                 "access": partial(state.access.keep_listening, state.database),
                 "idle connections": state.database.keep_reading,
-                **_metrics(settings, "serve", {"main": state.database, "aside": state.aside}, listen=shared_ports),
+                **_metrics(settings, "serve", {"main": state.database, "reserved": state.reserved}, listen=shared_ports),
             },
             end_seconds=_END_SECONDS,
         )

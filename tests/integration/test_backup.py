@@ -118,10 +118,10 @@ def test_a_home_in_use_is_replaced_only_by_force_and_put_aside(file: Path, home:
         assert "already runs" in refused("restore", str(file), "--force", home=home)
     done = gridfleet("restore", str(file), "--force", environment={"GRIDFLEET_HOME": home})
     assert done.returncode == 0, done.stderr
-    [aside] = home.glob("replaced-*")
-    assert local_secret(aside, "keys") == own_keys
+    [replaced] = home.glob("replaced-*")
+    assert local_secret(replaced, "keys") == own_keys
     assert local_secret(home, "keys") == local_secret(stopped_home, "keys")
-    assert left(home) == ["lock", "mail", "postgres", aside.name, "secrets"]
+    assert left(home) == ["lock", "mail", "postgres", replaced.name, "secrets"]
     postgres = EmbeddedPostgres(home)
     try:
         with psycopg.connect(postgres.start()) as db:

@@ -43,7 +43,7 @@ async def test_the_queues_are_told_from_the_database(service: ApiService) -> Non
 
 
 async def test_without_a_database_it_answers_all_the_same(service: ApiService) -> None:
-    await service.state.aside.close()
+    await service.state.reserved.close()
     answer = await scrape(service)
     assert answer.status_code == 200
     assert "gridfleet_database_up 0.0" in answer.text

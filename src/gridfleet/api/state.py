@@ -27,7 +27,7 @@ from gridfleet.kernel.settings import Settings
 __all__ = ["AppState", "open_state"]
 
 
-_ASIDE = 4
+_RESERVED_SIZE = 4
 """Size of the separate pool for work that must not wait for requests."""
 
 
@@ -36,14 +36,14 @@ class AppState:
     """The long-lived parts of the process.
 
     Attributes:
-        aside: A small pool for the broker's requests, which must not wait for other requests, and for what a request commits
+        reserved: A small pool for the broker's requests, which must not wait for other requests, and for what a request commits
             outside its own transaction.
         strict: Whether an error code that the endpoint does not declare raises instead of becoming status 500. For tests.
     """
 
     settings: Settings
     database: Database
-    aside: Database
+    reserved: Database
     keyring: Keyring
     access_tokens: AccessTokens
     access: AccessCache
@@ -76,13 +76,16 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
     redis = RedisLink(settings.secret("redis_url").get_secret_value()) if settings.redis_url is not None else None
     try:
         opened = partial(open_database, url, channel=ACCESS_CHANNEL, on_notification=access.invalidate_own)
-        async with opened(name="gridfleet-api", size=size) as database, opened(name="gridfleet-aside", size=_ASIDE) as aside:
+        async with (
+            opened(name="gridfleet-api", size=size) as database,
+            opened(name="gridfleet-reserved", size=_RESERVED_SIZE) as reserved,
+        ):
             async with database.transaction() as db:
                 await ensure_authority(db, keyring)
             yield AppState(
                 settings=settings,
                 database=database,
-                aside=aside,
+                reserved=reserved,
                 keyring=keyring,
                 access_tokens=access_tokens,
                 access=access,

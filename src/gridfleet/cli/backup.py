@@ -65,7 +65,10 @@ def restore(
         Path, typer.Argument(help="A file that `gridfleet backup` wrote.", exists=True, dir_okay=False, readable=True)
     ],
     force: Annotated[
-        bool, typer.Option("--force/--no-force", help="Restore into a home folder that has data too; its data are moved aside.")
+        bool,
+        typer.Option(
+            "--force/--no-force", help="Restore into a home folder that has data too; its data moves to `replaced-…` in it."
+        ),
     ] = False,
 ) -> None:
     """Restore the home folder (GRIDFLEET_HOME) from a backup. Then start `gridfleet up`.
@@ -76,11 +79,11 @@ def restore(
     with _complaints():
         _require_embedded(settings, "restore")
         began = time.monotonic()
-        facts, aside = _read(settings.home.expanduser().resolve(), file, force=force)
+        facts, replaced = _read(settings.home.expanduser().resolve(), file, force=force)
     made = f"made {facts['createdAt']} by version {facts['version']}, schema {facts['schemaRevision']}"
     typer.echo(f"{settings.home}: restored in {time.monotonic() - began:.1f} s ({made})")
-    if aside is not None:
-        typer.echo(f"The previous data is in {aside}.")
+    if replaced is not None:
+        typer.echo(f"The previous data is in {replaced}.")
     typer.echo("Start it with `gridfleet up`.")
 
 
@@ -142,19 +145,19 @@ def _read(home: Path, file: Path, *, force: bool) -> tuple[dict[str, Any], Path 
                 shutil.rmtree(fresh, ignore_errors=True)
                 raise
             facts = archive.facts
-        aside = None
+        replaced = None
         if present:
-            aside = home / f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-            ensure_private_folder(aside)
+            replaced = home / f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+            ensure_private_folder(replaced)
             for name in present:
-                (home / name).rename(aside / name)
+                (home / name).rename(replaced / name)
         # The database comes last. Until it is in place, no command treats the home folder as empty, and a start would create a
         # new database.
         for name in ("mail", "ca", "secrets", "postgres"):
             if (fresh / name).exists():
                 (fresh / name).rename(home / name)
         shutil.rmtree(fresh)
-    return facts, aside
+    return facts, replaced
 
 
 def _check(archive: "Archive") -> None:

@@ -80,9 +80,9 @@ class Cache:
         Callers who may see different plants have different entries. Errors of `make` are raised and never cached. While Redis
         is unavailable, every call computes the response.
         """
-        owner, place = org.organization_id, _place(org, name)
+        owner, key = org.organization_id, _key(org, name)
         try:
-            body, generation = await self._answers.find(owner, place)
+            body, generation = await self._answers.find(owner, key)
         except RedisAway:
             self._reads["away"].inc()
             return await make()
@@ -90,7 +90,7 @@ class Cache:
         if body is None:
             body = await make()
             try:
-                await self._answers.keep(owner, place, generation, body, seconds)
+                await self._answers.keep(owner, key, generation, body, seconds)
             except RedisAway:
                 return body
         return body
@@ -118,7 +118,7 @@ class Cache:
         await self._answers.ping()
 
 
-def _place(org: OrgScope, name: str) -> str:
+def _key(org: OrgScope, name: str) -> str:
     """Return a text of fixed length for `name` and the plants that the caller may see."""
     digest = hashlib.blake2b(name.encode(), digest_size=16)
     if org.plant_ids is not None:

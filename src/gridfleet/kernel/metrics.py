@@ -170,7 +170,7 @@ EVENT_LOOP_LAG_SECONDS = Histogram(
 )
 CERTIFICATE_EXPIRY = Gauge(
     "gridfleet_certificate_expiry_timestamp_seconds",
-    "Unix time at which the certificates below `home/ca` expire.",
+    "Unix time at which the certificates in `ca` of the home folder expire.",
     ["certificate"],
     registry=ON_REQUEST,
 )

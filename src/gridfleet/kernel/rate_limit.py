@@ -106,9 +106,9 @@ class _SharedCalls:
 
         item = RateLimitItemPerMinute(per_minute)
         # Keys contain addresses of users. A hash is sufficient for counting.
-        place = name, hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-        if await self._link.ask(lambda: self._window.hit(item, *place)):
+        window_key = name, hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+        if await self._link.ask(lambda: self._window.hit(item, *window_key)):
             return None
-        stats = await self._link.ask(lambda: self._window.get_window_stats(item, *place))
+        stats = await self._link.ask(lambda: self._window.get_window_stats(item, *window_key))
         # The library refuses a call exactly one minute after the oldest.
         return max(1, math.floor(stats.reset_time - time.time()) + 1)

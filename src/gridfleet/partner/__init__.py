@@ -1,4 +1,4 @@
-"""Former place of `gridfleet.sdk.partner`. This package will be removed in the next release."""
+"""Former import path of `gridfleet.sdk.partner`. This package will be removed in the next release."""
 
 import warnings
 

@@ -84,9 +84,9 @@ async def _system_templates(api: Api) -> dict[str, _Template]:
     """Return the newest system template for plants (`PLANT`) and for each type of sub-device."""
     found: dict[str, _Template] = {}
     for template in msgspec.convert(await api.get("/device-templates"), list[_Template]):
-        place = PLANT if template.level == "PLANT" else template.type
-        if template.is_system and (place not in found or template.version > found[place].version):
-            found[place] = template
+        kind = PLANT if template.level == "PLANT" else template.type
+        if template.is_system and (kind not in found or template.version > found[kind].version):
+            found[kind] = template
     missing = {PLANT, "CABINET", "METER", "INVERTER", "BATTERY"} - found.keys()
     if missing:
         raise SimulationError(

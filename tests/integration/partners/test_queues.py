@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from aiormq.exceptions import ChannelNotFoundEntity
 
-from gridfleet.domains.partners.queues import amqp_place, queue_prefix, set_queues
+from gridfleet.domains.partners.queues import amqp_address, queue_prefix, set_queues
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.local.postgres import EmbeddedPostgres
@@ -55,13 +55,13 @@ async def consumed(org: Organization, vhost: str, queue: str, seconds: float = 6
 async def test_they_come_and_go_with_trading(org: Organization, database: Database) -> None:
     scope = scope_in(org)
     async with database.transaction() as db:
-        assert await amqp_place(db, scope) == (org.slug, None)
+        assert await amqp_address(db, scope) == (org.slug, None)
         assert await queue_prefix(db, scope.organization_id) == org.slug
     vhosts = [org.key()["apiKey"]["vhost"] for _ in range(2)]
     assert [org.queues(vhost) for vhost in vhosts] == [[], []]
 
     async with database.transaction() as db:
-        assert await amqp_place(db, scope) == (org.slug, vhosts[1])
+        assert await amqp_address(db, scope) == (org.slug, vhosts[1])
         await set_queues(db, scope, org.slug, enabled=True)
     vhosts.append(org.key()["apiKey"]["vhost"])
     for vhost in vhosts:

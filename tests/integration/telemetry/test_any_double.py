@@ -134,7 +134,7 @@ async def test_every_double_is_answered_in_every_format(
     plant = await RecordedPlant.create(database)
     day = a_past_day()
     await plant.write(None, ["a", "b"], {day + number * MINUTE: [value, value] for number, value in enumerate(EXTREMES)})
-    # An edited template: the series has two places.
+    # An edited template: the series has two positions.
     await plant.write(None, ["a", "c"], {day + number * MINUTE: [value, value] for number, value in enumerate(EXTREMES)})
     query = HistoryQuery(plant.id, day, day + HOUR, metric, bucket)
     async with database.transaction() as db:

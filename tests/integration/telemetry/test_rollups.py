@@ -39,19 +39,19 @@ async def read_watermark(database: Database) -> datetime:
     return row[0]
 
 
-Figures = dict[tuple[datetime, str], tuple[float, float, float, int]]
+Aggregates = dict[tuple[datetime, str], tuple[float, float, float, int]]
 
 
-async def from_frames(db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime) -> Figures:
+async def from_frames(db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime) -> Aggregates:
     """What the buckets must be, from every frame there is."""
     groups: dict[tuple[datetime, str], list[float]] = {}
     for one in series:
         values: dict[datetime, float] = {}
-        for place in reversed(one.places):
+        for position in reversed(one.positions):
             cursor = await db.execute(
                 "SELECT time, vals[%s] FROM telemetry_frame WHERE source_id = %s AND layout_id = %s"
                 " AND time >= %s AND time < %s",
-                (place.position + 1, place.source_id, place.layout_id, start, end),
+                (position.number + 1, position.source_id, position.layout_id, start, end),
             )
             values.update({time: value for time, value in await cursor.fetchall() if value is not None})
         for time, value in values.items():

@@ -39,7 +39,7 @@ def test_both_ways_of_writing_raw_points_agree_and_lose_nothing(points: list[tup
     one = series(low=-10.0, high=10.0)
     values = SeriesValues(one, [microseconds(time) for time, _ in points], [value for _, value in points])
     read = msgspec.json.decode(written(TextFormat.JSON, values))
-    one_by_one = ((time, one, one.places[0], value) for time, value in points)
+    one_by_one = ((time, one, one.positions[0], value) for time, value in points)
     assert read == msgspec.json.decode(written(TextFormat.JSON, one_by_one))
     assert [(point["time"], point["value"]) for point in read] == [(format_time(time), value) for time, value in points]
     assert [point["metadata"].get("outOfRange", False) for point in read] == [not -10 <= value <= 10 for _, value in points]
@@ -85,7 +85,7 @@ def test_units_survive_in_every_form(unit: str | None, sub_device: str | None) -
     one = series(unit, sub_device)
     bucket = BucketPoint(DAY, one, 1.5, 1.0, 2.0, 2)
     raw, averaged = msgspec.json.decode(
-        written(TextFormat.JSON, iter([(DAY, one, one.places[0], 1.5)]), [bucket]),
+        written(TextFormat.JSON, iter([(DAY, one, one.positions[0], 1.5)]), [bucket]),
         type=list[TelemetryPoint],
     )
     assert raw.unit == averaged.unit == unit

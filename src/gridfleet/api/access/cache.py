@@ -72,29 +72,29 @@ class AccessCache:
     async def caller(self, database: Database, token: str | AccessClaims, ip: str) -> UserCaller:
         """Return the user of an access token, or of the claims of an earlier one, calling from `ip`. Raises Unauthorized."""
         claims = self.claims(token) if isinstance(token, str) else token
-        place = claims.user_id, claims.session_id
-        found = self._sessions.find(place)
+        key = claims.user_id, claims.session_id
+        found = self._sessions.find(key)
         if found is None or found.expires_at <= utc_now():
 
             async def read(_: object) -> dict[tuple[UUID, UUID], LiveSession]:
                 async with database.transaction() as db:
-                    return {place: await sessions.live_session(db, claims)}
+                    return {key: await sessions.live_session(db, claims)}
 
-            found = (await self._sessions.load([place], read))[place]
+            found = (await self._sessions.load([key], read))[key]
         elif found.token_version != claims.token_version:
             raise Unauthorized
         return replace(found.caller, ip=ip)
 
     async def role(self, database: Database, caller: UserCaller, organization_id: UUID) -> OrganizationRole | None:
         """Return the caller's role in an organisation, or None if the organisation does not exist. None is not cached."""
-        place = caller.user_id, organization_id
+        key = caller.user_id, organization_id
 
         async def read(_: object) -> dict[tuple[UUID, UUID], OrganizationRole]:
             async with database.transaction() as db:
-                role = await role_in(db, *place)
-            return {} if role is None else {place: role}
+                role = await role_in(db, *key)
+            return {} if role is None else {key: role}
 
-        return (await self._roles.look_up([place], read)).get(place)
+        return (await self._roles.look_up([key], read)).get(key)
 
     async def key(self, database: Database, text: str, ip: str) -> KeyCaller:
         """Return the caller of an API key, calling from `ip`, and record its use. Raises Unauthorized."""
@@ -162,8 +162,8 @@ class AccessCache:
         self._valid_until = self._clock() + _VALID_SECONDS
 
 
-def _user_of(place: tuple[UUID, UUID], _: object) -> tuple[str]:
-    return (str(place[0]),)
+def _user_of(key: tuple[UUID, UUID], _: object) -> tuple[str]:
+    return (str(key[0]),)
 
 
 def _key_of(_: bytes, known: _CachedKey) -> tuple[str]:

@@ -42,7 +42,7 @@ class FirstAnswer:
         self._scope = scope
         self._key = key
         self._request_hash = request_hash
-        self._place: dict[str, Any] = {
+        self._row: dict[str, Any] = {
             "table": "idempotent_answer",
             "column": "answer",
             "row_id": f"{caller.id}|{scope}|{key}",
@@ -56,8 +56,8 @@ class FirstAnswer:
         key = key_of(call)
         if key is None:
             return None
-        place = org.organization_id if isinstance(org, OrgScope) else "-"
-        scope = f"{place} {call.method} {call.storable_path}"
+        owner = org.organization_id if isinstance(org, OrgScope) else "-"
+        scope = f"{owner} {call.method} {call.storable_path}"
         return cls(call.state.keyring, caller, scope, key, hashlib.sha256(query + b"\0" + body).digest())
 
     async def earlier(self, db: Connection) -> tuple[int, bytes] | None:
@@ -72,9 +72,9 @@ class FirstAnswer:
         kept = await idempotency.find(db, self._caller_id, self._scope, self._key)
         if kept.request_hash != self._request_hash:
             raise ValidationFailed(details=["Idempotency-Key: must not be used again with another body"])
-        return kept.status, self._keyring.decrypt(kept.answer, kept.key_version, **self._place)
+        return kept.status, self._keyring.decrypt(kept.answer, kept.key_version, **self._row)
 
     async def keep(self, db: Connection, status: int, body: bytes) -> None:
         """Store the response to this request."""
-        encrypted = self._keyring.encrypt(body, **self._place)
+        encrypted = self._keyring.encrypt(body, **self._row)
         await idempotency.keep(db, self._caller_id, self._scope, self._key, status, encrypted, self._keyring.current_version)

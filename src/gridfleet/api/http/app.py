@@ -245,8 +245,8 @@ class Pipeline:
         arguments = self._arguments(call, scope, body)
         arguments.update((name, value) for name, value in admitted._asdict().items() if name in endpoint.arguments)
         if endpoint.kept_seconds and isinstance(org, OrgScope):
-            place = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
-            kept = await self._state.cache.remembered(org, place, endpoint.kept_seconds, partial(self._fresh, arguments))
+            name = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
+            kept = await self._state.cache.remembered(org, name, endpoint.kept_seconds, partial(self._fresh, arguments))
             return Answer(endpoint.success, self._answer_headers(call, "application/json"), kept)
         answer = await self._carry_out(call, scope["query_string"], body, admitted, arguments)
         if endpoint.method in UNSAFE and isinstance(org, OrgScope):

@@ -24,7 +24,7 @@ __all__ = [
 MAX_COMPLAINTS: Final = 1_000
 SAFE_INTEGER: Final = 2**53 - 1  # beyond it JSON readers disagree, and no column is wider
 
-Place = tuple[int | str, ...]
+Location = tuple[int | str, ...]
 
 
 class InvalidInput(Exception):
@@ -38,7 +38,7 @@ class InvalidInput(Exception):
 def complaints_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """Return a text for each mistake, in the order of the fields, unknown fields last and sorted."""
     found: list[str] = []
-    for unknown, group in groupby(error.errors(include_url=False), key=_place_of_unknown):
+    for unknown, group in groupby(error.errors(include_url=False), key=_location_of_unknown):
         details = list(group)
         if unknown is not None:
             known = _at(model, unknown)["properties"]
@@ -54,13 +54,13 @@ def complaints_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
     return found[:MAX_COMPLAINTS]
 
 
-def _place_of_unknown(detail: ErrorDetails) -> Place | None:
+def _location_of_unknown(detail: ErrorDetails) -> Location | None:
     return detail["loc"][:-1] if detail["type"] == "extra_forbidden" else None
 
 
-def _path(place: Place) -> str:
+def _path(location: Location) -> str:
     path = ""
-    for part in place:
+    for part in location:
         path = path if part == "[key]" else below(path, part)
     return path
 
@@ -157,11 +157,11 @@ def without_null(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]
     return schema
 
 
-def _at(model: type[BaseModel], place: Place) -> dict[str, Any]:
-    """Return the schema of a place in a body."""
+def _at(model: type[BaseModel], location: Location) -> dict[str, Any]:
+    """Return the schema of a location in a body."""
     root = schema_of(model)
     schema = without_null(root, root)
-    for part in place:
+    for part in location:
         if part == "[key]":
             return {"type": "string"}
         inner = schema.get("items") if isinstance(part, int) else schema.get("properties", {}).get(part)

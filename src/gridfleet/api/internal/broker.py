@@ -30,13 +30,13 @@ async def user(call: Call, form: Mapping[str, str]) -> str:
     """Decide on a login. No `password` field means a client certificate; an empty one is an empty password."""
     text, password = form.get("username", ""), form.get("password")
     if (probed := probe_user(text)) is not None:
-        async with call.state.aside.transaction() as db:
+        async with call.state.reserved.transaction() as db:
             await notify(db, LOGIN_CHANNEL, login_text(probed, password))
         return DENY
     name = plants.parse_plant_name(text)
     if name is None or partners.is_key(password):
         return await _partner_login(call, text, password)
-    async with call.state.aside.transaction() as db:
+    async with call.state.reserved.transaction() as db:
         refusal = await plants.login(db, call.state.plant_tokens, name, password)
     metrics.BROKER_LOGINS.labels("plant", "refused" if refusal else "accepted").inc()
     if refusal:
@@ -51,7 +51,7 @@ async def vhost(call: Call, form: Mapping[str, str]) -> str:
     who = _who(form)
     if who is None:
         return _answer("unknown", "vhost", _UNKNOWN)
-    async with call.state.aside.transaction() as db:
+    async with call.state.reserved.transaction() as db:
         if isinstance(who, UUID):
             ip = form.get("ip", "")
             reason = await partners.enter_vhost(db, who, form.get("username", ""), wanted, ip, client_id)
@@ -75,7 +75,7 @@ async def resource(call: Call, form: Mapping[str, str]) -> str:
         return _answer("plant", "resource", _unless(plants.may_use_resource(who, *wanted)))
     if who is None:
         return _answer("unknown", "resource", _UNKNOWN)
-    rights = await call.state.partner_rights.of(call.state.aside, who)
+    rights = await call.state.partner_rights.of(call.state.reserved, who)
     return _answer("partner", "resource", _unless(partners.may_use_resource(rights, *wanted)))
 
 
@@ -88,12 +88,12 @@ async def topic(call: Call, form: Mapping[str, str]) -> str:
         return _answer("plant", "topic", _unless(plants.may_use_topic(who, *wanted)))
     if who is None:
         return _answer("unknown", "topic", _UNKNOWN)
-    rights = await call.state.partner_rights.of(call.state.aside, who)
+    rights = await call.state.partner_rights.of(call.state.reserved, who)
     return _answer("partner", "topic", _unless(partners.may_use_topic(rights, *wanted)))
 
 
 async def _partner_login(call: Call, user_name: str, password: str | None) -> str:
-    async with call.state.aside.transaction() as db:
+    async with call.state.reserved.transaction() as db:
         found = await partners.log_in(db, user_name, password)
     accepted = isinstance(found, partners.Admitted)
     client = "partner" if accepted or partners.is_key(password) else "unknown"

@@ -47,7 +47,7 @@ class Scrape:
 
     async def _read_queues(self) -> None:
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS), self._state.aside.transaction() as db:
+            async with asyncio.timeout(_ANSWER_SECONDS), self._state.reserved.transaction() as db:
                 found = await queues.waiting(db)
         except (TimeoutError, psycopg.Error, psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed) as error:
             log.warning("cannot read the queues", error=type(error).__name__)

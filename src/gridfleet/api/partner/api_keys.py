@@ -82,7 +82,7 @@ async def create_api_key(call: Call, org: OrgScope, db: Connection, body: NewApi
     """
     call.no_store()
     wanted = _wanted(body)
-    async with call.state.aside.transaction() as own:
+    async with call.state.reserved.transaction() as own:
         prepared = await key_creation.prepare(own, call.state.keyring, org, wanted)
     try:
         if prepared.at_broker is not None:
@@ -160,7 +160,7 @@ async def _prove(call: Call, prepared: PreparedKey) -> None:
     settings, key = call.state.settings, prepared.at_broker
     assert key is not None
     broker_url = settings.secret("broker_url").get_secret_value()
-    async with call.state.aside.transaction() as own:
+    async with call.state.reserved.transaction() as own:
         queues = await vhosts.wanted_queues(own, key)
     try:
         async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
@@ -174,7 +174,7 @@ async def _prove(call: Call, prepared: PreparedKey) -> None:
 
 
 async def _withdraw(call: Call, org: OrgScope, prepared: PreparedKey) -> None:
-    async with call.state.aside.transaction() as own:
+    async with call.state.reserved.transaction() as own:
         await key_creation.withdraw(own, org, prepared)
     if prepared.at_broker is not None:
         async with open_management(call.state.settings.secret("broker_management_url").get_secret_value()) as management:

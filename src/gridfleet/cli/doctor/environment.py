@@ -129,16 +129,16 @@ async def check_redis(examined: Examination) -> list[Finding]:
     from gridfleet.kernel.redis_link import redis_address
 
     url = redis_address(examined.settings.secret("redis_url").get_secret_value())
-    place = urlsplit(url).hostname
+    host = urlsplit(url).hostname
     client = Redis.from_url(url, socket_connect_timeout=_SECONDS, socket_timeout=_SECONDS)
     try:
         await client.ping()
     except (RedisError, OSError) as error:
         remedy = "start it, and check GRIDFLEET_REDIS_URL"
-        return [fail("redis", f"{place} does not answer: {type(error).__name__}", remedy)]
+        return [fail("redis", f"{host} does not answer: {type(error).__name__}", remedy)]
     finally:
         await client.aclose()
-    return [ok("redis", f"{place} answers")]
+    return [ok("redis", f"{host} answers")]
 
 
 async def check_disk(examined: Examination) -> Finding:

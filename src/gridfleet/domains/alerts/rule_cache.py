@@ -58,7 +58,7 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
     async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
         """Apply the rules to the frames. Values older than `MAX_AGE_SECONDS` are ignored."""
         known = await self.look_up(frames.latest.keys(), self._compile)
-        checks = {place: compiled.checks for place, compiled in known.items() if compiled.checks}
+        checks = {key: compiled.checks for key, compiled in known.items() if compiled.checks}
         hits: dict[int, tuple[int, float, Watch]] = {}
         runs: dict[int, Run] = {}
         if not checks:

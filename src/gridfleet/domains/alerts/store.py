@@ -232,7 +232,7 @@ async def update_rule_states(db: Connection, rows: Sequence[RuleStateRow]) -> No
 
 
 def _by_column(rows: Sequence[RuleStateRow]) -> tuple[list[Any], ...]:
-    return tuple([row[place] for row in rows] for place in range(len(RuleStateRow._fields)))
+    return tuple([row[column] for row in rows] for column in range(len(RuleStateRow._fields)))
 
 
 async def delete_rule_states(db: Connection, keys: Sequence[tuple[UUID, int, str]]) -> None:
@@ -301,8 +301,8 @@ async def changes(db: Connection, alert_ids: Sequence[UUID]) -> list[AlertChange
     await cursor.execute(
         "SELECT a.id AS alert_id, a.organization_id, a.plant_id, a.type, a.severity, a.status, a.message, a.updated_at AS at,"
         " CASE a.status WHEN 'ACTIVE' THEN a.cause->>'request_id' END AS request_id"
-        " FROM unnest(%s::uuid[]) WITH ORDINALITY AS changed (id, place) JOIN alert a USING (id)"
-        " WHERE has_subscription(a.organization_id, a.plant_id) ORDER BY changed.place",
+        " FROM unnest(%s::uuid[]) WITH ORDINALITY AS changed (id, position) JOIN alert a USING (id)"
+        " WHERE has_subscription(a.organization_id, a.plant_id) ORDER BY changed.position",
         (list(alert_ids),),
     )
     return await cursor.fetchall()

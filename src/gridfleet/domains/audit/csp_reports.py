@@ -55,8 +55,8 @@ def _address(text: str) -> str:
     """Return the address without its parts that may be secret. Words such as `inline` are kept."""
     try:
         parts = urlsplit(text)
-        place = parts.netloc.rpartition("@")[2]
+        host = parts.netloc.rpartition("@")[2]
         # An address without authority, such as `data:`, has its content in the path.
-        return urlunsplit((parts.scheme, place, parts.path, "", "")) if place or not parts.scheme else parts.scheme
+        return urlunsplit((parts.scheme, host, parts.path, "", "")) if host or not parts.scheme else parts.scheme
     except ValueError:
         return "not an address"

@@ -88,8 +88,8 @@ class Batch:
         if (delivery := self.repeated.get((source_id, time))) is not None:
             return delivery.request_id
         # A search is enough, because alerts are rare. An index would cost time for each frame.
-        places = [place for place, key in enumerate(self.frames.frames) if key[:2] == (source_id, time)]
-        return next((one.request_id for end, one in self.ends if places and places[-1] < end), None)
+        found = [number for number, key in enumerate(self.frames.frames) if key[:2] == (source_id, time)]
+        return next((one.request_id for end, one in self.ends if found and found[-1] < end), None)
 
     def count(self, result: str) -> None:
         """Count one message by its result."""

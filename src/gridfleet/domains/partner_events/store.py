@@ -21,8 +21,8 @@ async def insert(db: Connection, events: Sequence[NewEvent]) -> None:
         "INSERT INTO partner_event (event_id, organization_id, plant_id, api_key_id, kind, body, cause)"
         " SELECT e.event_id, e.organization_id, e.plant_id, e.api_key_id, e.kind, e.body, e.cause FROM unnest(%b::uuid[],"
         " %b::uuid[], %b::uuid[], %b::uuid[], %b::text[], %b::bytea[], %b::jsonb[]) WITH ORDINALITY"
-        " AS e (event_id, organization_id, plant_id, api_key_id, kind, body, cause, place) ORDER BY e.place",
-        (*([event[place] for event in events] for place in range(6)), [_cause(event) for event in events]),
+        " AS e (event_id, organization_id, plant_id, api_key_id, kind, body, cause, position) ORDER BY e.position",
+        (*([event[column] for event in events] for column in range(6)), [_cause(event) for event in events]),
     )
 
 

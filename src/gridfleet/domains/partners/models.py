@@ -11,7 +11,7 @@ from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller
 
-__all__ = ["AmqpKey", "AmqpPlace", "ApiKey", "CreatedKey", "LegacyKey", "LiveKey", "NewKey", "SendingKey", "vhost_of"]
+__all__ = ["AmqpAddress", "AmqpKey", "ApiKey", "CreatedKey", "LegacyKey", "LiveKey", "NewKey", "SendingKey", "vhost_of"]
 
 
 class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
@@ -101,7 +101,7 @@ class AmqpKey(NamedTuple):
     plant_ids: frozenset[UUID] | None
 
 
-class AmqpPlace(NamedTuple):
+class AmqpAddress(NamedTuple):
     """Where an organisation's programs connect to the broker. `vhost` is that of the newest active key, None without one."""
 
     slug: str

@@ -7,12 +7,12 @@ and removes queues accordingly each time it gets the effect `vhosts.UPDATE`.
 from uuid import UUID
 
 from gridfleet.domains.partners import store, vhosts
-from gridfleet.domains.partners.models import AmqpPlace
+from gridfleet.domains.partners.models import AmqpAddress
 from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["amqp_place", "queue_prefix", "set_queues"]
+__all__ = ["amqp_address", "queue_prefix", "set_queues"]
 
 
 async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: bool) -> None:
@@ -34,6 +34,6 @@ async def queue_prefix(db: Connection, organization_id: UUID) -> str:
     return await store.find_prefix(db, organization_id)
 
 
-async def amqp_place(db: Connection, org: OrgScope) -> AmqpPlace:
+async def amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:
     """Return where the organisation's programs connect: its slug, and the vhost of its newest active key or None."""
-    return await store.find_place(db, org)
+    return await store.find_amqp_address(db, org)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
-from gridfleet.domains.partners.models import AmqpKey, AmqpPlace, LiveKey, NewKey
+from gridfleet.domains.partners.models import AmqpAddress, AmqpKey, LiveKey, NewKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST, Scope, expand_amqp
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
@@ -368,7 +368,7 @@ async def find_prefix(db: Connection, organization_id: UUID) -> str:
     return str(row[0]) if row else ""
 
 
-async def find_place(db: Connection, org: OrgScope) -> AmqpPlace:
+async def find_amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:
     """Return the organisation's slug and the vhost of its newest live key that may use the broker, None if it has none."""
     cursor = await db.execute(
         "SELECT o.slug, (SELECT k.vhost FROM partner_key k WHERE k.organization_id = o.id AND k.amqp_slug IS NOT NULL"
@@ -379,4 +379,4 @@ async def find_place(db: Connection, org: OrgScope) -> AmqpPlace:
     row = await cursor.fetchone()
     if row is None:
         raise LookupError("the organisation is gone")
-    return AmqpPlace(row[0], row[1])
+    return AmqpAddress(row[0], row[1])

@@ -7,7 +7,7 @@ import httpx
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
-from gridfleet.domains.partners.queues import amqp_place, set_queues
+from gridfleet.domains.partners.queues import amqp_address, set_queues
 from gridfleet.domains.trading import store
 from gridfleet.domains.trading.errors import EsmNotConfigured, TradingConfigIncomplete
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient
@@ -115,8 +115,8 @@ async def queues(db: Connection, org: OrgScope) -> tuple[str, str, list[PartnerQ
     The vhost is that of the newest key, or the naming pattern of vhosts if there is no key.
     """
     row = await _row(db, org)
-    place = await amqp_place(db, org)
-    return place.vhost or _VHOST_PATTERN, row.queue_prefix, partner_queues(row.slug, row.queue_prefix)
+    address = await amqp_address(db, org)
+    return address.vhost or _VHOST_PATTERN, row.queue_prefix, partner_queues(row.slug, row.queue_prefix)
 
 
 async def esm_access(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAccess:

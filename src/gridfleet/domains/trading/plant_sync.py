@@ -59,10 +59,10 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
     """Sync every organisation whose trading is enabled, the longest waiting one first."""
     async with database.transaction() as db:
         rows = await store.enabled_configs(db)
-    places = asyncio.Semaphore(_AT_ONCE)
+    at_once = asyncio.Semaphore(_AT_ONCE)
 
     async def sync(row: ConfigRow) -> None:
-        async with places:
+        async with at_once:
             try:
                 access = access_of(row, keyring)
             except (DecryptionFailed, UnknownKeyVersion) as error:

@@ -103,8 +103,8 @@ async def insert_log_entry(db: Connection, entry: NewLogEntry) -> None:
     fields = msgspec.structs.asdict(entry)
     fields["payload"] = Jsonb(entry.payload)
     names = ", ".join(fields)
-    places = ", ".join(f"%({name})s" for name in fields)
-    await db.execute(f"INSERT INTO vcp_command ({names}) VALUES ({places})".encode(), fields)
+    placeholders = ", ".join(f"%({name})s" for name in fields)
+    await db.execute(f"INSERT INTO vcp_command ({names}) VALUES ({placeholders})".encode(), fields)
 
 
 async def follow(db: Connection, steps: Sequence[tuple[UUID, str, str | None, str | None, datetime]]) -> list[Followed]:
@@ -128,7 +128,7 @@ async def follow(db: Connection, steps: Sequence[tuple[UUID, str, str | None, st
         " acknowledged_at = CASE WHEN step.ack IS NULL THEN c.acknowledged_at ELSE step.at END"
         " FROM held JOIN step ON step.id = held.id WHERE c.id = held.id"
         f" RETURNING {', '.join(f'c.{name}' for name in Followed._fields)}",
-        tuple([step[place] for step in steps] for place in range(5)),
+        tuple([step[column] for step in steps] for column in range(5)),
     )
     return await cursor.fetchall()
 

@@ -74,9 +74,9 @@ class Management:
         Raises:
             httpx.HTTPStatusError, RecursionError: With arguments, also if one queue has arguments that cannot be returned.
         """
-        place = "" if vhost is None else f"/{quote(vhost, safe='')}"
+        path = "" if vhost is None else f"/{quote(vhost, safe='')}"
         try:
-            found = await self._queues(place, with_arguments)
+            found = await self._queues(path, with_arguments)
         except httpx.HTTPStatusError as error:
             if vhost is None or error.response.status_code != httpx.codes.NOT_FOUND:
                 raise
@@ -110,9 +110,9 @@ class Management:
                 return queue
             return queue._replace(arguments={UNREADABLE: True})
 
-    async def _queues(self, place: str, with_arguments: bool) -> Any:
+    async def _queues(self, path: str, with_arguments: bool) -> Any:
         columns = QueueFacts._fields if with_arguments else QueueFacts._fields[:-1]
-        return (await self._call("GET", f"/api/queues{place}?disable_stats=true&columns={','.join(columns)}")).json()
+        return (await self._call("GET", f"/api/queues{path}?disable_stats=true&columns={','.join(columns)}")).json()
 
     async def delete_queue(self, vhost: str, name: str) -> None:
         """Delete a queue with its messages. Has no effect if it is missing."""
@@ -120,11 +120,11 @@ class Management:
 
     async def purge_queues(self, vhost: str, pattern: str) -> None:
         """Delete the waiting messages of the durable queues whose names match a regular expression."""
-        place = f"/api/queues/{quote(vhost, safe='')}"
+        path = f"/api/queues/{quote(vhost, safe='')}"
         query = f"page=1&page_size=500&use_regex=true&name={quote(pattern, safe='')}&columns=name,exclusive"
-        for one in (await self._call("GET", f"{place}?{query}")).json()["items"]:
+        for one in (await self._call("GET", f"{path}?{query}")).json()["items"]:
             if not one.get("exclusive"):
-                await self._remove(f"{place}/{quote(one['name'], safe='')}/contents")
+                await self._remove(f"{path}/{quote(one['name'], safe='')}/contents")
 
     async def delete_exchange(self, vhost: str, name: str) -> None:
         """Delete an exchange with its bindings. Has no effect if it is missing."""
@@ -132,12 +132,12 @@ class Management:
 
     async def keep_only_bindings(self, vhost: str, source: str, destinations: Collection[str]) -> None:
         """Delete the bindings of an exchange, except those to the queues `destinations`."""
-        place = quote(vhost, safe="")
-        for one in (await self._call("GET", f"/api/exchanges/{place}/{quote(source, safe='')}/bindings/source")).json():
+        quoted = quote(vhost, safe="")
+        for one in (await self._call("GET", f"/api/exchanges/{quoted}/{quote(source, safe='')}/bindings/source")).json():
             if one["destination_type"] != "queue" or one["destination"] not in destinations:
                 end = f"{one['destination_type'][0]}/{quote(one['destination'], safe='')}"
                 key = quote(one["properties_key"], safe="~")
-                await self._remove(f"/api/bindings/{place}/e/{quote(source, safe='')}/{end}/{key}")
+                await self._remove(f"/api/bindings/{quoted}/e/{quote(source, safe='')}/{end}/{key}")
 
     async def ensure_vhost(self, vhost: str) -> None:
         """Create the vhost unless it exists."""

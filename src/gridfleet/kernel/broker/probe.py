@@ -47,8 +47,8 @@ def login_text(name: str, password: str | None) -> str:
 async def probe(broker_url: str, vhost: str, user: str, password: str, exchange: str) -> Probe:
     """Log in to `vhost` at the broker of `broker_url` and check that `exchange` exists. The error contains no secrets."""
     parts = urlsplit(broker_url)
-    place = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-    url = f"{parts.scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{place}/{quote(vhost, safe='')}?{parts.query}"
+    address = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+    url = f"{parts.scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{address}/{quote(vhost, safe='')}?{parts.query}"
     started = time.perf_counter()
     error = None
     try:

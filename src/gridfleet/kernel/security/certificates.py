@@ -85,14 +85,14 @@ class Authority:
         if private_key.public_key() != chain[0].public_key():
             raise ValueError("the key does not belong to the first certificate")
         now = utc_now()
-        for place, certificate in enumerate(chain):
+        for number, certificate in enumerate(chain):
             subject = certificate.subject.rfc4514_string()
             if not _may_sign(certificate):
                 raise ValueError(f"{subject} may not sign certificates")
             _require_extensions(certificate, is_root=certificate.subject == certificate.issuer)
             if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
                 raise ValueError(f"{subject} is not valid now")
-            issuer = chain[min(place + 1, len(chain) - 1)]
+            issuer = chain[min(number + 1, len(chain) - 1)]
             try:
                 certificate.verify_directly_issued_by(issuer)
             except (ValueError, InvalidSignature):

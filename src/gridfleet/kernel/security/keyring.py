@@ -111,7 +111,7 @@ class Keyring:
         version = self.current_version if key_version is None else key_version
         self._key(version)
         nonce = os.urandom(_NONCE_BYTES)
-        return nonce + self._ciphers[version].encrypt(nonce, plaintext, _place(table, column, row_id))
+        return nonce + self._ciphers[version].encrypt(nonce, plaintext, _associated_data(table, column, row_id))
 
     def decrypt(self, blob: bytes, key_version: int, *, table: str, column: str, row_id: UUID | str | int) -> bytes:
         """Decrypt a blob of this table, column and row.
@@ -125,7 +125,7 @@ class Keyring:
             raise DecryptionFailed(f"{table}.{column}: too short for a ciphertext")
         nonce, encrypted = blob[:_NONCE_BYTES], blob[_NONCE_BYTES:]
         try:
-            return self._ciphers[key_version].decrypt(nonce, encrypted, _place(table, column, row_id))
+            return self._ciphers[key_version].decrypt(nonce, encrypted, _associated_data(table, column, row_id))
         except InvalidTag:
             raise DecryptionFailed(f"{table}.{column}: not made for this row by key version {key_version}") from None
 
@@ -136,5 +136,5 @@ class Keyring:
             raise UnknownKeyVersion(f"key version {version} is not in the keyring") from None
 
 
-def _place(table: str, column: str, row_id: UUID | str | int) -> bytes:
+def _associated_data(table: str, column: str, row_id: UUID | str | int) -> bytes:
     return f"{table}|{column}|{row_id}".encode()

@@ -45,7 +45,7 @@ class Passwords:
     def __init__(self, threads: int | None = None) -> None:
         count = threads or min(4, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="argon2", initializer=_be_nice)
-        self._places = threading.BoundedSemaphore(MAX_WAITING)
+        self._room = threading.BoundedSemaphore(MAX_WAITING)
 
     def close(self) -> None:
         """Let running hashes finish and discard queued ones."""
@@ -77,11 +77,11 @@ class Passwords:
         return verified and comparable
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if not self._places.acquire(blocking=False):
+        if not self._room.acquire(blocking=False):
             raise TooManyRequests(_RETRY_SECONDS)
         future = self._pool.submit(work, *args, **kwargs)
         # Released by the thread and not by the caller, which may be cancelled while the thread still works.
-        future.add_done_callback(lambda _: self._places.release())
+        future.add_done_callback(lambda _: self._room.release())
         return await asyncio.wrap_future(future)
 
     @staticmethod

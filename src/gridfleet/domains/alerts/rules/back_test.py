@@ -109,12 +109,12 @@ async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datet
     if rule.unit is None:
         rule = msgspec.structs.replace(rule, unit=await measured_unit(db, org.organization_id, rule.plant_id, rule.metric))
     replay = Replay(rule)
-    found = await store.places_of(db, org, rule.plant_id, rule.metric)
-    rules = {place.unit: fitting for place in found if (fitting := in_unit(rule, place.unit)) is not None}
-    places = [place for place in found if place.unit in rules]
+    found = await store.positions_of(db, org, rule.plant_id, rule.metric)
+    rules = {position.unit: fitting for position in found if (fitting := in_unit(rule, position.unit)) is not None}
+    positions = [position for position in found if position.unit in rules]
     async with db.cursor(name="back_test", binary=True) as cursor:
         cursor.itersize = _BATCH
-        await store.open_history(cursor, org, places, start, end)
+        await store.open_history(cursor, org, positions, start, end)
         async for source_id, plant_id, metric, unit, time, value in cursor:
             if replay.points >= MOST_POINTS:
                 raise ValidationFailed(details=[f"from: more than {MOST_POINTS} values; choose a shorter range or one plant"])

@@ -23,12 +23,15 @@ _VISIBLE = (
 
 
 class MetricPosition(NamedTuple):
-    """The position of a metric in frames, from 1. `metric` is its name in alerts, `unit` the unit of its values."""
+    """The position of a metric in frames; `number` counts from 1.
+
+    `metric` is its name in alerts, `unit` the unit of its values.
+    """
 
     source_id: int
     plant_id: UUID
     layout_id: int
-    position: int
+    number: int
     metric: str
     unit: str
 
@@ -175,13 +178,13 @@ async def claim_unit_notices(db: Connection, rule_ids: Iterable[UUID]) -> set[UU
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str) -> list[MetricPosition]:
+async def positions_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str) -> list[MetricPosition]:
     """Return every position in the organisation's frames that a rule on this metric watches; with `plant_id` only of this
     plant.
     """
     cursor = db.cursor(row_factory=class_row(MetricPosition))
     await cursor.execute(
-        "SELECT s.id AS source_id, s.plant_id, l.id AS layout_id, m.position::int,"
+        "SELECT s.id AS source_id, s.plant_id, l.id AS layout_id, m.position::int AS number,"
         " coalesce(s.external_id || '.', '') || m.key AS metric, l.units[m.position] AS unit"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
@@ -193,9 +196,9 @@ async def places_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric
 
 
 async def open_history(
-    cursor: AsyncServerCursor[TupleRow], org: OrgScope, places: Sequence[MetricPosition], start: datetime, end: datetime
+    cursor: AsyncServerCursor[TupleRow], org: OrgScope, positions: Sequence[MetricPosition], start: datetime, end: datetime
 ) -> None:
-    """Open the values at the positions that `places_of` returned, oldest first.
+    """Open the values at the positions that `positions_of` returned, oldest first.
 
     Rows are (source, plant, metric, unit, time, value).
     """
@@ -208,12 +211,12 @@ async def open_history(
         " AND f.time >= %(start)s AND f.time < %(end)s"
         " WHERE f.vals[p.position] IS NOT NULL ORDER BY f.time, p.source_id",
         {
-            "sources": [place.source_id for place in places],
-            "plants": [place.plant_id for place in places],
-            "layouts": [place.layout_id for place in places],
-            "positions": [place.position for place in places],
-            "metrics": [place.metric for place in places],
-            "units": [place.unit for place in places],
+            "sources": [position.source_id for position in positions],
+            "plants": [position.plant_id for position in positions],
+            "layouts": [position.layout_id for position in positions],
+            "positions": [position.number for position in positions],
+            "metrics": [position.metric for position in positions],
+            "units": [position.unit for position in positions],
             "org": org.organization_id,
             "start": start,
             "end": end,

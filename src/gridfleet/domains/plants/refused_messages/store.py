@@ -30,14 +30,14 @@ async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedM
     """
     rows = list(messages)
     await db.execute(
-        "WITH refused AS (SELECT r.*, row_number() OVER (PARTITION BY plant_id ORDER BY number) AS place"
+        "WITH refused AS (SELECT r.*, row_number() OVER (PARTITION BY plant_id ORDER BY number) AS position"
         " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])"
         f" WITH ORDINALITY AS r (plant_id, {_COLUMNS}, number)),"
         " room AS (SELECT p.id AS plant_id, %s - (SELECT count(*) FROM (SELECT FROM refused_message m"
-        " WHERE m.plant_id = p.id AND m.received_at > %s LIMIT %s) lately) AS places"
+        " WHERE m.plant_id = p.id AND m.received_at > %s LIMIT %s) lately) AS free"
         " FROM plant p WHERE p.id IN (SELECT plant_id FROM refused))"
         f" INSERT INTO refused_message (plant_id, {_COLUMNS}) SELECT plant_id, {_COLUMNS}"
-        " FROM refused JOIN room USING (plant_id) WHERE place <= places",
+        " FROM refused JOIN room USING (plant_id) WHERE position <= free",
         (
             [plant_id for plant_id, _ in rows],
             *([getattr(message, name) for _, message in rows] for name in RefusedMessage.__struct_fields__),
@@ -96,14 +96,14 @@ async def record_unregistered_devices(
     rows = list(unregistered)
     await db.execute(
         "WITH seen AS (SELECT s.*, u.plant_id IS NULL AS new,"
-        " row_number() OVER (PARTITION BY s.plant, u.plant_id IS NULL ORDER BY number) AS place"
+        " row_number() OVER (PARTITION BY s.plant, u.plant_id IS NULL ORDER BY number) AS position"
         " FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::bigint[])"
         " WITH ORDINALITY AS s (plant, external, at, times, number)"
         " LEFT JOIN unregistered_device u ON u.plant_id = s.plant AND u.external_id = s.external),"
-        " room AS (SELECT p.id AS plant, %s - (SELECT count(*) FROM unregistered_device u WHERE u.plant_id = p.id) AS places"
+        " room AS (SELECT p.id AS plant, %s - (SELECT count(*) FROM unregistered_device u WHERE u.plant_id = p.id) AS free"
         " FROM plant p WHERE p.id IN (SELECT plant FROM seen WHERE new))"
         " INSERT INTO unregistered_device (plant_id, external_id, first_seen_at, last_seen_at, count)"
-        " SELECT plant, external, at, at, times FROM seen LEFT JOIN room USING (plant) WHERE NOT new OR place <= places"
+        " SELECT plant, external, at, at, times FROM seen LEFT JOIN room USING (plant) WHERE NOT new OR position <= free"
         " ON CONFLICT (plant_id, external_id) DO UPDATE"
         " SET last_seen_at = greatest(unregistered_device.last_seen_at, excluded.last_seen_at),"
         " count = unregistered_device.count + excluded.count",

@@ -99,7 +99,7 @@ async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: da
             factor = SIZES.get(layout.metrics[position].unit, _KILO) / _KILO
             # The factor of the newest layout comes last.
             picks[factor] = [*picks.pop(factor, ()), (layout.id, position)]
-    parts = [_scaled(await read_values(db, source.id, places, start, end), factor) for factor, places in picks.items()]
+    parts = [_scaled(await read_values(db, source.id, chosen, start, end), factor) for factor, chosen in picks.items()]
     if len(parts) < 2:
         return parts[0] if parts else Values([], [])
     merged = dict(sorted({time: value for part in parts for time, value in zip(*part, strict=True)}.items()))

@@ -23,7 +23,7 @@ async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
 
 async def source_owners(db: Connection, source_ids: Iterable[int]) -> dict[int, SourceOwner]:
     """Return the sources by id."""
-    return {place.id: place for place in await store.source_owners(db, list(source_ids))}
+    return {owner.id: owner for owner in await store.source_owners(db, list(source_ids))}
 
 
 async def layout_columns(db: Connection, layout_ids: Iterable[int]) -> dict[int, LayoutColumns]:

@@ -121,11 +121,11 @@ class FrameBatch:
         self.frames[key] = (
             vals if earlier is None else [old if new is None else new for new, old in zip(vals, earlier, strict=True)]
         )
-        place = (source_id, layout_id)
-        row = self.latest.get(place)
+        owner = (source_id, layout_id)
+        row = self.latest.get(owner)
         complete = None not in vals
         if row is None or (complete and row.times is None and time >= row.time):
-            self.latest[place] = LatestRow(time, vals, None)
+            self.latest[owner] = LatestRow(time, vals, None)
         else:
             _advance(row, time, vals)
 
@@ -133,10 +133,10 @@ class FrameBatch:
 def _advance(row: LatestRow, time: int, vals: Values) -> None:
     times = row.times or [row.time] * len(row.vals)
     merged = list(row.vals)
-    for place, value in enumerate(vals):
-        if value is not None and (merged[place] is None or time >= times[place]):
-            merged[place] = value
-            times[place] = time
+    for position, value in enumerate(vals):
+        if value is not None and (merged[position] is None or time >= times[position]):
+            merged[position] = value
+            times[position] = time
     row.vals = merged
     row.time = max(row.time, time)
     row.times = None if all(t == row.time for t in times) else times
@@ -188,7 +188,7 @@ def _pack_sparse(source_id: int, layout_id: int, time: int, vals: Values) -> byt
 
 def pack_latest_row(source_id: int, layout_id: int, row: LatestRow) -> bytes:
     """Return one row for binary COPY of (source_id, layout_id, time, vals, absent, times)."""
-    absent = ",".join(str(place) for place, value in enumerate(row.vals) if value is None).encode()
+    absent = ",".join(str(position) for position, value in enumerate(row.vals) if value is None).encode()
     if row.times is None:
         times = _NULL
     else:

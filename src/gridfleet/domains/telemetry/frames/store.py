@@ -59,7 +59,7 @@ async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
     cursor = db.cursor(row_factory=class_row(SourceLayout))
     await cursor.execute(
         "SELECT l.id, l.metrics, ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
-        " FROM unnest(t.vals, t.times) WITH ORDINALITY AS u (value, at, place) ORDER BY place) AS seen"
+        " FROM unnest(t.vals, t.times) WITH ORDINALITY AS u (value, at, position) ORDER BY position) AS seen"
         " FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = %s ORDER BY l.id",
         (source_id,),
     )
@@ -112,7 +112,7 @@ async def write_frames(db: Connection, batch: FrameBatch) -> None:
         "CREATE TEMPORARY TABLE IF NOT EXISTS frame_stage (source_id integer, layout_id integer, time timestamptz,"
         " vals float8[]) ON COMMIT DELETE ROWS"
     )
-    rows = [pack_row(source, layout, time, vals) for (source, time, layout), vals in sorted(batch.frames.items(), key=_place)]
+    rows = [pack_row(source, layout, time, vals) for (source, time, layout), vals in sorted(batch.frames.items(), key=_key)]
     cursor = db.cursor()
     async with cursor.copy("COPY frame_stage FROM STDIN (FORMAT binary)") as copy:
         await copy.write(_COPY_HEADER)
@@ -131,7 +131,7 @@ async def write_frames(db: Connection, batch: FrameBatch) -> None:
     )
 
 
-def _place(item: tuple[tuple[int, int, int], object]) -> tuple[int, int, int]:
+def _key(item: tuple[tuple[int, int, int], object]) -> tuple[int, int, int]:
     return item[0]
 
 
@@ -147,7 +147,7 @@ async def write_latest(db: Connection, batch: FrameBatch) -> None:
     cursor = db.cursor()
     async with cursor.copy("COPY latest_stage FROM STDIN (FORMAT binary)") as copy:
         await copy.write(_COPY_HEADER)
-        await copy.write(b"".join(pack_latest_row(*place, row) for place, row in sorted(batch.latest.items())))
+        await copy.write(b"".join(pack_latest_row(*key, row) for key, row in sorted(batch.latest.items())))
         await copy.write(_COPY_TRAILER)
     replaced = await db.execute(
         "INSERT INTO telemetry_latest AS l (source_id, layout_id, time, vals, absent, times) SELECT * FROM latest_stage"

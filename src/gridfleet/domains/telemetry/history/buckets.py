@@ -100,7 +100,7 @@ class _Sums:
     def __init__(self, series: Sequence[Series], bucket: Bucket) -> None:
         self.series = series
         self.width = bucket.width
-        self._figures: dict[tuple[datetime, int], tuple[float, float, float, int]] = {}
+        self._aggregates: dict[tuple[datetime, int], tuple[float, float, float, int]] = {}
 
     def add(self, number: int, time: datetime, total: float, low: float, high: float, count: int) -> None:
         """Add the aggregates of values of series `number` that begin at `time` and lie in one bucket."""
@@ -109,16 +109,16 @@ class _Sums:
     def add_bucket(self, number: int, start: datetime, total: float, low: float, high: float, count: int) -> None:
         """Add the aggregates of values of series `number` to the bucket that begins at `start`."""
         key = (start, number)
-        earlier = self._figures.get(key)
+        earlier = self._aggregates.get(key)
         if earlier is not None:
             total, low, high, count = total + earlier[0], min(low, earlier[1]), max(high, earlier[2]), count + earlier[3]
-        self._figures[key] = (total, low, high, count)
+        self._aggregates[key] = (total, low, high, count)
 
     def points(self) -> list[BucketPoint]:
         """Return the buckets, by time, then in the series' order."""
         return [
             BucketPoint(time, self.series[number], _average(total, low, high, count), low, high, count)
-            for (time, number), (total, low, high, count) in sorted(self._figures.items())
+            for (time, number), (total, low, high, count) in sorted(self._aggregates.items())
         ]
 
 
@@ -135,7 +135,7 @@ def _average(total: float, low: float, high: float, count: int) -> float:
 
 
 def _sources_of(series: Sequence[Series]) -> list[int]:
-    return sorted({place.source_id for one in series for place in one.places})
+    return sorted({position.source_id for one in series for position in one.positions})
 
 
 def _up(time: datetime, width: timedelta) -> datetime:
@@ -185,30 +185,30 @@ async def _add_edge(db: Connection, sums: _Sums, start: datetime, end: datetime,
 async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetime, end: datetime, raw_from: datetime) -> None:
     if start >= end:
         return
-    by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    by_layout: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for number, one in enumerate(sums.series):
-        for place in one.places:
-            by_place.setdefault((place.source_id, place.layout_id), []).append((number, place.position))
+        for position in one.positions:
+            by_layout.setdefault((position.source_id, position.layout_id), []).append((number, position.number))
     shared: dict[tuple[int, datetime], list[tuple[float, float, float, int]]] = {}
     add = sums.add_bucket if level.width == sums.width else sums.add
-    for (source_id, layout_id), members in by_place.items():
-        rows = await rollups.buckets(db, level, source_id, layout_id, [position for _, position in members], start, end)
+    for (source_id, layout_id), members in by_layout.items():
+        rows = await rollups.buckets(db, level, source_id, layout_id, [number for _, number in members], start, end)
         for time, *columns in rows:
             for column, (number, _) in enumerate(members):
                 count, total, low, high = columns[4 * column : 4 * column + 4]
                 if not count:
                     continue
-                if len(sums.series[number].places) == 1:
+                if len(sums.series[number].positions) == 1:
                     add(number, time, total, low, high, count)
                 else:
                     shared.setdefault((number, time), []).append((total, low, high, count))
-    for (number, time), figures in shared.items():
-        if len(figures) > 1 and time >= raw_from:
+    for (number, time), aggregates in shared.items():
+        if len(aggregates) > 1 and time >= raw_from:
             # Two layouts may have values of the same times, and only one is used. Only the frames show which.
             await _add_frames(db, sums, [sums.series[number]], time, time + level.width)
         else:
-            for figure in figures:
-                add(number, time, *figure)
+            for values in aggregates:
+                add(number, time, *values)
 
 
 async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start: datetime, end: datetime) -> None:
@@ -219,16 +219,16 @@ async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start
     wide: dict[tuple[int, int], list[tuple[int, SeriesPosition]]] = {}
     for one in some:
         number = numbers[id(one)]
-        if len(some) > 1 and len(one.places) == 1:
-            wide.setdefault(one.places[0][:2], []).append((number, one.places[0]))
+        if len(some) > 1 and len(one.positions) == 1:
+            wide.setdefault(one.positions[0][:2], []).append((number, one.positions[0]))
         else:
-            for row in await store.buckets(db, [place[:3] for place in one.places], start, end, width):
+            for row in await store.buckets(db, [position[:3] for position in one.positions], start, end, width):
                 sums.add(number, *row)
     for (source_id, layout_id), members in wide.items():
         for first in range(0, len(members), _METRICS_PER_STATEMENT):
             part = members[first : first + _METRICS_PER_STATEMENT]
-            positions = [place.position for _, place in part]
-            for time, *columns in await store.wide_buckets(db, source_id, layout_id, positions, start, end, width):
+            numbers_of_part = [position.number for _, position in part]
+            for time, *columns in await store.wide_buckets(db, source_id, layout_id, numbers_of_part, start, end, width):
                 for column, (number, _) in enumerate(part):
                     total, low, high, count = columns[4 * column : 4 * column + 4]
                     if count:
@@ -248,7 +248,7 @@ class BucketReader:
         self._start = start
         self._end = end
         self._buckets_a_page = max(1, PAGE_POINTS // max(1, len(series)))
-        values = Counter(place[:2] for one in series for place in one.places)
+        values = Counter(position[:2] for one in series for position in one.positions)
         self._source_ids = sorted({source_id for source_id, _ in values})
         self._frames_a_page = max(1, PAGE_POINTS // max(1, max(values.values(), default=0) * len(self._source_ids)))
         self.finished = not series

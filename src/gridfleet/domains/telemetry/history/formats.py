@@ -72,17 +72,17 @@ def points_json(plant_id: UUID, points: Iterable[Newest]) -> bytes:
     time_text = dotted = named = ""
     units: dict[str | None, str] = {}
     after_time = f'","plant_id":"{plant_id}","metric":'
-    for device, place, time, value in points:
+    for device, position, time, value in points:
         if time != this_time:
             this_time, time_text = time, _time_text(time)
         if device != this_device:
             this_device, dotted, named = device, f"{device}.", f'"subDevice":{_json(device)}'
-        unit = units.get(place.unit) or units.setdefault(place.unit, _json(place.unit))
+        unit = units.get(position.unit) or units.setdefault(position.unit, _json(position.unit))
         flag = ""
-        if not place.low <= value <= place.high:
+        if not position.low <= value <= position.high:
             flag = ',"outOfRange":true' if named else '"outOfRange":true'
         written.append(
-            f'{{"time":"{time_text}{after_time}{_json(dotted + place.key)},"value":{value!r},'
+            f'{{"time":"{time_text}{after_time}{_json(dotted + position.key)},"value":{value!r},'
             f'"unit":{unit},"metadata":{{{named}{flag}}}}}'
         )
     return f"[{','.join(written)}]".encode()
@@ -95,7 +95,7 @@ class _Line:
     After the value comes `plain`, or `flagged` if it is out of range, or `bucket` followed by the aggregates.
     """
 
-    place: SeriesPosition
+    position: SeriesPosition
     middle: str
     plain: str
     flagged: str
@@ -135,8 +135,8 @@ class PointWriter:
         return (self._opening + self._closing).encode()
 
     def _series_lines(self, page: SeriesValues) -> Iterator[str]:
-        line, place = self._line(page.series, page.series.places[0]), page.series.places[0]
-        low, high = place.low, place.high
+        line, position = self._line(page.series, page.series.positions[0]), page.series.positions[0]
+        low, high = position.low, position.high
         ends: Iterable[str] = repeat(line.plain)
         if low != -inf or high != inf:
             ends = [line.plain if low <= value <= high else line.flagged for value in page.values]
@@ -158,37 +158,37 @@ class PointWriter:
     def _point_lines(self, points: Iterator[Point]) -> Iterator[str]:
         this_time = None
         start = ""
-        for time, series, place, value in points:
+        for time, series, position, value in points:
             if time != this_time:
                 this_time = time
                 start = self._start + _time_text(time)
-            line = self._lines.get(id(place)) or self._line(series, place)
-            yield f"{start}{line.middle}{value!r}{line.plain if place.low <= value <= place.high else line.flagged}"
+            line = self._lines.get(id(position)) or self._line(series, position)
+            yield f"{start}{line.middle}{value!r}{line.plain if position.low <= value <= position.high else line.flagged}"
 
     def _bucket_lines(self, points: Sequence[BucketPoint]) -> Iterator[str]:
         for (_, series, average, minimum, maximum, size), time in zip(points, _bucket_times(points), strict=True):
-            line = self._lines.get(id(series.places[0])) or self._line(series, series.places[0])
+            line = self._lines.get(id(series.positions[0])) or self._line(series, series.positions[0])
             if self._json:
-                figures = f'"min":{minimum!r},"max":{maximum!r},"count":{size}}}}}'
-                yield f"{self._start}{time}{line.middle}{average!r}{line.bucket}{figures}{self._stop}"
+                aggregates = f'"min":{minimum!r},"max":{maximum!r},"count":{size}}}}}'
+                yield f"{self._start}{time}{line.middle}{average!r}{line.bucket}{aggregates}{self._stop}"
             else:
                 yield f"{self._start}{time}{line.middle}{average!r}{line.plain}"
 
-    def _line(self, series: Series, place: SeriesPosition) -> _Line:
-        line = self._lines.get(id(place))
+    def _line(self, series: Series, position: SeriesPosition) -> _Line:
+        line = self._lines.get(id(position))
         if line is None:  # the line keeps its position alive, so that its id() stays unique
-            line = self._lines[id(place)] = self._new_line(series, place)
+            line = self._lines[id(position)] = self._new_line(series, position)
         return line
 
-    def _new_line(self, series: Series, place: SeriesPosition) -> _Line:
+    def _new_line(self, series: Series, position: SeriesPosition) -> _Line:
         if not self._json:
-            end = f",{_csv(place.unit or '')}{self._stop}"
-            return _Line(place, f",{self._plant_id},{series.metric},", end, end, end)
+            end = f",{_csv(position.unit or '')}{self._stop}"
+            return _Line(position, f",{self._plant_id},{series.metric},", end, end, end)
         middle = f'","plant_id":"{self._plant_id}","metric":{_json(series.metric)},"value":'
-        metadata = f',"unit":{_json(place.unit)},"metadata":{{'
+        metadata = f',"unit":{_json(position.unit)},"metadata":{{'
         if series.sub_device is None:
             flagged = bucket = metadata
         else:
             metadata += f'"subDevice":{_json(series.sub_device)}'
             flagged = bucket = metadata + ","
-        return _Line(place, middle, f"{metadata}}}}}{self._stop}", f'{flagged}"outOfRange":true}}}}{self._stop}', bucket)
+        return _Line(position, middle, f"{metadata}}}}}{self._stop}", f'{flagged}"outOfRange":true}}}}{self._stop}', bucket)

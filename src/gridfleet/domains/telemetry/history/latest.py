@@ -41,9 +41,9 @@ async def latest_points(db: Connection, org: OrgScope, plant_id: UUID) -> list[T
         TelemetryPoint(
             newest.time,
             plant_id,
-            newest.place.key if newest.sub_device is None else f"{newest.sub_device}.{newest.place.key}",
+            newest.position.key if newest.sub_device is None else f"{newest.sub_device}.{newest.position.key}",
             newest.value,
-            newest.place.unit,
+            newest.position.unit,
             _metadata(newest),
         )
         for newest in await _newest_of_plant(db, org, plant_id)
@@ -59,12 +59,14 @@ async def latest_signals(db: Connection, org: OrgScope, plant_id: UUID, external
     device = await get_sub_device(db, org, plant_id, external_id)
     rows = await store.latest_of_device(db, org, device.id)
     layouts = await known_layouts(db, (row.source for row in rows))
-    return [LatestSignal(newest.place.key, newest.time, newest.place.unit, newest.value) for newest in _newest(rows, layouts)]
+    return [
+        LatestSignal(newest.position.key, newest.time, newest.position.unit, newest.value) for newest in _newest(rows, layouts)
+    ]
 
 
 def _metadata(newest: Newest) -> dict[str, Any]:
     metadata: dict[str, Any] = {} if newest.sub_device is None else {"subDevice": newest.sub_device}
-    if not newest.place.low <= newest.value <= newest.place.high:
+    if not newest.position.low <= newest.value <= newest.position.high:
         metadata["outOfRange"] = True
     return metadata
 
@@ -82,24 +84,24 @@ def _newest(rows: Iterable[LatestRow], layouts: dict[int, LayoutIndex]) -> Itera
     for sub_device, group in groupby(rows, key=attrgetter("source.external_id")):
         first, *others = ((row, layouts[row.source.layout_id]) for row in group)
         if not others:
-            for place, time, value in _values(*first):
-                yield Newest(sub_device, place, time, value)
+            for position, time, value in _values(*first):
+                yield Newest(sub_device, position, time, value)
             continue
         # A device whose template was edited has values in several layouts; the newest value of each key is used.
         found: dict[str, tuple[KeyedPosition, datetime, float]] = {}
         for row, layout in (first, *others):
-            for place, time, value in _values(row, layout):
-                earlier = found.get(place.key)
+            for position, time, value in _values(row, layout):
+                earlier = found.get(position.key)
                 if earlier is None or earlier[1] < time:
-                    found[place.key] = (place, time, value)
+                    found[position.key] = (position, time, value)
         for key in sorted(found):
             yield Newest(sub_device, *found[key])
 
 
 def _values(row: LatestRow, layout: LayoutIndex) -> Iterator[tuple[KeyedPosition, datetime, float]]:
     values, times = row.values, row.times
-    for place in layout.by_key:
-        value = values[place.position]
-        time = row.time if times is None else times[place.position]
+    for position in layout.by_key:
+        value = values[position.number]
+        time = row.time if times is None else times[position.number]
         if value is not None and time is not None:
-            yield place, time, value
+            yield position, time, value

@@ -67,9 +67,9 @@ class LiveValues:
         """
         key = (org.organization_id, plant_id)
         own = [watched.watchers for (owner, _), watched in self._plants.items() if owner == org.organization_id]
-        no_place = self.watchers >= MOST_WATCHERS or sum(own) >= MOST_WATCHERS // 2
+        is_full = self.watchers >= MOST_WATCHERS or sum(own) >= MOST_WATCHERS // 2
         no_plant = len(self._plants) >= MOST_PLANTS or len(own) >= MOST_PLANTS // 2
-        if no_place or (key not in self._plants and no_plant):
+        if is_full or (key not in self._plants and no_plant):
             raise TooManyRequests(_RETRY_AFTER_SECONDS)
         self.watchers += 1
         watched = self._plants.setdefault(key, _Watched(org, plant_id))

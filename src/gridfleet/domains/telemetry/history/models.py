@@ -78,7 +78,7 @@ class LayoutIndex:
     def by_key(self) -> "tuple[KeyedPosition, ...]":
         """Its positions in the order of their keys."""
         return tuple(
-            KeyedPosition(key, position, *_range(self.metrics[position])) for key, position in sorted(self.positions.items())
+            KeyedPosition(key, number, *_range(self.metrics[number])) for key, number in sorted(self.positions.items())
         )
 
 
@@ -93,26 +93,29 @@ class LayoutSource:
 
 
 class SeriesPosition(NamedTuple):
-    """The position of a series in frames of one source and layout, from 0. Values outside `low`…`high` are flagged."""
+    """The position of a series in frames of one source and layout; `number` counts from 0.
+
+    Values outside `low`…`high` are flagged.
+    """
 
     source_id: int
     layout_id: int
-    position: int
+    number: int
     unit: str | None
     low: float
     high: float
 
     @classmethod
-    def of(cls, source_id: int, layout: LayoutIndex, position: int) -> "SeriesPosition":
+    def of(cls, source_id: int, layout: LayoutIndex, number: int) -> "SeriesPosition":
         """Return the position of a layout's metric."""
-        return cls(source_id, layout.id, position, *_range(layout.metrics[position]))
+        return cls(source_id, layout.id, number, *_range(layout.metrics[number]))
 
 
 class KeyedPosition(NamedTuple):
-    """A metric of a layout with its position. Values outside `low`…`high` are flagged."""
+    """The position of a metric in frames of one layout; `number` counts from 0. Values outside `low`…`high` are flagged."""
 
     key: str
-    position: int
+    number: int
     unit: str | None
     low: float
     high: float
@@ -128,17 +131,17 @@ class Series:
     """One metric of a plant over time: `key`, or `{sub_device}.{key}`.
 
     It has several positions if its device's template was edited, or if the device was deleted and created again. If two of them
-    have a value of the same time, the first in `places` is used.
+    have a value of the same time, the first in `positions` is used.
     """
 
     metric: str
     sub_device: str | None
-    places: tuple[SeriesPosition, ...]
+    positions: tuple[SeriesPosition, ...]
 
     @property
     def unit(self) -> str | None:
         """The newest unit."""
-        return self.places[0].unit
+        return self.positions[0].unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ class Newest(NamedTuple):
     """The newest value of a metric of a plant (`sub_device` None) or of a sub-device."""
 
     sub_device: str | None
-    place: KeyedPosition
+    position: KeyedPosition
     time: datetime
     value: float
 

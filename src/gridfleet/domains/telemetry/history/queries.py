@@ -151,7 +151,7 @@ async def _bucket_reader(
 
 async def _extent(db: Connection, series: Sequence[Series], start: datetime, end: datetime) -> tuple[datetime, datetime]:
     """Return the range without the time before the first frame or roll-up and after the last."""
-    found = await store.extent(db, sorted({place.source_id for one in series for place in one.places}), start, end)
+    found = await store.extent(db, sorted({position.source_id for one in series for position in one.positions}), start, end)
     return (found[0], found[1] + _MICROSECOND) if found else (start, start + _MICROSECOND)
 
 

@@ -54,7 +54,7 @@ async def read_values(
 
 def raw_reader(series: Sequence[Series], start: datetime, end: datetime) -> "SeriesReader | FramesReader":
     """Return the fastest reader for these series, which are sorted by metric."""
-    if len(series) == 1 and len({(place.source_id, *place[3:]) for place in series[0].places}) == 1:
+    if len(series) == 1 and len({(position.source_id, *position[3:]) for position in series[0].positions}) == 1:
         return SeriesReader(series[0], start, end)
     return FramesReader(series, start, end)
 
@@ -64,8 +64,8 @@ class SeriesReader:
 
     def __init__(self, series: Series, start: datetime, end: datetime) -> None:
         self._series = series
-        self._source_id = series.places[0].source_id
-        self._picks = [(place.layout_id, place.position) for place in series.places]
+        self._source_id = series.positions[0].source_id
+        self._picks = [(position.layout_id, position.number) for position in series.positions]
         self._start = start
         self._end = end
         self.finished = False
@@ -113,18 +113,18 @@ class FramesReader:
 
     def __init__(self, series: Sequence[Series], start: datetime, end: datetime) -> None:
         self._series = series
-        self._source_ids = sorted({place.source_id for one in series for place in one.places})
+        self._source_ids = sorted({position.source_id for one in series for position in one.positions})
         self._start = start
         self._end = end
         self._window_end = end
-        layouts = Counter(source_id for source_id, _ in {place[:2] for one in series for place in one.places})
+        layouts = Counter(source_id for source_id, _ in {position[:2] for one in series for position in one.positions})
         # More frames than a source can have at one time, so that every page makes progress.
         self._limit = max(PAGE_POINTS // max(1, len(series)), max(layouts.values(), default=0) + 1)
         self._emissions: dict[tuple[tuple[int, int], ...], list[_Emission]] = {}
-        self._by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._by_layout: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for number, one in enumerate(series):
-            for rank, place in enumerate(one.places):
-                self._by_place.setdefault((place.source_id, place.layout_id), []).append((number, rank))
+            for rank, position in enumerate(one.positions):
+                self._by_layout.setdefault((position.source_id, position.layout_id), []).append((number, rank))
         self.finished = not self._source_ids
 
     async def read(self, db: Connection) -> Iterator[Point]:
@@ -156,10 +156,10 @@ class FramesReader:
         for time, group in groupby(rows, key=itemgetter(0)):
             frames = list(group)
             for emission in self._plan(frames):
-                for frame, place in emission.choices:
-                    value = frames[frame][3][place.position]
+                for frame, position in emission.choices:
+                    value = frames[frame][3][position.number]
                     if value is not None:
-                        yield time, emission.series, place, value
+                        yield time, emission.series, position, value
                         break
 
     def _plan(self, frames: Sequence[Frame]) -> list[_Emission]:
@@ -173,12 +173,12 @@ class FramesReader:
                 self._emissions.clear()
             choices: dict[int, list[tuple[int, int]]] = {}
             for frame, which in enumerate(signature):
-                for number, rank in self._by_place.get(which, ()):
+                for number, rank in self._by_layout.get(which, ()):
                     choices.setdefault(number, []).append((rank, frame))
             plan = self._emissions[signature] = []
             for number, found in sorted(choices.items()):
                 series = self._series[number]
-                plan.append(_Emission(series, tuple((frame, series.places[rank]) for rank, frame in sorted(found))))
+                plan.append(_Emission(series, tuple((frame, series.positions[rank]) for rank, frame in sorted(found))))
         return plan
 
     async def exceeds(self, db: Connection, limit: int) -> bool:
@@ -186,7 +186,7 @@ class FramesReader:
         if self.finished:
             return False
         if len(self._series) == 1:
-            picks = sorted({(place.layout_id, place.position) for place in self._series[0].places})
+            picks = sorted({(position.layout_id, position.number) for position in self._series[0].positions})
             found = await store.count_values(db, self._source_ids, picks, self._start, self._end, limit + 1)
         else:
             found = await store.count_points(db, self._source_ids, self._start, self._end, limit + 1)

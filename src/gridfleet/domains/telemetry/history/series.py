@@ -24,7 +24,7 @@ async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, 
     """
     wanted = {(row.layout_id, row.digest) for row in rows}
     # Copied before the query: a concurrent lookup may clear the cache.
-    found = {place: _layout_cache[place] for place in wanted & _layout_cache.keys()}
+    found = {key: _layout_cache[key] for key in wanted & _layout_cache.keys()}
     if missing := wanted - found.keys():
         if len(_layout_cache) > _MOST_CACHED:
             _layout_cache.clear()
@@ -80,9 +80,9 @@ def by_unit(series: Iterable[Series]) -> list[Series]:
     split: list[Series] = []
     for one in series:
         units: dict[str | None, list[SeriesPosition]] = {}
-        for place in one.places:
-            units.setdefault(place.unit, []).append(place)
-        split.extend([replace(one, places=tuple(places)) for places in units.values()] if len(units) > 1 else [one])
+        for position in one.positions:
+            units.setdefault(position.unit, []).append(position)
+        split.extend([replace(one, positions=tuple(positions)) for positions in units.values()] if len(units) > 1 else [one])
     return split
 
 
@@ -90,10 +90,10 @@ def _series(sources: Iterable[LayoutSource], key: str | None, named: Callable[[L
     found: dict[str, tuple[str | None, list[SeriesPosition]]] = {}
     for source in sources:
         for layout in source.layouts:
-            for name, position in _wanted(layout, key):
-                places = found.setdefault(named(source, name), (source.external_id, []))[1]
-                places.append(SeriesPosition.of(source.id, layout, position))
-    return [Series(name, sub_device, tuple(places)) for name, (sub_device, places) in sorted(found.items())]
+            for name, number in _wanted(layout, key):
+                positions = found.setdefault(named(source, name), (source.external_id, []))[1]
+                positions.append(SeriesPosition.of(source.id, layout, number))
+    return [Series(name, sub_device, tuple(positions)) for name, (sub_device, positions) in sorted(found.items())]
 
 
 def _wanted(layout: LayoutIndex, key: str | None) -> Iterator[tuple[str, int]]:

@@ -171,7 +171,7 @@ async def values_page(
 
     If two layouts have a value of the same time, the older layout's value comes first.
     """
-    value, places = _value(picks)
+    value, arguments = _value(picks)
     # Bytes in one row instead of one row per value take half the time for a day of 10 s values. An aggregate over a
     # sorted subquery processes rows in that order (PostgreSQL manual, Aggregate Functions); an ORDER BY inside it would
     # sort again.
@@ -181,7 +181,7 @@ async def values_page(
         " coalesce(string_agg(float8send(value), ''::bytea), '') AS values,"
         f" count(*) AS frames, max(time) AS last FROM (SELECT time, layout_id, {value} AS value FROM telemetry_frame"
         f" WHERE {_IN_RANGE} ORDER BY time, layout_id LIMIT %s::bigint) AS page",
-        (*places, source_id, start, end, limit),
+        (*arguments, source_id, start, end, limit),
         prepare=_PLAN_FOR_THIS_RANGE,
     )
     page = await cursor.fetchone()
@@ -209,11 +209,11 @@ async def count_values(
     db: Connection, source_ids: Sequence[int], picks: Picks, start: datetime, end: datetime, limit: int
 ) -> int:
     """Return the number of values of one metric; counting stops at `limit`."""
-    value, places = _value(picks)
+    value, arguments = _value(picks)
     cursor = await db.execute(
         f"SELECT count(*) FROM (SELECT FROM telemetry_frame WHERE {value} IS NOT NULL AND source_id = ANY(%s::int[])"
         " AND time >= %s::timestamptz AND time < %s::timestamptz LIMIT %s::bigint) AS counted",
-        (*places, list(source_ids), start, end, limit),
+        (*arguments, list(source_ids), start, end, limit),
         prepare=_PLAN_FOR_THIS_RANGE,
     )
     row = await cursor.fetchone()
@@ -278,28 +278,28 @@ async def frontier(
 
 
 async def buckets(
-    db: Connection, places: Sequence[tuple[int, int, int]], start: datetime, end: datetime, width: timedelta
+    db: Connection, positions: Sequence[tuple[int, int, int]], start: datetime, end: datetime, width: timedelta
 ) -> list[tuple[datetime, float, float, float, int]]:
     """Return (bucket, sum × 2^-32, minimum, maximum, count) of one metric, computed from frames.
 
     Args:
-        places: (source id, layout id, position from 0). Of values of the same time, that of the first entry is used.
+        positions: (source id, layout id, number from 0). Of values of the same time, that of the first entry is used.
     """
-    if len(places) == 1:
-        source_id, layout_id, position = places[0]
+    if len(positions) == 1:
+        source_id, layout_id, number = positions[0]
         # OFFSET 0 prevents the planner from reading the value from the array once for each aggregate.
         values = f"SELECT time, vals[%s::int] AS value FROM telemetry_frame WHERE {_IN_RANGE} AND layout_id = %s::int OFFSET 0"
-        parameters: list[object] = [position + 1, source_id, start, end, layout_id]
+        parameters: list[object] = [number + 1, source_id, start, end, layout_id]
     else:
         values = (
-            "SELECT DISTINCT ON (time) time, value FROM (SELECT time, rank, vals[position] AS value FROM telemetry_frame f"
-            " JOIN unnest(%s::int[], %s::int[], %s::int[]) WITH ORDINALITY AS place (source_id, layout_id, position, rank)"
+            "SELECT DISTINCT ON (time) time, value FROM (SELECT time, rank, vals[number] AS value FROM telemetry_frame f"
+            " JOIN unnest(%s::int[], %s::int[], %s::int[]) WITH ORDINALITY AS chosen (source_id, layout_id, number, rank)"
             " USING (source_id, layout_id) WHERE f.source_id = ANY(%s::int[]) AND time >= %s::timestamptz"
             " AND time < %s::timestamptz OFFSET 0) AS every WHERE value IS NOT NULL ORDER BY time, rank"
         )
-        sources = [place[0] for place in places]
+        sources = [position[0] for position in positions]
         parameters = [
-            *(sources, [place[1] for place in places], [place[2] + 1 for place in places]),
+            *(sources, [position[1] for position in positions], [position[2] + 1 for position in positions]),
             *(list(set(sources)), start, end),
         ]
     cursor = db.cursor(binary=True)

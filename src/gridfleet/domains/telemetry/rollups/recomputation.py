@@ -94,9 +94,9 @@ async def close_hour(database: Database, grace: timedelta = GRACE) -> bool:
 
 
 async def _recompute(db: Connection, stale: list[Stale]) -> None:
-    places = await store.layouts_to_recompute(db, stale)
-    await _ensure_partitions(db, {hour.date() for _, _, hour, _ in places})
-    for metrics, group in groupby(places, key=itemgetter(3)):
+    found = await store.layouts_to_recompute(db, stale)
+    await _ensure_partitions(db, {hour.date() for _, _, hour, _ in found})
+    for metrics, group in groupby(found, key=itemgetter(3)):
         members = [(source, layout, hour) for source, layout, hour, _ in group]
         await store.recompute_hours(db, members, metrics)
         days = sorted({(source, layout, hour - (hour - _EPOCH) % _DAY) for source, layout, hour in members})
