@@ -15,7 +15,7 @@ import msgspec
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.expiry import count
-from gridfleet.domains.plants.commands.models import DueCommand, FollowSteps, Transition
+from gridfleet.domains.plants.commands.models import CommandType, DueCommand, FollowSteps, Transition
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
@@ -120,17 +120,26 @@ def _sign_or_leave(key: bytes, command: DueCommand, now: datetime, deadline: flo
 
 def _sign(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SignedCommand:
     address = topic(str(command.plant_id), Channel.COMMANDS)
-    message = wire.sign_message(key, address, str(new_id()), int(now.timestamp() * 1000), _payload(command))
+    message = wire.sign_message(key, address, str(new_id()), int(now.timestamp() * 1000), _payload(command, now))
     return SignedCommand(command, address, message, min(_COPY_LIFE, command.expires_at - now), deadline)
 
 
-def _payload(command: DueCommand) -> bytes:
+def _payload(command: DueCommand, now: datetime) -> bytes:
     content: dict[str, Any] = {
         "commandId": str(command.id),
         "type": command.type,
         "target": command.target,
-        **command.instruction,
+        **_instruction(command, now),
         "issuedAt": wire.format_time(command.issued_at),
         "expiresAt": wire.format_time(command.expires_at),
     }
     return msgspec.json.encode(content)
+
+
+def _instruction(command: DueCommand, now: datetime) -> dict[str, Any]:
+    """Return the command's members. The duration of a schedule's step is what is left of it: plants count from its arrival."""
+    if command.type != CommandType.SITE_SETPOINT or "schedule" not in command.instruction:
+        return command.instruction
+    passed = max(0, round((now - command.issued_at).total_seconds()))
+    left = max(1, command.instruction["params"]["durationSeconds"] - passed)
+    return {**command.instruction, "params": {"durationSeconds": left}}

@@ -1,0 +1,37 @@
+"""A setpoint that reaches its plant late, because the plant was away."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from gridfleet.domains.plants.commands.delivery import claim_due
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
+
+HOUR = 3600
+
+
+async def sent_after(site: PartnerSite, seconds: float) -> list[dict[str, Any]]:
+    """Return the setpoints that are sent to the plant after this time, as it receives them."""
+    async with site.database.transaction() as db:
+        due = await claim_due(db, site.plant.bench.keyring, datetime.now(UTC) + timedelta(seconds=seconds), 100)
+    payloads = [msgspec.json.decode(signed.message)["payload"] for signed in due]
+    return [payload for payload in payloads if payload["type"] == "SITE_SETPOINT"]
+
+
+async def test_a_step_of_a_schedule_ends_in_time(site: PartnerSite) -> None:
+    step = {"start": soon(-60), "durationSeconds": HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    await site.acknowledge_newest("APPLIED")
+    await site.steer()
+    for seconds, left in ((0, HOUR - 60), (HOUR / 2, HOUR / 2 - 60), (HOUR - 90, 30)):
+        [setpoint] = await sent_after(site, seconds)
+        assert abs(setpoint["params"]["durationSeconds"] - left) < 5
+    assert (setpoint["powerKw"], setpoint["schedule"]) == (2, {"scheduleId": "s", "revision": 1})
+
+
+async def test_a_partners_own_setpoint_keeps_its_duration(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=3, durationSeconds=600, expiresAt=soon(HOUR))
+    [setpoint] = await sent_after(site, HOUR / 2)
+    assert setpoint["params"] == {"durationSeconds": 600}
