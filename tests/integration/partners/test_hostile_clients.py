@@ -146,6 +146,23 @@ async def test_a_consumer_that_was_cancelled_does_not_count(acme: Organization, 
             await channel.basic_cancel(consumer.consumer_tag or "")
 
 
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+async def test_copies_to_own_queues_are_refused(acme: Organization, created: JsonObject, header: str) -> None:
+    """A queue's bounds do not count what its consumer has not acknowledged, and such messages stay in the broker's memory."""
+    name, event, key = f"{acme.slug}.copies", f"{acme.slug}.event.alert", f"{acme.slug}.command.mode"
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        await channel.queue_declare(name, auto_delete=True)
+        await channel.queue_bind(name, "vcp", routing_key=event)
+        for copies in ([event], [key, event]):
+            copied = aiormq.spec.Basic.Properties(headers={header: copies})
+            with pytest.raises(ChannelAccessRefused, match="not copied to another routing key"):
+                await (await connection.channel()).basic_publish(b"x", exchange="vcp", routing_key=key, properties=copied)
+        assert (await channel.basic_get(name, no_ack=True)).delivery.name == "Basic.GetEmpty"
+        kept = aiormq.spec.Basic.Properties(headers={header: [key]})
+        await channel.basic_publish(b"x", exchange="vcp", routing_key=key, properties=kept)
+
+
 async def test_the_names_that_the_broker_gives_are_closed(acme: Organization, created: JsonObject) -> None:
     async with acme.connected(created) as connection:
         for members in ({}, {"exclusive": True}):

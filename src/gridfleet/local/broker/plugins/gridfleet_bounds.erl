@@ -3,7 +3,9 @@
 %% holds a file open. Refuses arguments of queues that the management API cannot list: it then lists no queue of any vhost.
 %% Refuses names of queues that the broker decodes to Erlang terms. Bounds new quorum queues and streams: each leaves atoms, which
 %% a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
-%% while it does not read those before, and end its connection. Administrators, of which the service is one, may do all of it.
+%% while it does not read those before, and end its connection. Refuses copies to other routing keys (CC, BCC), which RabbitMQ before
+%% 4.0 does not check: a client could fill queues of its own and keep the messages in memory by not acknowledging them.
+%% Administrators, of which the service is one, may do all of it.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -91,10 +93,22 @@ intercept({'basic.cancel', Tag, _} = Cancel, Content, bounded) ->
     {Cancel, Content};
 intercept(Get, Content, bounded) when element(1, Get) =:= 'basic.get' ->
     once_read(Get, Content);
-intercept({'basic.publish', _, _, _, true, _} = Mandatory, Content, bounded) ->
-    once_read(Mandatory, Content);
+intercept({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content, bounded) ->
+    Decoded = rabbit_binary_parser:ensure_content_decoded(Content),
+    case {lists:all(fun(Copy) -> Copy =:= Key end, copies(Decoded)), Mandatory} of
+        {true, true} -> once_read(Publish, Decoded);
+        {true, false} -> {Publish, Decoded};
+        {false, _} -> refused("a message is not copied to another routing key", 'basic.publish')
+    end;
 intercept(Method, Content, _) ->
     {Method, Content}.
+
+%% The routing keys in the headers CC and BCC.
+copies(Content) ->
+    case element(4, element(3, Content)) of
+        undefined -> [];
+        Headers -> [Copy || {Name, array, Copies} <- Headers, Name =:= <<"CC">> orelse Name =:= <<"BCC">>, {_, Copy} <- Copies]
+    end.
 
 %% Deliveries to consumers wait for the client's socket by themselves, these answers pile up before it. While the channel waits,
 %% up to 400 messages pile up behind it, so it does not wait for long.
