@@ -40,6 +40,14 @@ async def make(people: People, admin: Person, org: Organization, **changes: Any)
     return answer.json()
 
 
+def name_missing_broker(people: People) -> None:
+    """Name a broker where nothing listens, so that no key can be proved."""
+    for name in ("broker_url", "broker_management_url"):
+        secret = people.service.state.settings.home / "secrets" / name
+        secret.parent.mkdir(exist_ok=True)
+        secret.write_text("http://nobody@127.0.0.1:9" if "management" in name else "amqp://nobody@127.0.0.1:9")
+
+
 async def by_key(people: People, created: Any, path: str, method: str = "GET", **more: Any) -> httpx.Response:
     """A call with nothing but the key."""
     headers = {"x-api-key": created["key"], **more.pop("headers", {})}
@@ -110,6 +118,28 @@ async def test_long_lists_are_looked_at_within_bounds(people: People, admin: Per
     assert refused(answer, 400, "VALIDATION_ERROR") == ["allowedIps: must have at most 1000 networks"]
     created = await make(people, admin, org, allowedIps=[*networks[:999], "127.0.0.0/8"])
     assert (await by_key(people, created, "/plants")).status_code == 200
+
+
+async def test_keys_that_may_use_the_broker_are_bounded(people: People, admin: Person, org: Organization) -> None:
+    """Each has a vhost, which takes memory, files and disk of the broker that all organisations share."""
+    name_missing_broker(people)
+    await make(people, admin, org)
+    await people.execute(
+        "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_ips, vhost,"
+        " amqp_slug, created_by, activated_at)"
+        " SELECT gen_random_uuid(), organization_id, name, partner_id, key_prefix, sha256(n::text::bytea), '{vcp:connect}',"
+        " allowed_ips, 'partner-' || n, %s, created_by, now() FROM partner_key, generate_series(1, 100) AS n",
+        org.slug,
+    )
+    body = {**WANTED, "scopes": ["plants:read", "vcp:connect"]}
+    answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
+    assert refused(answer, 400, "VALIDATION_ERROR") == [
+        "scopes: must not contain a scope for the broker: the organisation has 100 such keys; revoke one first"
+    ]
+    await make(people, admin, org)
+    await people.execute("UPDATE partner_key SET revoked_at = now(), amqp_slug = NULL WHERE vhost = 'partner-7'")
+    answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
+    refused(answer, 500, "INTERNAL_SERVER_ERROR")
 
 
 async def test_revoking_is_for_ever_and_at_once(people: People, admin: Person, org: Organization) -> None:
@@ -185,11 +215,8 @@ async def test_what_is_no_key_is_not_looked_up(people: People, admin: Person, or
 
 
 async def test_a_key_that_broker_scopes_ask_for_needs_the_broker(people: People, admin: Person, org: Organization) -> None:
-    """Nothing remains of a key that could not be proved: here there is no broker at all."""
-    for name in ("broker_url", "broker_management_url"):
-        secret = people.service.state.settings.home / "secrets" / name
-        secret.parent.mkdir(exist_ok=True)
-        secret.write_text("http://nobody@127.0.0.1:9" if "management" in name else "amqp://nobody@127.0.0.1:9")
+    """Nothing remains of a key that could not be proved."""
+    name_missing_broker(people)
     body = {**WANTED, "scopes": ["vcp:connect"]}
     answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
     refused(answer, 500, "INTERNAL_SERVER_ERROR")

@@ -31,6 +31,8 @@ from gridfleet.kernel.security.keyring import Keyring
 __all__ = ["PreparedKey", "activate", "prepare", "withdraw"]
 
 _MOST_COMPLAINTS: Final = 1_000
+_MOST_AT_BROKER: Final = 100
+"""Maximum number of an organisation's keys that may use the broker: each has a vhost there (docs/decisions/0251)."""
 
 
 class PreparedKey(NamedTuple):
@@ -85,6 +87,11 @@ async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
     complaints = []
     if wanted.expires_at is not None and wanted.expires_at <= utc_now():
         complaints.append("expiresAt: must be in the future")
+    if AMQP_SCOPES & set(wanted.scopes) and len(await store.list_amqp_of(db, org)) >= _MOST_AT_BROKER:
+        complaints.append(
+            f"scopes: must not contain a scope for the broker: the organisation has {_MOST_AT_BROKER} such keys;"
+            " revoke one first"
+        )
     # One query for all ids: it runs on one of the few connections that the broker's requests need.
     known = await visible_among(db, org, wanted.plant_ids or ())
     complaints += [
