@@ -12,6 +12,7 @@ from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, Ale
 from gridfleet.domains.partner_events.models import AlertChange
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
 __all__ = ["PlantName", "RuleStateRow"]
@@ -83,9 +84,7 @@ async def page(db: Connection, org: OrgScope, which: AlertFilter, paging: Paging
 
 async def count(db: Connection, org: OrgScope, which: AlertFilter) -> int:
     """Return the number of alerts in the list."""
-    cursor = await db.execute(f"SELECT count(*) FROM alert WHERE {_FILTER}", _chosen(org, which))
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, f"SELECT count(*) FROM alert WHERE {_FILTER}", _chosen(org, which))
 
 
 async def open_of_plant(db: Connection, org: OrgScope, plant_id: UUID, most: int) -> list[Alert]:

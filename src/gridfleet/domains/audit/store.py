@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
 from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = "id, event, organization_id, actor_type, actor_id, subject_type, subject_id, details, ip, created_at"
@@ -49,13 +50,12 @@ async def count_lately(db: Connection, event: str, organization_id: UUID | None,
 
     `organization_id` None counts the events without an organisation.
     """
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         "SELECT count(*) FROM (SELECT FROM audit_event WHERE created_at > %s AND event = %s"
         " AND organization_id IS NOT DISTINCT FROM %s LIMIT %s) lately",
         (since, event, organization_id, most),
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def list_of_organization(db: Connection, org: OrgScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:
@@ -70,12 +70,11 @@ async def list_of_organization(db: Connection, org: OrgScope, wanted: AuditFilte
 
 async def count_of_organization(db: Connection, org: OrgScope, wanted: AuditFilter) -> int:
     """Return the number of an organisation's events that match."""
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         f"SELECT count(*) FROM audit_event WHERE organization_id = %(organization_id)s AND {_WANTED}",
         _parameters(wanted, organization_id=org.organization_id),
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def list_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:
@@ -87,9 +86,7 @@ async def list_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFil
 
 async def count_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFilter) -> int:
     """Return the number of events that match."""
-    cursor = await db.execute(f"SELECT count(*) FROM audit_event WHERE {_WANTED}", _parameters(wanted))
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, f"SELECT count(*) FROM audit_event WHERE {_WANTED}", _parameters(wanted))
 
 
 async def delete_old(db: Connection, event: str | None, since: datetime | None, until: datetime) -> None:

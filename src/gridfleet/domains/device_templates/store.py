@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from psycopg import sql
 from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.device_templates.models import DeviceTemplate, DeviceType, TemplateLevel
 from gridfleet.domains.device_templates.system_templates import SystemTemplate
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import assignments, fetch_value
 
 _COLUMNS = "id, name, type, level, version, is_system, signals, actions, created_at, updated_at"
 
@@ -43,15 +43,14 @@ async def free_version(db: Connection, template_id: UUID, name: str, lowest: int
 
     The caller has locked the name with `hold_name`.
     """
-    cursor = await db.execute(
+    return await fetch_value(
+        db,
         "SELECT min(v) FROM generate_series(%(lowest)s::bigint,"
         " %(lowest)s + (SELECT count(*) FROM device_template WHERE name = %(name)s)) AS v"
         " WHERE v < 2147483648"
         " AND NOT EXISTS (SELECT FROM device_template t WHERE t.name = %(name)s AND t.version = v AND t.id <> %(id)s)",
         {"id": template_id, "name": name, "lowest": lowest},
     )
-    row = await cursor.fetchone()
-    return row[0] if row else None
 
 
 async def update(db: Connection, template_id: UUID, changes: dict[str, Any]) -> DeviceTemplate:
@@ -60,12 +59,11 @@ async def update(db: Connection, template_id: UUID, changes: dict[str, Any]) -> 
     Leave `signals` out unless they change, because writing them invalidates caches.
     """
     values = {name: Jsonb(value) if name in ("signals", "actions") else value for name, value in changes.items()}
-    assignments = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in values)
-    query = sql.SQL("UPDATE device_template SET {}, updated_at = now() WHERE id = %(id)s RETURNING {}").format(
-        assignments, sql.SQL(_COLUMNS)
-    )
     cursor = db.cursor(row_factory=kwargs_row(_template))
-    await cursor.execute(query, {"id": template_id, **values})
+    await cursor.execute(
+        f"UPDATE device_template SET {assignments(values)}, updated_at = now() WHERE id = %(id)s RETURNING {_COLUMNS}",
+        {**values, "id": template_id},
+    )
     template = await cursor.fetchone()
     if template is None:
         raise LookupError("the locked template is gone")

@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing, PushToken
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _TOKEN = ", ".join(PushToken.__struct_fields__)
@@ -108,8 +109,7 @@ async def page(db: Connection, paging: Paging) -> list[NotificationLog]:
 
 async def count(db: Connection) -> int:
     """Return the number of deliveries in the log."""
-    row = await (await db.execute("SELECT count(*) FROM notification_log")).fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, "SELECT count(*) FROM notification_log")
 
 
 async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -> list[Outgoing]:
@@ -143,13 +143,12 @@ async def next_receipt_due(db: Connection) -> float | None:
 
 async def _seconds_until(db: Connection, moment: str, values: Sequence[Channel]) -> float | None:
     # `greatest(0, NULL)` is 0: without the condition, an empty queue would always be due at once.
-    cursor = await db.execute(
+    return await fetch_value(
+        db,
         "SELECT greatest(0, extract(epoch FROM due_at - clock_timestamp()))::float8"
-        f" FROM ({moment}) AS first WHERE due_at IS NOT NULL".encode(),
+        f" FROM ({moment}) AS first WHERE due_at IS NOT NULL",
         values,
     )
-    row = await cursor.fetchone()
-    return row[0] if row else None
 
 
 async def mark_sent(db: Connection, delivery_id: UUID, ticket: str | None, receipt_after: timedelta | None) -> None:

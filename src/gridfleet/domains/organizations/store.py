@@ -11,6 +11,7 @@ from gridfleet.domains.organizations.errors import SlugInUse
 from gridfleet.domains.organizations.models import Organization, OrganizationRole, OwnOrganization, RoleName
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = "id, name, slug, description, created_at, updated_at"
@@ -100,9 +101,7 @@ async def list_page(db: Connection, paging: Paging) -> list[Organization]:
 
 async def count(db: Connection) -> int:
     """Return the number of organisations."""
-    cursor = await db.execute("SELECT count(*) FROM organization")
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, "SELECT count(*) FROM organization")
 
 
 async def find_role(db: Connection, organization_id: UUID, user_id: UUID) -> OrganizationRole | None:
@@ -144,9 +143,7 @@ async def list_members(db: Connection, org: OrgScope, paging: Paging) -> list[Me
 
 async def count_members(db: Connection, org: OrgScope) -> int:
     """Return the number of an organisation's members."""
-    cursor = await db.execute("SELECT count(*) FROM membership WHERE organization_id = %s", (org.organization_id,))
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, "SELECT count(*) FROM membership WHERE organization_id = %s", (org.organization_id,))
 
 
 async def find_member(db: Connection, org: OrgScope, member_id: UUID) -> Membership | None:

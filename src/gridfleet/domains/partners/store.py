@@ -11,6 +11,7 @@ from gridfleet.domains.partners.scopes import LEGACY_VHOST, Scope, expand_amqp
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _LIVES = "activated_at IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
@@ -162,9 +163,7 @@ async def page(db: Connection, org: OrgScope, paging: Paging) -> list[KeyRow]:
 
 async def count(db: Connection, org: OrgScope) -> int:
     """Return the number of the organisation's keys."""
-    cursor = await db.execute(f"SELECT count(*) FROM partner_key WHERE {_OURS}", {"org": org.organization_id})
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, f"SELECT count(*) FROM partner_key WHERE {_OURS}", {"org": org.organization_id})
 
 
 async def find(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None:
@@ -286,11 +285,9 @@ async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
 
 async def find_legacy_owner(db: Connection, slug: str) -> UUID | None:
     """Return the organisation whose key may use the shared vhost with this user name, or None."""
-    cursor = await db.execute(
-        "SELECT organization_id FROM partner_key WHERE vhost = %s AND amqp_slug = %s", (LEGACY_VHOST, slug)
+    return await fetch_value(
+        db, "SELECT organization_id FROM partner_key WHERE vhost = %s AND amqp_slug = %s", (LEGACY_VHOST, slug)
     )
-    row = await cursor.fetchone()
-    return None if row is None else row[0]
 
 
 async def lock_vhost(db: Connection, vhost: str) -> None:

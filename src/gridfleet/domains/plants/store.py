@@ -13,6 +13,7 @@ from gridfleet.domains.partner_events.models import StatusChange
 from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, Plant, PlantStatus, PlantToImport, PlantType
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
 from gridfleet.kernel.security.certificates import IssuedCertificate
 
@@ -165,23 +166,17 @@ async def page(db: Connection, org: OrgScope, auth_method: AuthMethod | None, pa
 async def count(db: Connection, org: OrgScope, auth_method: AuthMethod | None) -> int:
     """Return the number of plants in the list."""
     conditions, parameters = _listed(org, auth_method)
-    cursor = await db.execute(f"SELECT count(*) FROM plant WHERE organization_id = %(org)s{conditions}", parameters)
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, f"SELECT count(*) FROM plant WHERE organization_id = %(org)s{conditions}", parameters)
 
 
 async def update(db: Connection, org: OrgScope, plant_id: UUID, changes: dict[str, Any]) -> Plant:
     """Write `changes` (column → value, at least one) and return the plant."""
     values = {name: Jsonb(value) if name == "metadata" else value for name, value in changes.items()}
-    assignments = sql.SQL(", ").join(
-        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in values
-    )
-    query = sql.SQL(
-        "UPDATE plant SET {}, updated_at = now() WHERE id = %(id)s AND organization_id = %(org)s RETURNING {}"
-    ).format(assignments, sql.SQL(_COLUMNS))
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
-        query, {"id": plant_id, "org": org.organization_id, **{f"new_{name}": value for name, value in values.items()}}
+        f"UPDATE plant SET {assignments(values)}, updated_at = now()"
+        f" WHERE id = %(id)s AND organization_id = %(org)s RETURNING {_COLUMNS}",
+        {**values, "id": plant_id, "org": org.organization_id},
     )
     plant = await cursor.fetchone()
     if plant is None:

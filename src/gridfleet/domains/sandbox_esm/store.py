@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
-from psycopg import sql
 from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.sandbox_esm.models import EsiState, NewSandboxPlant, PlanAnswer, SandboxPlant
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import assignments, fetch_value
 from gridfleet.protocol.time_blocks import TimeBlock
 
 __all__ = ["Client"]
@@ -52,13 +52,12 @@ async def enable_client(db: Connection, organization_id: UUID, client_id: str, s
 
 async def disable_client(db: Connection, organization_id: UUID) -> str | None:
     """Disable the organisation's client. Returns its id, or None if there is no enabled one."""
-    cursor = await db.execute(
+    return await fetch_value(
+        db,
         "UPDATE sandbox_esm_client SET enabled = false, updated_at = now() WHERE organization_id = %s AND enabled"
         " RETURNING client_id",
         (organization_id,),
     )
-    row = await cursor.fetchone()
-    return None if row is None else str(row[0])
 
 
 async def client_of_organization(db: Connection, organization_id: UUID) -> Client | None:
@@ -95,11 +94,9 @@ async def delete_tokens(db: Connection, client_id: str) -> None:
 
 async def client_of_token(db: Connection, token_hash: bytes) -> str | None:
     """Return the id of the client that holds the token, or None if the token is unknown or has expired."""
-    cursor = await db.execute(
-        "SELECT client_id FROM sandbox_esm_token WHERE token_hash = %s AND expires_at > now()", (token_hash,)
+    return await fetch_value(
+        db, "SELECT client_id FROM sandbox_esm_token WHERE token_hash = %s AND expires_at > now()", (token_hash,)
     )
-    row = await cursor.fetchone()
-    return None if row is None else str(row[0])
 
 
 async def insert_plant(db: Connection, plant_id: UUID, new: NewSandboxPlant) -> SandboxPlant | None:
@@ -164,16 +161,13 @@ async def find_plant_of(db: Connection, client_id: str, external_plant_id: str) 
 async def update_plant(db: Connection, plant_id: UUID, columns: Mapping[str, Any]) -> SandboxPlant | None:
     """Change columns (at least one) of a plant and return it, or None. A new plan raises the version."""
     values = {name: _blocks(value) if name == "time_configs" else value for name, value in columns.items()}
-    assignments: list[sql.Composable] = [
-        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in values
-    ]
-    if "time_configs" in values:
-        assignments.append(sql.SQL("version = version + 1"))
-    query = sql.SQL("UPDATE sandbox_esm_plant SET {}, updated_at = now() WHERE id = %(plant)s RETURNING {}").format(
-        sql.SQL(", ").join(assignments), sql.SQL(_COLUMNS)
-    )
+    raised = ", version = version + 1" if "time_configs" in values else ""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
-    await cursor.execute(query, {**values, "plant": plant_id})
+    await cursor.execute(
+        f"UPDATE sandbox_esm_plant SET {assignments(values)}{raised}, updated_at = now()"
+        f" WHERE id = %(plant)s RETURNING {_COLUMNS}",
+        {**values, "plant": plant_id},
+    )
     return await cursor.fetchone()
 
 

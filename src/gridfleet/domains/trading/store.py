@@ -5,13 +5,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg import sql
 from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.trading.models import ConfigChange, TradingStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
 
 __all__ = ["ConfigRow", "Outcome"]
@@ -87,12 +87,10 @@ async def ensure_config(db: Connection, org: OrgScope, config_id: UUID) -> None:
 
 async def save_config(db: Connection, org: OrgScope, columns: Mapping[str, Any]) -> None:
     """Write columns of the configuration and mark it as saved."""
-    assignments = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in columns]
+    changes = {**columns, "saved": True}
     await db.execute(
-        sql.SQL("UPDATE trading_config SET {} WHERE organization_id = %(organization_id)s").format(
-            sql.SQL(", ").join([*assignments, sql.SQL("saved = true, updated_at = now()")])
-        ),
-        {**columns, "organization_id": org.organization_id},
+        f"UPDATE trading_config SET {assignments(changes)}, updated_at = now() WHERE organization_id = %(organization_id)s",
+        {**changes, "organization_id": org.organization_id},
     )
 
 
@@ -188,9 +186,8 @@ async def page_of_changes(db: Connection, org: OrgScope, plant_id: UUID, paging:
 
 async def count_changes(db: Connection, org: OrgScope, plant_id: UUID) -> int:
     """Return the number of plans sent for a plant."""
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         "SELECT count(*) FROM trading_config_change WHERE plant_id = %s AND organization_id = %s",
         (plant_id, org.organization_id),
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0

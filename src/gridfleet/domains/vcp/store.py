@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from gridfleet.domains.vcp.models import Device, LogEntry, NewLogEntry, PendingCommand
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.envelope import CommandType
 
@@ -169,9 +170,7 @@ async def log_page(
 
 async def log_count(db: Connection, org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> int:
     """Return the number of entries in the list."""
-    cursor = await db.execute(f"SELECT count(*) FROM vcp_command WHERE {_LOGGED}", _logged(org, plant_id, command_type))
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, f"SELECT count(*) FROM vcp_command WHERE {_LOGGED}", _logged(org, plant_id, command_type))
 
 
 _LOGGED = "plant_id = %(plant)s AND organization_id = %(org)s AND (%(type)s::text IS NULL OR command_type = %(type)s)"

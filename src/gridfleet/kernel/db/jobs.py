@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db.pool import Connection
+from gridfleet.kernel.db.queries import fetch_value
 
 __all__ = ["MAILS", "QUEUES", "cause_of", "defer"]
 
@@ -32,6 +33,4 @@ async def defer(db: Connection, task: str, arguments: JSONDict, *, queue: str = 
 
 async def cause_of(db: Connection, job_id: int) -> dict[str, str] | None:
     """Return the cause of a job; None if it has none, as periodic jobs."""
-    cursor = await db.execute("SELECT cause FROM job_cause WHERE job_id = %s", (job_id,))
-    row = await cursor.fetchone()
-    return row[0] if row else None
+    return await fetch_value(db, "SELECT cause FROM job_cause WHERE job_id = %s", (job_id,))

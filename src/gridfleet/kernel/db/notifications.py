@@ -7,6 +7,7 @@ from typing import Final
 from psycopg import sql
 
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
+from gridfleet.kernel.db.queries import fetch_count
 
 __all__ = ["HEARTBEAT_SECONDS", "count_listeners", "listen", "notify", "received_during"]
 
@@ -56,11 +57,9 @@ async def notify(db: Connection, channel: str, payload: str) -> None:
 
 async def count_listeners(db: Connection, name: str) -> int:
     """Return the number of the database's connections with that name."""
-    cursor = await db.execute(
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()", (name,)
+    return await fetch_count(
+        db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()", (name,)
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def received_during(

@@ -7,6 +7,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.kernel.db.pool import Connection
+from gridfleet.kernel.db.queries import fetch_value
 
 __all__ = ["CHANNEL", "Effect", "claim", "delete_done", "insert", "next_due", "postpone"]
 
@@ -52,13 +53,12 @@ async def claim(db: Connection, kind: str) -> Effect | None:
 
 async def next_due(db: Connection, kind: str) -> float | None:
     """Return the seconds until an effect of the kind is due; None if there is no effect."""
-    cursor = await db.execute(
+    return await fetch_value(
+        db,
         "SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM outbox"
         " WHERE kind = %s AND due_at > clock_timestamp()",
         (kind,),
     )
-    row = await cursor.fetchone()
-    return row[0] if row else None
 
 
 async def delete_done(db: Connection, effect_id: int) -> None:

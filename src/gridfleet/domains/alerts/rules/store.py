@@ -11,6 +11,7 @@ from psycopg.rows import TupleRow, class_row, kwargs_row
 from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
 
 __all__ = ["MetricPosition"]
@@ -94,20 +95,15 @@ async def page(db: Connection, org: OrgScope, plant_id: UUID | None, paging: Pag
 
 async def count(db: Connection, org: OrgScope, plant_id: UUID | None) -> int:
     """Return the number of rules in the list."""
-    cursor = await db.execute(f"SELECT count(*) FROM alert_rule WHERE {_VISIBLE}", _visible(org, plant_id))
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, f"SELECT count(*) FROM alert_rule WHERE {_VISIBLE}", _visible(org, plant_id))
 
 
 async def update(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> AlertRule:
     """Write `columns` to a rule of the organisation and return it."""
-    assignments = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in columns)
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
-        sql.SQL(
-            "UPDATE alert_rule SET {}, updated_at = now()"
-            " WHERE id = %(id)s AND organization_id = %(organization_id)s RETURNING {}"
-        ).format(assignments, sql.SQL(_COLUMNS)),
+        f"UPDATE alert_rule SET {assignments(columns)}, updated_at = now()"
+        f" WHERE id = %(id)s AND organization_id = %(organization_id)s RETURNING {_COLUMNS}",
         {**columns, "id": rule_id, "organization_id": org.organization_id},
     )
     changed = await cursor.fetchone()

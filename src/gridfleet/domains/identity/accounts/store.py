@@ -10,6 +10,7 @@ from psycopg.rows import args_row, class_row, kwargs_row
 
 from gridfleet.domains.identity.models import Account, User, UserRole
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _USER = "id, email, name, is_super_admin, created_at, updated_at"
@@ -40,9 +41,7 @@ async def list_users(db: Connection, paging: Paging) -> list[User]:
 
 async def count_users(db: Connection) -> int:
     """Return the number of accounts."""
-    cursor = await db.execute("SELECT count(*) FROM user_account")
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, "SELECT count(*) FROM user_account")
 
 
 async def find_users(db: Connection, user_ids: Sequence[UUID]) -> list[User]:
@@ -68,9 +67,7 @@ async def find_account_by_email(db: Connection, email: str) -> Account | None:
 
 async def find_password_hash(db: Connection, user_id: UUID) -> str | None:
     """Return the hash of a user's password; None if there is no such user."""
-    cursor = await db.execute("SELECT password_hash FROM user_account WHERE id = %s", (user_id,))
-    row = await cursor.fetchone()
-    return row[0] if row else None
+    return await fetch_value(db, "SELECT password_hash FROM user_account WHERE id = %s", (user_id,))
 
 
 async def insert_account(
@@ -182,18 +179,16 @@ async def save_password_reset(
 
 async def find_password_reset(db: Connection, token_hash: bytes, now: datetime) -> UUID | None:
     """Return the owner of an unexpired reset token, or None."""
-    cursor = await db.execute("SELECT user_id FROM password_reset WHERE token_hash = %s AND expires_at > %s", (token_hash, now))
-    row = await cursor.fetchone()
-    return row[0] if row else None
+    return await fetch_value(
+        db, "SELECT user_id FROM password_reset WHERE token_hash = %s AND expires_at > %s", (token_hash, now)
+    )
 
 
 async def take_password_reset(db: Connection, token_hash: bytes, now: datetime) -> UUID | None:
     """Delete an unexpired reset token and return its owner, or None."""
-    cursor = await db.execute(
-        "DELETE FROM password_reset WHERE token_hash = %s AND expires_at > %s RETURNING user_id", (token_hash, now)
+    return await fetch_value(
+        db, "DELETE FROM password_reset WHERE token_hash = %s AND expires_at > %s RETURNING user_id", (token_hash, now)
     )
-    row = await cursor.fetchone()
-    return row[0] if row else None
 
 
 async def delete_password_reset(db: Connection, user_id: UUID) -> None:

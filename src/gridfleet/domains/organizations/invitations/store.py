@@ -10,6 +10,7 @@ from gridfleet.domains.organizations.invitations.models import Invitation, Invit
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 # A pending invitation is shown as expired from its expiry on, even before the sweep updates its row.
@@ -78,11 +79,9 @@ async def nth_newest_to(db: Connection, email: str, n: int) -> datetime | None:
     Locks the address: other transactions wait here until this one ends.
     """
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('invitation ' || %s, 0))", (email,))
-    cursor = await db.execute(
-        "SELECT created_at FROM invitation WHERE email = %s ORDER BY created_at DESC OFFSET %s LIMIT 1", (email, n - 1)
+    return await fetch_value(
+        db, "SELECT created_at FROM invitation WHERE email = %s ORDER BY created_at DESC OFFSET %s LIMIT 1", (email, n - 1)
     )
-    row = await cursor.fetchone()
-    return row[0] if row else None
 
 
 async def list_page(db: Connection, org: OrgScope, paging: Paging) -> list[Invitation]:
@@ -97,9 +96,7 @@ async def list_page(db: Connection, org: OrgScope, paging: Paging) -> list[Invit
 
 async def count(db: Connection, org: OrgScope) -> int:
     """Return the number of an organisation's invitations."""
-    cursor = await db.execute("SELECT count(*) FROM invitation WHERE organization_id = %s", (org.organization_id,))
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, "SELECT count(*) FROM invitation WHERE organization_id = %s", (org.organization_id,))
 
 
 async def find(db: Connection, org: OrgScope, invitation_id: UUID) -> Invitation | None:

@@ -10,6 +10,7 @@ from gridfleet.domains.plants.certificates.models import AtRiskPlant, Certificat
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 
 _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))"
 
@@ -47,9 +48,7 @@ async def replace(db: Connection, certificate: str, private_key: bytes, key_vers
 
 async def count_trusting(db: Connection) -> int:
     """Return the number of plants that hold a package, which names the authority to trust."""
-    cursor = await db.execute("SELECT count(*) FROM plant WHERE lifecycle_status IN ('ACTIVE', 'SUSPENDED')")
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, "SELECT count(*) FROM plant WHERE lifecycle_status IN ('ACTIVE', 'SUSPENDED')")
 
 
 def _visible(org: OrgScope, soon: timedelta) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from gridfleet.domains.plants.commands.models import (
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
 _LIFE = ", ".join(CommandLife.__struct_fields__)
@@ -134,22 +135,19 @@ async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Pagin
 
 async def count(db: Connection, org: OrgScope, sub_device_id: UUID) -> int:
     """Return the number of commands that were issued to the sub-device."""
-    cursor = await db.execute(
-        f"SELECT count(*) FROM plant_command WHERE {_OF_DEVICE}", {"device": sub_device_id, "org": org.organization_id}
+    return await fetch_count(
+        db, f"SELECT count(*) FROM plant_command WHERE {_OF_DEVICE}", {"device": sub_device_id, "org": org.organization_id}
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
     """Return the number of commands that the plant has not acknowledged, at most `limit`."""
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         "SELECT count(*) FROM (SELECT FROM plant_command c JOIN plant p ON p.id = c.plant_id"
         " WHERE p.id = %s AND p.organization_id = %s AND c.due_at IS NOT NULL LIMIT %s) AS waiting",
         (plant_id, org.organization_id, limit),
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def claim(db: Connection, now: datetime, hold: timedelta, limit: int) -> list[DueCommand]:

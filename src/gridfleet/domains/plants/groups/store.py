@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from psycopg import sql
 from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = ", ".join(PlantGroup.__struct_fields__)
@@ -61,9 +61,7 @@ async def page(db: Connection, org: OrgScope, paging: Paging) -> list[PlantGroup
 
 async def count(db: Connection, org: OrgScope) -> int:
     """Return the number of the organisation's groups."""
-    cursor = await db.execute("SELECT count(*) FROM plant_group WHERE organization_id = %s", (org.organization_id,))
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+    return await fetch_count(db, "SELECT count(*) FROM plant_group WHERE organization_id = %s", (org.organization_id,))
 
 
 async def of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantGroup]:
@@ -80,15 +78,11 @@ async def of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantG
 
 async def update(db: Connection, org: OrgScope, group_id: UUID, changes: dict[str, Any]) -> PlantGroup | None:
     """Write `changes` (column → value, at least one) and return the group; None if it no longer exists."""
-    assignments = sql.SQL(", ").join(
-        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in changes
-    )
-    query = sql.SQL(
-        "UPDATE plant_group SET {}, updated_at = now() WHERE id = %(id)s AND organization_id = %(org)s RETURNING {}"
-    ).format(assignments, sql.SQL(_COLUMNS))
     cursor = db.cursor(row_factory=class_row(PlantGroup))
     await cursor.execute(
-        query, {"id": group_id, "org": org.organization_id, **{f"new_{name}": value for name, value in changes.items()}}
+        f"UPDATE plant_group SET {assignments(changes)}, updated_at = now()"
+        f" WHERE id = %(id)s AND organization_id = %(org)s RETURNING {_COLUMNS}",
+        {**changes, "id": group_id, "org": org.organization_id},
     )
     return await cursor.fetchone()
 

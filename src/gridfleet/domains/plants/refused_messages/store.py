@@ -10,6 +10,7 @@ from psycopg.rows import class_row, kwargs_row
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.envelope import RefusalReason
 
@@ -59,18 +60,17 @@ async def page_refused(db: Connection, org: OrgScope, plant_id: UUID, paging: Pa
 
 async def count_refused(db: Connection, org: OrgScope, plant_id: UUID) -> int:
     """Return the number of stored refused messages of the plant."""
-    cursor = await db.execute(
-        f"SELECT count(*) FROM refused_message WHERE {_OF_PLANT}", {"plant": plant_id, "org": org.organization_id}
+    return await fetch_count(
+        db, f"SELECT count(*) FROM refused_message WHERE {_OF_PLANT}", {"plant": plant_id, "org": org.organization_id}
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def trim_refused(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
     """Delete refused messages that are too old, or too many of their plant. Returns their number."""
     # Plant by plant: numbering all messages takes longer the more there are, and longest during a flood, when trimming
     # matters most.
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         "WITH oldest AS (SELECT p.id AS plant_id, o.received_at, o.id FROM plant p CROSS JOIN LATERAL (SELECT received_at, id"
         " FROM refused_message WHERE plant_id = p.id ORDER BY received_at DESC, id DESC OFFSET %(most)s LIMIT 1) AS o),"
         " late AS (DELETE FROM refused_message WHERE received_at < now() - %(age)s RETURNING 1),"
@@ -79,8 +79,6 @@ async def trim_refused(db: Connection, max_age: timedelta, max_per_plant: int) -
         " SELECT (SELECT count(*) FROM late) + (SELECT count(*) FROM many)",
         {"age": max_age, "most": max_per_plant},
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def record_unregistered_devices(

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg import sql
 from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
@@ -14,6 +13,7 @@ from gridfleet.domains.plants.store import AHEAD
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = ", ".join(SubDevice.__struct_fields__)
@@ -94,15 +94,11 @@ async def lock(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) 
 
 async def update(db: Connection, org: OrgScope, sub_device_id: UUID, changes: dict[str, Any]) -> SubDevice:
     """Write `changes` (column → value, at least one) to the locked sub-device and return it."""
-    assignments = sql.SQL(", ").join(
-        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(f"new_{name}")) for name in changes
-    )
-    query = sql.SQL(
-        "UPDATE sub_device SET {}, updated_at = now() WHERE id = %(id)s AND organization_id = %(org)s RETURNING {}"
-    ).format(assignments, sql.SQL(_COLUMNS))
     cursor = db.cursor(row_factory=kwargs_row(_sub_device))
     await cursor.execute(
-        query, {"id": sub_device_id, "org": org.organization_id, **{f"new_{name}": value for name, value in changes.items()}}
+        f"UPDATE sub_device SET {assignments(changes)}, updated_at = now()"
+        f" WHERE id = %(id)s AND organization_id = %(org)s RETURNING {_COLUMNS}",
+        {**changes, "id": sub_device_id, "org": org.organization_id},
     )
     device = await cursor.fetchone()
     if device is None:
@@ -152,11 +148,9 @@ async def count(
     search: str | None,
 ) -> int:
     """Return the number of sub-devices in the list."""
-    cursor = await db.execute(
-        f"SELECT count(*) FROM sub_device WHERE {_FILTER}", _parameters(org, plant_id, type, status, search)
+    return await fetch_count(
+        db, f"SELECT count(*) FROM sub_device WHERE {_FILTER}", _parameters(org, plant_id, type, status, search)
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def lock_many(db: Connection, sub_device_ids: Iterable[UUID], plant_ids: Iterable[UUID]) -> None:
@@ -209,7 +203,8 @@ async def mark_silent(db: Connection) -> int:
 
     A `last_seen_at` in the future becomes the present, as for plants. Waits for no lock.
     """
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         f"WITH silent AS (SELECT d.id, d.{AHEAD} AS ahead FROM sub_device d"
         " JOIN plant p ON p.id = d.plant_id AND p.status = 'ONLINE' WHERE d.status IN ('ONLINE', 'DEGRADED')"
         f" AND (d.{AHEAD}"
@@ -217,10 +212,8 @@ async def mark_silent(db: Connection) -> int:
         " FOR NO KEY UPDATE OF d SKIP LOCKED),"
         " updated AS (UPDATE sub_device d SET last_seen_at = least(d.last_seen_at, now()),"
         " status = CASE WHEN silent.ahead THEN d.status ELSE 'OFFLINE' END FROM silent WHERE d.id = silent.id RETURNING ahead)"
-        " SELECT count(*) FROM updated WHERE NOT ahead"
+        " SELECT count(*) FROM updated WHERE NOT ahead",
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[tuple[UUID, UUID, str, UUID | None]]:

@@ -15,6 +15,7 @@ from gridfleet.domains.telemetry.history.models import LayoutIndex
 from gridfleet.domains.telemetry.rollups.store import scaled_sum
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 
 __all__ = ["SourceRow", "ValuesPage"]
 
@@ -210,14 +211,13 @@ async def count_values(
 ) -> int:
     """Return the number of values of one metric; counting stops at `limit`."""
     value, arguments = _value(picks)
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         f"SELECT count(*) FROM (SELECT FROM telemetry_frame WHERE {value} IS NOT NULL AND source_id = ANY(%s::int[])"
         " AND time >= %s::timestamptz AND time < %s::timestamptz LIMIT %s::bigint) AS counted",
         (*arguments, list(source_ids), start, end, limit),
         prepare=_PLAN_FOR_THIS_RANGE,
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def count_points(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime, limit: int) -> int:
@@ -225,14 +225,13 @@ async def count_points(db: Connection, source_ids: Sequence[int], start: datetim
 
     Counting stops after `limit` frames, each of which has at least one value.
     """
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         "SELECT coalesce(sum(points), 0) FROM (SELECT num_nonnulls(VARIADIC vals) AS points FROM telemetry_frame"
         " WHERE source_id = ANY(%s::int[]) AND time >= %s::timestamptz AND time < %s::timestamptz LIMIT %s::bigint) AS counted",
         (list(source_ids), start, end, limit),
         prepare=_PLAN_FOR_THIS_RANGE,
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def extent(db: Connection, source_ids: Sequence[int], start: datetime, end: datetime) -> tuple[datetime, datetime] | None:
@@ -265,7 +264,8 @@ async def frontier(
 
     None if frames from `start` on may have been dropped.
     """
-    cursor = await db.execute(
+    return await fetch_value(
+        db,
         "SELECT coalesce(min(f.time), %(end)s::timestamptz) FROM telemetry_source s LEFT JOIN LATERAL (SELECT time"
         " FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s ORDER BY time"
         " OFFSET %(frames)s LIMIT 1) AS f ON true WHERE s.id = ANY(%(ids)s::int[]) AND s.organization_id = %(org)s"
@@ -273,8 +273,6 @@ async def frontier(
         {"org": org.organization_id, "ids": list(source_ids), "start": start, "end": end, "frames": frames},
         prepare=_PLAN_FOR_THIS_RANGE,
     )
-    row = await cursor.fetchone()
-    return row[0] if row else None
 
 
 async def buckets(

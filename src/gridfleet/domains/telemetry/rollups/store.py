@@ -10,6 +10,7 @@ from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, SetAside, Stale
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_value
 
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
 _WATERMARK_LOCK: Final = "hashtextextended('telemetry seal', 0)"
@@ -312,9 +313,7 @@ async def move_start(db: Connection, kept: Kept, organization_id: UUID, start: d
 
 async def earliest_start(db: Connection, kept: Kept) -> datetime | None:
     """Return the earliest start of the data of any source; None without sources."""
-    cursor = await db.execute(f"SELECT min({kept.column}) FROM telemetry_source")
-    row = await cursor.fetchone()
-    return row[0] if row else None
+    return await fetch_value(db, f"SELECT min({kept.column}) FROM telemetry_source")
 
 
 async def sources_that_start_later(db: Connection, kept: Kept, start: datetime) -> list[tuple[int, datetime]]:
@@ -326,14 +325,13 @@ async def sources_that_start_later(db: Connection, kept: Kept, start: datetime) 
 async def oldest_before(db: Connection, kept: Kept, sources: Sequence[int], start: datetime) -> datetime | None:
     """Return the time of the oldest data of these sources before `start`; None if there is none."""
     # Source by source; otherwise the planner reads the whole table for the minimum.
-    cursor = await db.execute(
+    return await fetch_value(
+        db,
         f"SELECT min(o.first) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS first"
         f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} < %s ORDER BY {kept.time} LIMIT 1) AS o",
         (list(sources), start),
         prepare=False,
     )
-    row = await cursor.fetchone()
-    return row[0] if row else None
 
 
 async def delete_before(db: Connection, kept: Kept, sources: Sequence[int], start: datetime) -> None:

@@ -10,6 +10,7 @@ from psycopg.rows import class_row, kwargs_row
 from gridfleet.domains.vcp.confirmation.models import Kind, Predecessor, Unconfirmed
 from gridfleet.domains.vcp.sites.store import SELECTED, Selection
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 
@@ -91,7 +92,8 @@ async def complete_missed(db: Connection, now: datetime) -> int:
 
     Rows of sites that another transaction has locked are skipped. Returns the number of completed rows.
     """
-    cursor = await db.execute(
+    return await fetch_count(
+        db,
         "WITH missed AS (SELECT u.plant_id, u.kind, c.status FROM vcp_unconfirmed u JOIN plant_command c ON c.id = u.command_id"
         " JOIN vcp_site s ON s.plant_id = u.plant_id WHERE u.due_at IS NULL AND c.finished_at IS NOT NULL"
         " FOR NO KEY UPDATE OF s, u SKIP LOCKED),"
@@ -102,8 +104,6 @@ async def complete_missed(db: Connection, now: datetime) -> int:
         " SELECT count(*) FROM missed",
         (now,),
     )
-    row = await cursor.fetchone()
-    return int(row[0]) if row else 0
 
 
 async def lock_due(db: Connection, now: datetime, limit: int, selection: Selection) -> list[UUID]:
