@@ -1,6 +1,7 @@
 """Issues the time-based commands of sites each second. A site that fails by itself does not delay the others."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +14,7 @@ import structlog
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.vcp.scheduler import Selection, list_sites, steer
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database, set_aside
+from gridfleet.kernel.db import Connection, Database, set_aside
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
 __all__ = ["SiteScheduler", "run_schedules"]
@@ -22,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
+_CATCH_UP_SECONDS: Final = 30.0
+"""Time after a start or an outage in which commands that waited are read, so that no partner counts as silent."""
 
 
 async def run_schedules(database: Database) -> None:
@@ -37,11 +40,15 @@ async def run_schedules(database: Database) -> None:
 
 
 class SiteScheduler:
-    """The scheduler of one process. A site that failed is left out for five minutes."""
+    """The scheduler of one process. A site that failed is left out for five minutes.
+
+    No fallback starts in the first half minute, nor within half a minute after an outage.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._again: dict[UUID, datetime] = {}
+        self._catching_up_until = time.monotonic() + _CATCH_UP_SECONDS
 
     async def run_due(self, now: datetime) -> int:
         """Process what is due. Raises errors of an outage.
@@ -52,18 +59,22 @@ class SiteScheduler:
         failed = [plant_id for plant_id, again in self._again.items() if again > now]
         try:
             async with self._database.transaction() as db:
-                return await steer(db, now, Selection(without=failed))
+                return await self._steer(db, now, Selection(without=failed))
         except Exception as error:
             if not is_poison(error):
+                self._catching_up_until = time.monotonic() + _CATCH_UP_SECONDS
                 raise
         async with self._database.transaction() as db:
             plant_ids = await list_sites(db, failed)
-        await isolate(Consumer.SITES, plant_ids, partial(self._steer, now), partial(self._set_aside, now))
+        await isolate(Consumer.SITES, plant_ids, partial(self._steer_some, now), partial(self._set_aside, now))
         return 0
 
-    async def _steer(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
+    async def _steer_some(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as db:
-            await steer(db, now, Selection(only=plant_ids))
+            await self._steer(db, now, Selection(only=plant_ids))
+
+    async def _steer(self, db: Connection, now: datetime, selection: Selection) -> int:
+        return await steer(db, now, selection, falls_back=time.monotonic() >= self._catching_up_until)
 
     async def _set_aside(self, now: datetime, plant_id: UUID, error: Exception) -> None:
         self._again[plant_id] = now + _AGAIN

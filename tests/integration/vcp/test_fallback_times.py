@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gridfleet.amqp import site_scheduler
 from gridfleet.domains.vcp.scheduler import correct_silence
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
@@ -52,6 +53,15 @@ async def test_a_new_setpoint_replaces_the_end_of_the_one_before(waiting: Partne
     await waiting.send("command.site-setpoint", powerKw=2, durationSeconds=100)
     assert not await falls_back(waiting, 155)
     assert await falls_back(waiting, 162)
+
+
+async def test_a_scheduler_that_has_just_started_waits(waiting: PartnerSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = datetime.now(UTC) + timedelta(minutes=2)
+    await site_scheduler.SiteScheduler(waiting.database).run_due(later)
+    assert await waiting.site("fallback_since") == (None,)
+    monkeypatch.setattr(site_scheduler, "_CATCH_UP_SECONDS", 0)
+    await site_scheduler.SiteScheduler(waiting.database).run_due(later)
+    assert await waiting.site("fallback_since") == (later,)
 
 
 @pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])

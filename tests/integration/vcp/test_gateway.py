@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.partner_gateway import PartnerGateway
+from gridfleet.amqp.site_scheduler import run_schedules
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
@@ -120,6 +122,18 @@ async def test_orders_wait_for_a_gateway_and_acks_for_the_partner(market: Market
     assert {ack["ackStatus"] for ack in acks} == {"ACCEPTED"}
     assert [command[1]["powerKw"] for command in await site.commands()] == [0, 1, 2, 3, 4]
     assert await site.rows("SELECT 1 FROM partner_event") == []
+
+
+async def test_no_fallback_starts_while_commands_wait_that_arrived_during_an_outage(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})
+    await site.set_site(silent_from=datetime.now(UTC) - timedelta(minutes=5))
+    await market.order(site)
+    async with running(run_schedules(database)):
+        await asyncio.sleep(2)  # a busy broker accepts the gateway's connection later than the database
+        async with market.gateway():
+            await market.received(site, 2)
+    assert [kind for kind, _, _ in await site.commands()] == ["CONFIG", "SITE_SETPOINT"]
 
 
 async def test_two_gateways_share_and_take_over(market: Market, database: Database) -> None:

@@ -27,15 +27,19 @@ _BATCH: Final = 200
 _ALL: Final = Selection()
 
 
-async def steer(db: Connection, now: datetime, selection: Selection = _ALL) -> int:
+async def steer(db: Connection, now: datetime, selection: Selection = _ALL, *, falls_back: bool = True) -> int:
     """Process what is due, at up to a few hundred of the selected sites.
+
+    Args:
+        falls_back: Whether the fallback of a site whose partner is silent starts.
 
     Returns:
         The number of schedules ended, commands issued and schedule steps claimed; 0 means that nothing else is due.
     """
     await _end_overrides(db, now, selection)
     ended = await store.end_schedules(db, now, _BATCH, selection)
-    await _fall_back(db, now, selection)
+    if falls_back:
+        await _fall_back(db, now, selection)
     issued = await issue_due(db, now, _BATCH, selection)
     return ended + issued + await _step_schedules(db, now, selection)
 
