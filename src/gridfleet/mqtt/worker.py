@@ -50,6 +50,10 @@ _SAVE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 _WINDOW_BATCHES: Final = 2
 """The most unacknowledged messages of a process, in batches: one being written, one being read."""
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Size of a batch, at least one message. Larger ones could block heartbeats while they are read, or exceed the time of a
+statement while they are written, each time again.
+"""
 
 
 class _Message(NamedTuple):
@@ -193,13 +197,15 @@ class IngestWorker:
                 writing.cancel()
 
     async def _collect(self) -> list[_Message]:
-        """Return the next batch: the messages of the batch's time, at most its size."""
+        """Return the next batch: the messages of the batch's time, at most its number and size."""
         size = self._settings.ingest_batch_messages
         await self._arrived.wait()
         if len(self._buffer) < size:
             self._full.clear()
             await wait_at_most(self._full, self._settings.ingest_batch_milliseconds / 1000)
-        messages, self._buffer = self._buffer[:size], self._buffer[size:]
+        ends = itertools.accumulate(len(message.body) for message in self._buffer[:size])
+        count = max(1, sum(end <= _BATCH_BYTES for end in ends))
+        messages, self._buffer = self._buffer[:count], self._buffer[count:]
         if not self._buffer:
             self._arrived.clear()
         return messages

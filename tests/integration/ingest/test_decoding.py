@@ -1,6 +1,7 @@
 """From fields to stored values: templates with bits, scales and limits, own names that grow, wide devices, merging."""
 
 import random
+import time
 from datetime import datetime
 from typing import Any
 
@@ -113,6 +114,27 @@ async def test_wide_devices_are_split_and_whole_again(bench: Bench) -> None:
 def numbered(first: int, last: int) -> dict[str, int]:
     """Fields n{first} to n{last}, each with its number."""
     return {f"n{number}": number for number in range(first, last + 1)}
+
+
+async def test_an_entry_costs_what_it_has_and_not_what_its_device_has(bench: Bench) -> None:
+    """One message has thousands of entries, and all plants wait while it is read."""
+    plants = [await bench.plant() for _ in range(3)]
+    await plants[0].add_device("D")
+    await plants[1].add_device("D")
+    await plants[2].add_device("D", [{"key": f"k{n}", "field": f"n{n}"} for n in range(2_000)])
+    for start in range(0, 4_000, 1_000):
+        await bench.take(plants[1].message(snapshot(start, D=numbered(start, start + 999))))
+    entries = [{"id": "D", "time": moment(0).timestamp() * 1000 + n, "fields": {"n0": n}} for n in range(4_000)]
+    snapshots = [{"time": moment(1).isoformat(), "devices": entries[first : first + 1_000]} for first in range(0, 4_000, 1_000)]
+    seconds: list[float] = []
+    for plant in plants:
+        await bench.take(plant.message(snapshot(2, D={"n0": 1})))
+        message = plant.message(snapshots)
+        started = time.process_time()
+        batch = await bench.pipeline.prepare([message])
+        seconds.append(time.process_time() - started)
+        assert len(batch.frames.frames) == 4_000
+    assert max(seconds) < 8 * seconds[0], seconds
 
 
 async def test_no_more_names_than_the_limit_and_those_known_go_on(bench: Bench) -> None:

@@ -15,7 +15,8 @@ from aiormq.abc import AbstractChannel
 from conftest import BrokerNode
 from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
-from gridfleet.domains.ingest.models import Delivery
+from gridfleet.domains.ingest.models import Batch, Delivery
+from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.ingest.readers import OwnNamesReader
 from gridfleet.domains.plants.topology import INGEST_EXCHANGE, PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.domains.telemetry.frames import store
@@ -132,6 +133,29 @@ async def test_messages_that_waited_while_nobody_worked_are_not_too_old(line: Li
     assert [await plant.refusals() for plant in plants] == [[]] * 4
     for first, plant in enumerate(plants):
         assert (await plant.stored())["a"] == {moment(n): n for n in range(first, count, 4)}
+
+
+async def test_a_batch_has_few_bytes_however_many_messages_wait(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 messages of 256 KiB take minutes to read, and the broker closes a connection that is silent for so long."""
+    plant = await line.bench.plant()
+    count = 60
+    for number in range(count):
+        snapshot = {"time": moment(number).isoformat(), "fields": {"a": number}, "ignored": "x" * 200_000}
+        await line.publish(plant.message(snapshot))
+    sizes: list[int] = []
+    prepare = Pipeline.prepare
+
+    async def measured(pipeline: Pipeline, deliveries: Sequence[Delivery]) -> Batch:
+        sizes.append(sum(len(delivery.body) for delivery in deliveries))
+        return await prepare(pipeline, deliveries)
+
+    monkeypatch.setattr(Pipeline, "prepare", measured)
+    async with line.worker():
+        await until(lambda: _all_dealt_with(line, [plant], count))
+
+    assert (await plant.stored())["a"] == {moment(n): n for n in range(count)}
+    assert sum(sizes) > count * 200_000
+    assert max(sizes) <= 4 * 1024 * 1024
 
 
 async def test_a_worker_that_starts_again_reads_plants_again(line: Line) -> None:

@@ -62,8 +62,15 @@ class SignalMap:
             for signal, _ in numeric
         )
         self._scaled = any(factor != (1.0, 0.0) for factor in self._factors)
-        self._bits = tuple((signal.word or DEFAULT_WORD, signal.bit or 0, bool(signal.invert)) for signal in binary)
-        self._declared = frozenset(self._fields) | {word for word, _, _ in self._bits}
+        self._positions: dict[str, list[int]] = {}
+        for position, field in enumerate(self._fields):
+            self._positions.setdefault(field, []).append(position)
+        self._bit_count = len(binary)
+        self._words: dict[str, list[tuple[int, int, bool]]] = {}
+        for position, signal in enumerate(binary):
+            bit = (position, signal.bit or 0, bool(signal.invert))
+            self._words.setdefault(signal.word or DEFAULT_WORD, []).append(bit)
+        self._declared = frozenset(self._fields).union(self._words)
         self._numeric: Any = itemgetter(*self._fields) if len(self._fields) > 1 else None
 
     def decode(self, fields: FieldValues) -> Values | None:
@@ -81,8 +88,8 @@ class SignalMap:
             if self._declared.isdisjoint(fields):
                 return None
             values = self._careful(fields)
-        if self._bits:
-            values += [self._bit(fields.get(word), bit, invert) for word, bit, invert in self._bits]
+        if self._bit_count:
+            values += self._bits(fields)
         return values
 
     @property
@@ -92,28 +99,40 @@ class SignalMap:
 
     def undeclared(self, fields: FieldValues) -> int:
         """Return the number of the entry's fields that no signal declares; they are dropped."""
-        return len(fields.keys() - self._declared)
+        return len(fields) - sum(map(self._declared.__contains__, fields))
 
     def _careful(self, fields: FieldValues) -> list[float | None]:
-        values: list[float | None] = []
-        for name, (scale, offset) in zip(self._fields, self._factors, strict=True):
-            raw = fields.get(name)
-            try:
-                value = None if raw is None else float(raw) * scale + offset
-            except OverflowError:
-                value = None
-            values.append(value if value is not None and isfinite(value) else None)
+        # By the entry's fields: it may have one of thousands, thousands of times in one message.
+        values: list[float | None] = [None] * len(self._fields)
+        for name, raw in fields.items():
+            if raw is None:
+                continue
+            for position in self._positions.get(name, ()):
+                scale, offset = self._factors[position]
+                try:
+                    value = float(raw) * scale + offset
+                except OverflowError:
+                    continue
+                if isfinite(value):
+                    values[position] = value
         return values
 
-    @staticmethod
-    def _bit(word: int | float | bool | None, bit: int, invert: bool) -> float | None:
-        if word is None or isinstance(word, bool) or word < 0:
+    def _bits(self, fields: FieldValues) -> list[float | None]:
+        values: list[float | None] = [None] * self._bit_count
+        for name, bits in self._words.items():
+            word = _word(fields.get(name))
+            if word is not None:
+                for position, bit, invert in bits:
+                    values[position] = float((word >> bit & 1) ^ invert)
+        return values
+
+
+def _word(value: int | float | bool | None) -> int | None:
+    """Return the word of a value; None if it is no whole number from 0 to 2^64 - 1."""
+    if value is None or isinstance(value, bool) or value < 0:
+        return None
+    if isinstance(value, float):
+        if not value.is_integer():
             return None
-        if isinstance(word, float):
-            # A whole float is converted; a float with a fraction has no bits.
-            if not word.is_integer():
-                return None
-            word = int(word)
-        if word >> MAX_WORD_BITS:
-            return None
-        return float((word >> bit & 1) ^ invert)
+        value = int(value)
+    return None if value >> MAX_WORD_BITS else value

@@ -73,9 +73,7 @@ class TemplateReader:
             return [(self._layout_ids[0], values)], dropped
         parts = [values[start : start + MAX_LAYOUT_METRICS] for start in range(0, len(values), MAX_LAYOUT_METRICS)]
         return [
-            (layout_id, part)
-            for layout_id, part in zip(self._layout_ids, parts, strict=True)
-            if any(value is not None for value in part)
+            (layout_id, part) for layout_id, part in zip(self._layout_ids, parts, strict=True) if part.count(None) < len(part)
         ], dropped
 
 
@@ -92,8 +90,8 @@ class OwnNamesReader:
         self._known: frozenset[str] = frozenset()
         self._seen: dict[str, datetime] = {}
         self._active: frozenset[str] = frozenset()
-        self._layouts: list[tuple[int, tuple[str | None, ...]]] = []
-        """Layout ids and the names at their positions; None for a name that is not active."""
+        self._positions: dict[str, tuple[int, int]] = {}
+        """Layout id and position of each active name."""
         self._extend_from: float | None = None
         """In monotonic seconds, because the clock may be set back."""
 
@@ -121,11 +119,12 @@ class OwnNamesReader:
             self._add(await layouts.id_of(db, layout), names, [now] * len(names))
         self._seen |= dict.fromkeys(accepted, now)
         self._active = frozenset(active.union(accepted))
-        self._layouts = [
-            (layout_id, tuple(name if name in self._active else None for name in names))
+        self._positions = {
+            name: (layout_id, position)
             for layout_id, names in self._placed.items()
-            if not self._active.isdisjoint(names)
-        ]
+            for position, name in enumerate(names)
+            if name in self._active
+        }
 
     def without_room(self, fields: Fields) -> list[str]:
         """Return the entry's names that got no position."""
@@ -133,19 +132,24 @@ class OwnNamesReader:
 
     def read(self, fields: Fields) -> tuple[list[Frame], int]:
         """Return the frames of an entry, and the number of its fields that were dropped."""
-        frames: list[Frame] = []
-        stored = 0
-        for layout_id, names in self._layouts:
-            values = [None if name is None else _number(fields.get(name)) for name in names]
-            present = len(values) - values.count(None)
-            if present:
-                frames.append((layout_id, values))
-                stored += present
-        return frames, sum(value is not None for value in fields.values()) - stored
+        # By the entry's fields: it may have one of thousands, thousands of times in one message.
+        frames: dict[int, list[float | None]] = {}
+        dropped = 0
+        for name, raw in fields.items():
+            found, value = self._positions.get(name), _number(raw)
+            if found is None or value is None:
+                dropped += raw is not None
+                continue
+            layout_id, position = found
+            values = frames.get(layout_id)
+            if values is None:
+                values = frames[layout_id] = [None] * len(self._placed[layout_id])
+            values[position] = value
+        return list(frames.items()), dropped
 
     def named(self, frames: Sequence[Frame]) -> dict[str, float]:
         """Return the values of frames that `read` returned, by metric."""
-        return _named(dict(self._layouts), frames)
+        return _named(self._placed, frames)
 
     def _add(self, layout_id: int, names: Sequence[str], seen: Sequence[datetime]) -> None:
         if layout_id not in self._placed:
@@ -163,12 +167,12 @@ class OwnNamesReader:
         return [name for name, value in fields.items() if value is not None and _KEY.fullmatch(name)]
 
 
-def _named(names: Mapping[int, Sequence[str | None]], frames: Sequence[Frame]) -> dict[str, float]:
+def _named(names: Mapping[int, Sequence[str]], frames: Sequence[Frame]) -> dict[str, float]:
     return {
         name: float(value)  # a measured integer or boolean is only packed as a double
         for layout_id, values in frames
         for name, value in zip(names[layout_id], values, strict=True)
-        if name is not None and value is not None
+        if value is not None
     }
 
 
