@@ -308,6 +308,28 @@ async def test_a_device_that_gets_and_loses_its_template_keeps_its_history(bench
     }
 
 
+async def test_a_device_without_its_former_template_measures_in_no_unit(bench: Bench) -> None:
+    """The template's values were scaled to kW; the device's own field of the same name is in W."""
+    plant = await bench.plant()
+    signals = [{"key": "p", "field": "p", "scale": 0.001, "unit": "kW", "max": 10}, {"key": "q", "field": "q"}]
+    await plant.add_device("D", signals)
+    await bench.take(plant.message(snapshot(0, D={"p": 500, "q": 1})))
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE sub_device SET template_id = NULL WHERE plant_id = %s", (plant.id,))
+    bench.pipeline.plant_cache.invalidate(str(plant.id))
+    await bench.take(plant.message(snapshot(1, D={"p": 600, "q": 2})))
+    await bench.take(plant.message(snapshot(2, D={"p": 700})), pipeline=bench.another_process())
+    assert await plant.stored() == {
+        "D.p": {moment(0): 0.5, moment(1): 600, moment(2): 700},
+        "D.q": {moment(0): 1, moment(1): 2},
+    }
+    assert await plant.rows(
+        "SELECT f.time, f.vals[array_position(l.metrics, 'p')], l.units[array_position(l.metrics, 'p')]"
+        " FROM telemetry_frame f JOIN telemetry_source s ON s.id = f.source_id JOIN telemetry_layout l ON l.id = f.layout_id"
+        " WHERE s.plant_id = %s AND f.vals[array_position(l.metrics, 'p')] IS NOT NULL ORDER BY f.time"
+    ) == [(moment(0), 0.5, "kW"), (moment(1), 600, ""), (moment(2), 700, "")]
+
+
 Sent = tuple[str, int, dict[str, float | None]]
 sent_snapshots = st.lists(
     st.tuples(

@@ -17,7 +17,10 @@ async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
 
 
 async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
-    """Return every layout that the source has used, oldest first."""
+    """Return every layout without units and limits that the source has used, oldest first: those of its own names.
+
+    A layout of a template gives its metrics a meaning that the device's own values do not have.
+    """
     return await store.used_layouts(db, source_id)
 
 

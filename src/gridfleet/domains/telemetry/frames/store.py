@@ -55,12 +55,14 @@ async def sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[
 
 
 async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
-    """Return every layout that a source has used, oldest first."""
+    """Return every layout without units and limits that a source has used, oldest first."""
     cursor = db.cursor(row_factory=class_row(SourceLayout))
     await cursor.execute(
         "SELECT l.id, l.metrics, ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
         " FROM unnest(t.vals, t.times) WITH ORDINALITY AS u (value, at, position) ORDER BY position) AS seen"
-        " FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = %s ORDER BY l.id",
+        " FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = %s"
+        " AND '' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
+        " ORDER BY l.id",
         (source_id,),
     )
     return await cursor.fetchall()
