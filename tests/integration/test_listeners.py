@@ -34,7 +34,7 @@ def service(database_url: str, home: Path) -> Iterator[Served]:
     async def fail(call: Call, form: Mapping[str, str]) -> str:
         raise RuntimeError("secret detail")
 
-    @endpoint("GET", "/api/v1/test/cut", caller=public(), codes=(), answer=str)
+    @endpoint("GET", "/api/v1/test/cut", caller=public(), codes=(), response=str)
     async def cut() -> Stream:
         return Stream("text/plain", failing())
 

@@ -12,7 +12,7 @@ from gridfleet_client.api.auth import login
 from gridfleet_client.api.plants import create_plant, list_plants
 from gridfleet_client.api.telemetry import get_latest_values, get_telemetry
 from gridfleet_client.models import (
-    AuthAnswer,
+    AuthResponse,
     ErrorCode,
     ErrorEnvelope,
     Login,
@@ -30,7 +30,7 @@ _TIMEOUT = httpx.Timeout(60)
 def main(base_url: str, email: str, password: str, organization: str) -> None:
     """Run the calls."""
     opened = login.sync(client=Client(base_url, timeout=_TIMEOUT), body=Login(email, password))
-    assert isinstance(opened, AuthAnswer), opened
+    assert isinstance(opened, AuthResponse), opened
     client = AuthenticatedClient(base_url, opened.access_token, timeout=_TIMEOUT)
 
     page = list_plants.sync(client=client, x_org_id=organization, limit=5)

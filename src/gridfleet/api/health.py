@@ -67,7 +67,7 @@ async def get_liveness(call: Call) -> HealthStatus:
     "/api/v1/health/ready",
     caller=internal(),
     codes=("FORBIDDEN", "INTERNAL_SERVER_ERROR"),
-    other_answers={503: ReadinessStatus},
+    other_responses={503: ReadinessStatus},
 )
 async def get_readiness(call: Call) -> ReadinessStatus:
     """Check database, broker, migrations and cache. 503 when one of the first three fails.

@@ -13,7 +13,7 @@ __all__ = ["document_as_json"]
 
 
 @endpoint(
-    "GET", "/api/v1/openapi.json", caller=public(), codes=("INTERNAL_SERVER_ERROR",), answer=dict[str, Any], addition=True
+    "GET", "/api/v1/openapi.json", caller=public(), codes=("INTERNAL_SERVER_ERROR",), response=dict[str, Any], addition=True
 )
 async def get_openapi_document(call: Call) -> Asset:
     """Return the OpenAPI 3.1 document of this version."""

@@ -14,7 +14,7 @@ from gridfleet.domains.plants.mqtt_access.client_ids import ClientIds
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.trading.esm.client import EsmClient
-from gridfleet.kernel.cache import Cache, MemoryAnswers, RedisAnswers
+from gridfleet.kernel.cache import Cache, MemoryBackend, RedisBackend
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.outbound.sending import Outbound
@@ -94,7 +94,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 client_ids=ClientIds(),
                 passwords=passwords,
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on", redis=redis),
-                cache=Cache(RedisAnswers(redis) if redis else MemoryAnswers(settings.cache_megabytes * 1024 * 1024)),
+                cache=Cache(RedisBackend(redis) if redis else MemoryBackend(settings.cache_megabytes * 1024 * 1024)),
                 mail=MailQueue(keyring, settings.base_url),
                 live=LiveValues(database),
                 esm=EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url),

@@ -32,8 +32,8 @@ class TelemetryQuery(Input):
     "/api/v1/telemetry",
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("VALIDATION_ERROR", "PLANT_NOT_FOUND", *S),
-    answer=list[TelemetryPoint],
-    answer_content_types=("application/json", "text/csv", "application/x-ndjson"),
+    response=list[TelemetryPoint],
+    response_content_types=("application/json", "text/csv", "application/x-ndjson"),
 )
 async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: TelemetryQuery) -> Stream:
     """Return points by time, then metric: raw, or with `bucket` the average, with min, max and count as metadata.
@@ -66,7 +66,7 @@ async def written(pages: AsyncIterator[Page], writer: PointWriter) -> AsyncItera
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
-    answer=list[TelemetryPoint],
+    response=list[TelemetryPoint],
 )
 async def get_latest_values(org: OrgScope, db: Connection, plant_id: UUID) -> Asset:
     """Return the newest value of each metric of the plant and its sub-devices, with its own time."""

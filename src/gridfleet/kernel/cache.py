@@ -24,7 +24,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.redis_link import RedisAway, RedisLink
 
-__all__ = ["Cache", "CacheReads", "MemoryAnswers", "RedisAnswers"]
+__all__ = ["Cache", "CacheReads", "MemoryBackend", "RedisBackend"]
 
 _MOST_ENTRIES: Final = 10_000
 _LARGEST_SHARE: Final = 8
@@ -54,10 +54,10 @@ class CacheReads:
     size_bytes: int
 
 
-class _Answers(Protocol):
+class _Backend(Protocol):
     """Storage of entries. `owner` is the organisation, `name` the entry's name within it."""
 
-    backend: str
+    name: str
 
     async def find(self, owner: UUID, name: str) -> tuple[bytes | None, str]: ...
     async def keep(self, owner: UUID, name: str, generation: str, body: bytes, seconds: float) -> None: ...
@@ -70,9 +70,9 @@ class _Answers(Protocol):
 class Cache:
     """One process's access to the cached responses."""
 
-    def __init__(self, answers: _Answers) -> None:
-        self._answers = answers
-        self._reads = {result: metrics.CACHE_READS.labels(answers.backend, result) for result in ("hit", "miss", "away")}
+    def __init__(self, backend: _Backend) -> None:
+        self._backend = backend
+        self._reads = {result: metrics.CACHE_READS.labels(backend.name, result) for result in ("hit", "miss", "away")}
 
     async def remembered(self, org: OrgScope, name: str, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
         """Return the entry `name` of the organisation. If there is none, compute it with `make` and cache it for `seconds`.
@@ -82,7 +82,7 @@ class Cache:
         """
         owner, key = org.organization_id, _key(org, name)
         try:
-            body, generation = await self._answers.find(owner, key)
+            body, generation = await self._backend.find(owner, key)
         except RedisAway:
             self._reads["away"].inc()
             return await make()
@@ -90,7 +90,7 @@ class Cache:
         if body is None:
             body = await make()
             try:
-                await self._answers.keep(owner, key, generation, body, seconds)
+                await self._backend.keep(owner, key, generation, body, seconds)
             except RedisAway:
                 return body
         return body
@@ -101,21 +101,21 @@ class Cache:
         If Redis does not respond, entries are used until they expire.
         """
         try:
-            await self._answers.outdate(organization_id)
+            await self._backend.outdate(organization_id)
         except RedisAway:
             return
 
     async def flush(self, organization_id: UUID | None = None) -> None:
         """Delete all entries, or those of the organisation. Counters and rate limits are kept. Raises RedisAway."""
-        await self._answers.flush(organization_id)
+        await self._backend.flush(organization_id)
 
     async def reads(self) -> CacheReads:
         """Return the cache statistics. Raises RedisAway."""
-        return await self._answers.reads()
+        return await self._backend.reads()
 
     async def ping(self) -> None:
         """Check that the storage responds. Raises RedisAway."""
-        await self._answers.ping()
+        await self._backend.ping()
 
 
 def _key(org: OrgScope, name: str) -> str:
@@ -137,10 +137,10 @@ class _Entry:
         return len(self.body) + _ENTRY_OVERHEAD_BYTES
 
 
-class MemoryAnswers:
+class MemoryBackend:
     """Entries in this process's memory. When they exceed the limit, the least recently used are removed."""
 
-    backend = "memory"
+    name = "memory"
 
     def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` returns monotonic seconds. An entry larger than an eighth of `max_bytes` is not cached."""
@@ -201,10 +201,10 @@ class MemoryAnswers:
             self._bytes -= entry.size
 
 
-class RedisAnswers:
+class RedisBackend:
     """Entries in Redis, for all processes. Every method raises RedisAway."""
 
-    backend = "redis"
+    name = "redis"
 
     def __init__(self, link: RedisLink) -> None:
         self._link = link

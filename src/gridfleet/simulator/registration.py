@@ -158,11 +158,11 @@ async def _create_plant(api: Api, org: str, site: SimulatedSite, serial_number: 
 
 async def _provision(api: Api, org: str, plant_id: str, state: StateFolder) -> Package | None:
     try:
-        answer = await api.post(f"/plants/{plant_id}/provision", None, org)
+        response = await api.post(f"/plants/{plant_id}/provision", None, org)
     except ApiRefused as error:
         if error.status in (_BAD_REQUEST, _CONFLICT):
             return None
         raise
-    document = msgspec.json.encode(answer)
+    document = msgspec.json.encode(response)
     state.save_package(plant_id, document)
     return Package.parse(document)

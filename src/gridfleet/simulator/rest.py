@@ -55,9 +55,9 @@ class Api:
         records: list[dict[str, Any]] = []
         page = 1
         while True:
-            answer = await self.get(path, org, page=page, limit=_PAGE)
-            records += answer["data"]
-            if page >= answer["meta"]["totalPages"]:
+            response = await self.get(path, org, page=page, limit=_PAGE)
+            records += response["data"]
+            if page >= response["meta"]["totalPages"]:
                 return records
             page += 1
 
@@ -65,38 +65,38 @@ class Api:
         for _ in range(_TRIES):
             token = self._token
             headers = {"authorization": f"Bearer {token}"} | ({"x-org-id": org} if org else {})
-            answer = await self._send(method, path, headers=headers, **request)
-            if answer.status_code != httpx.codes.UNAUTHORIZED:
+            response = await self._send(method, path, headers=headers, **request)
+            if response.status_code != httpx.codes.UNAUTHORIZED:
                 break
             await self._log_in(token)
-        return _read(method, path, answer)
+        return _read(method, path, response)
 
     async def _log_in(self, spent_token: str) -> None:
         """Log in, unless another call has done so since `spent_token` was used."""
         async with self._login:
             if self._token == spent_token:
-                answer = await self._send("POST", "/auth/login", json=self._credentials)
-                self._token = _read("POST", "/auth/login", answer)["access_token"]
+                response = await self._send("POST", "/auth/login", json=self._credentials)
+                self._token = _read("POST", "/auth/login", response)["access_token"]
 
     async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         for attempt in range(_TRIES):
             try:
-                answer = await self._client.request(method, path, **request)
+                response = await self._client.request(method, path, **request)
             except httpx.TransportError as error:
                 raise ApiUnreachable(f"nothing answers at {self.base_url} ({error}): is the service running?") from error
-            if answer.status_code != httpx.codes.TOO_MANY_REQUESTS or attempt == _TRIES - 1:
+            if response.status_code != httpx.codes.TOO_MANY_REQUESTS or attempt == _TRIES - 1:
                 break
-            await asyncio.sleep(min(float(answer.headers.get("retry-after", 1)), _LONGEST_WAIT_SECONDS))
-        return answer
+            await asyncio.sleep(min(float(response.headers.get("retry-after", 1)), _LONGEST_WAIT_SECONDS))
+        return response
 
 
-def _read(method: str, path: str, answer: httpx.Response) -> Any:
-    if answer.is_success:
-        return answer.json()
+def _read(method: str, path: str, response: httpx.Response) -> Any:
+    if response.is_success:
+        return response.json()
     try:
-        body = answer.json()
+        body = response.json()
         details = "; ".join(map(str, body.get("details") or []))
         code, message = str(body["code"]), str(body["message"]) + (f" ({details})" if details else "")
     except (ValueError, KeyError, TypeError, AttributeError):
-        code, message = "", answer.text[:200]
-    raise ApiRefused(f"{method} {path}", answer.status_code, code, message)
+        code, message = "", response.text[:200]
+    raise ApiRefused(f"{method} {path}", response.status_code, code, message)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gridfleet.kernel.cache import Cache, MemoryAnswers, RedisAnswers
+from gridfleet.kernel.cache import Cache, MemoryBackend, RedisBackend
 from gridfleet.kernel.redis_link import RedisLink
 from support.servers.redis_server import RedisServer, redis_server
 
@@ -43,5 +43,5 @@ def own_redis(home: Path) -> Iterator[RedisServer]:
 def cache(request: pytest.FixtureRequest) -> Cache:
     """The cache over each of its two places."""
     if request.param == "memory":
-        return Cache(MemoryAnswers(1_000_000))
-    return Cache(RedisAnswers(request.getfixturevalue("link")))
+        return Cache(MemoryBackend(1_000_000))
+    return Cache(RedisBackend(request.getfixturevalue("link")))

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from gridfleet.kernel import metrics
-from gridfleet.kernel.cache import Cache, CacheReads, MemoryAnswers, RedisAnswers
+from gridfleet.kernel.cache import Cache, CacheReads, MemoryBackend, RedisBackend
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import NotFound
 from gridfleet.kernel.ids import new_id
@@ -115,7 +115,7 @@ async def test_a_body_of_any_bytes_comes_back(cache: Cache) -> None:
 
 
 async def test_flushing_leaves_everything_else_in_redis(link: RedisLink) -> None:
-    cache, limiter = Cache(RedisAnswers(link)), RateLimiter(enabled=True, redis=link)
+    cache, limiter = Cache(RedisBackend(link)), RateLimiter(enabled=True, redis=link)
     await limiter.hit("login", "a", 3)
     await cache.remembered(scope(), "a", 60, Maker())
     await link.client.set("somebody:else", "1")
@@ -130,7 +130,7 @@ async def test_flushing_leaves_everything_else_in_redis(link: RedisLink) -> None
 async def test_processes_share_entries_counters_and_writes(link: RedisLink, running_redis: RedisServer) -> None:
     there = RedisLink(running_redis.url)
     try:
-        first, second = Cache(RedisAnswers(link)), Cache(RedisAnswers(there))
+        first, second = Cache(RedisBackend(link)), Cache(RedisBackend(there))
         org, make = scope(), Maker()
         assert [await cache.remembered(org, "a", 60, make) for cache in (first, second)] == [b"1", b"1"]
         await first.outdate(org.organization_id)
@@ -155,7 +155,7 @@ async def test_reads_are_counted_for_the_scraper(cache: Cache) -> None:
 
 
 async def test_every_entry_in_redis_has_its_end(link: RedisLink) -> None:
-    cache, org = Cache(RedisAnswers(link)), scope()
+    cache, org = Cache(RedisBackend(link)), scope()
     await cache.remembered(org, "a", 60, Maker())
     await cache.outdate(org.organization_id)
     await link.ping()
@@ -164,7 +164,7 @@ async def test_every_entry_in_redis_has_its_end(link: RedisLink) -> None:
 
 
 async def test_memory_is_bounded() -> None:
-    cache = Cache(MemoryAnswers(80_000))
+    cache = Cache(MemoryBackend(80_000))
     org = scope()
 
     def of_size(size: int) -> Callable[[], Awaitable[bytes]]:
@@ -186,7 +186,7 @@ async def test_memory_is_bounded() -> None:
 
 
 async def test_many_small_answers_are_bounded_too() -> None:
-    cache, org, make = Cache(MemoryAnswers(100_000_000)), scope(), Maker()
+    cache, org, make = Cache(MemoryBackend(100_000_000)), scope(), Maker()
     for number in range(10_100):
         await cache.remembered(org, str(number), 60, make)
     assert (await cache.reads()).keys == 10_000

@@ -31,11 +31,11 @@ from gridfleet.domains.plants.mqtt_access import decisions as plant_access
 from gridfleet.domains.plants.mqtt_access.decisions import PlantName
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.trading.esm.client import EsmFailed, _decoded
-from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlant, EsmPlants, EsmReadings, EsmToken, PlanAnswer
+from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlant, EsmPlants, EsmReadings, EsmToken, PlanResponse
 from gridfleet.domains.vcp.models import Inbound, Rejection
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.addresses import parse_address
-from gridfleet.kernel.outbound.sending import Answer
+from gridfleet.kernel.outbound.sending import Response
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.tokens import InvalidToken
@@ -203,19 +203,19 @@ ESM: Final[list[tuple[type, Any]]] = [
     (EsmPlants, {"plants": [{"externalPlantId": "p"}]}),
     (EsmPlant, {"externalPlantId": "p", "name": "n", "capacityKwh": 5, "latitude": 50.1, "tag": None, "esiState": "PLC_READY"}),
     (EsmConfig, {"configEnabled": True, "esiState": "PLC_READY", "version": 1, "timeConfigs": []}),
-    (PlanAnswer, {"requestCode": "r", "resultCode": "OK", "message": "", "isError": False, "isTerminal": True, "version": 2}),
+    (PlanResponse, {"requestCode": "r", "resultCode": "OK", "message": "", "isError": False, "isTerminal": True, "version": 2}),
     (EsmReadings, {"readings": [{"time": TIME, "meter_id": "m", "interval": 15, "energy": 0.5}]}),
 ]
 
 
-def _mutated_answer(seed: int) -> tuple[type, Answer]:
+def _mutated_response(seed: int) -> tuple[type, Response]:
     kind, content = ESM[seed % len(ESM)]
     chance = random.Random(seed)
     status = chance.choice([200, 200, 200, 201, 204, 301, 400, 422, 500, 999])
     content_type = chance.choice(
         ["application/json", "application/json", "application/problem+json", "text/html", "\xff;;", ""]
     )
-    return kind, Answer(status, content_type, mutate_json(content, seed))
+    return kind, Response(status, content_type, mutate_json(content, seed))
 
 
 _RING: Final = Keyring.parse("1:" + "5a" * 32)
@@ -312,7 +312,7 @@ DECODERS: Final[dict[str, Decoder]] = {
         _of_text(str(PLANT), f"SERIALNUMBER=1f,CN={PLANT}", f"key-{PLANT} administrator", f"mqtt-subscription-{PLANT}qos1"),
         _may_do_anything,
     ),
-    "esm answer": Decoder(_mutated_answer, lambda given: _decoded(given[1], given[0]), (EsmFailed,)),
+    "esm answer": Decoder(_mutated_response, lambda given: _decoded(given[1], given[0]), (EsmFailed,)),
     "json": Decoder(_of_json(SNAPSHOT, PARAMS), decode_json, (InvalidInput,)),
     "query": Decoder(_of_bytes(urlencode({"page": 2, "from": TIME, "name": "é"}).encode()), _query_pairs, (InvalidInput,)),
     "csv": Decoder(_of_bytes(*_CSV), _take_csv, (InvalidInput,)),

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from gridfleet.api.http import (
     Call,
-    Endpoint,
     FileDownload,
     Input,
     Message,
@@ -27,7 +26,7 @@ from gridfleet.api.http import (
     public,
     super_admin,
 )
-from gridfleet.api.http.endpoint import ENDPOINTS
+from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint
 from gridfleet.api.http.errors import UndeclaredCode
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.errors import CodedError, Forbidden, TooManyRequests
@@ -171,7 +170,7 @@ async def test_pages_unions_and_files(browse: Browse) -> None:
     async def page() -> Page[Thing]:
         return Page.of([Thing("a", moment)], 41, Paging(2, 20))
 
-    @endpoint("GET", "/api/v1/file", caller=public(), codes=(), answer=Thing)
+    @endpoint("GET", "/api/v1/file", caller=public(), codes=(), response=Thing)
     async def file(call: Call) -> FileDownload:
         call.no_store()
         return FileDownload('Ä "1".json', Thing("a", moment.astimezone(UTC)))
@@ -218,7 +217,7 @@ async def test_a_stream_that_fails_before_its_first_piece_answers_an_envelope(br
         yield b"[1,"
         yield b"2]"
 
-    @endpoint("GET", "/api/v1/stream/{how}", caller=public(), codes=("FORBIDDEN",), answer=list[int])
+    @endpoint("GET", "/api/v1/stream/{how}", caller=public(), codes=("FORBIDDEN",), response=list[int])
     async def stream(how: str) -> Stream:
         return Stream("application/json", pieces(how == "bad"))
 

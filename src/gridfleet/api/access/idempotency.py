@@ -16,7 +16,7 @@ from gridfleet.kernel.security.keyring import Keyring
 if TYPE_CHECKING:
     from gridfleet.api.http.call import Call
 
-__all__ = ["FirstAnswer", "key_of"]
+__all__ = ["FirstResponse", "key_of"]
 
 _KEY: Final = re.compile(r"[!-~]{1,255}")
 
@@ -33,7 +33,7 @@ def key_of(call: "Call") -> str | None:
     return key
 
 
-class FirstAnswer:
+class FirstResponse:
     """The stored first response of one request."""
 
     def __init__(self, keyring: Keyring, caller: Caller, scope: str, key: str, request_hash: bytes) -> None:
@@ -51,7 +51,7 @@ class FirstAnswer:
     @classmethod
     def of(
         cls, call: "Call", query: bytes, caller: Caller, org: OrgScope | PlatformScope | None, body: bytes
-    ) -> "FirstAnswer | None":
+    ) -> "FirstResponse | None":
         """Return the stored response of the request, or None without a key. Raises ValidationFailed for a malformed key."""
         key = key_of(call)
         if key is None:
@@ -72,7 +72,7 @@ class FirstAnswer:
         kept = await idempotency.find(db, self._caller_id, self._scope, self._key)
         if kept.request_hash != self._request_hash:
             raise ValidationFailed(details=["Idempotency-Key: must not be used again with another body"])
-        return kept.status, self._keyring.decrypt(kept.answer, kept.key_version, **self._row)
+        return kept.status, self._keyring.decrypt(kept.response, kept.key_version, **self._row)
 
     async def keep(self, db: Connection, status: int, body: bytes) -> None:
         """Store the response to this request."""

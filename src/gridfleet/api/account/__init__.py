@@ -12,31 +12,31 @@ from gridfleet.api.http import Asset, Call, page, page_file
 _HERE: Final = Path(__file__).parent
 
 
-@page("/account/confirm-email", answer_content_types=("text/html",))
+@page("/account/confirm-email", response_content_types=("text/html",))
 async def confirm_email_page(call: Call) -> Asset:
     """Return the page that confirms a new e-mail address."""
     return page_file(call, _HERE / "page.html")
 
 
-@page("/account/reset-password", answer_content_types=("text/html",))
+@page("/account/reset-password", response_content_types=("text/html",))
 async def reset_password_page(call: Call) -> Asset:
     """Return the page that sets a new password."""
     return page_file(call, _HERE / "page.html")
 
 
-@page("/account/invitation", answer_content_types=("text/html",))
+@page("/account/invitation", response_content_types=("text/html",))
 async def invitation_page(call: Call) -> Asset:
     """Return the page that accepts an invitation; users without an account register there."""
     return page_file(call, _HERE / "page.html")
 
 
-@page("/account/page.js", answer_content_types=("text/javascript",))
+@page("/account/page.js", response_content_types=("text/javascript",))
 async def account_script(call: Call) -> Asset:
     """The pages' script."""
     return page_file(call, _HERE / "page.js")
 
 
-@page("/account/page.css", answer_content_types=("text/css",))
+@page("/account/page.css", response_content_types=("text/css",))
 async def account_style(call: Call) -> Asset:
     """The pages' look."""
     return page_file(call, _HERE / "page.css")

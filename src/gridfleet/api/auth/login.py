@@ -15,7 +15,7 @@ from gridfleet.domains.identity.access_tokens import ACCESS_TOKEN_LIFETIME
 from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.models import Client, OpenedSession
 
-__all__ = ["AuthAnswer", "clear_session_cookies", "welcome"]
+__all__ = ["AuthResponse", "clear_session_cookies", "welcome"]
 
 REFRESH_COOKIE: Final = "gridfleet_refresh"
 REFRESH_COOKIE_PATH: Final = "/api/v1/auth"
@@ -42,7 +42,7 @@ class Login(Input):
     ]
 
 
-class AuthAnswer(msgspec.Struct, frozen=True):
+class AuthResponse(msgspec.Struct, frozen=True):
     """A new access token of a session, and the session's user."""
 
     access_token: str
@@ -55,7 +55,7 @@ class AuthAnswer(msgspec.Struct, frozen=True):
     caller=public(),
     codes=("VALIDATION_ERROR", "INVALID_CREDENTIALS", "ACCOUNT_LOCKED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
-async def login(call: Call, body: Login) -> AuthAnswer:
+async def login(call: Call, body: Login) -> AuthResponse:
     """Open a session."""
     state = call.state
     await state.rate_limiter.hit("login address", call.client_network, state.settings.login_per_address_per_minute)
@@ -77,7 +77,7 @@ async def login(call: Call, body: Login) -> AuthAnswer:
     caller=public(),
     codes=("REFRESH_TOKEN_INVALID", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
-async def refresh_session(call: Call) -> AuthAnswer:
+async def refresh_session(call: Call) -> AuthResponse:
     """Extend the session of the refresh cookie and rotate the cookie."""
     await limit_account_calls(call)
     state = call.state
@@ -91,7 +91,7 @@ def clear_session_cookies(call: Call) -> None:
     call.clear_cookie(SESSION_COOKIE, path=SESSION_COOKIE_PATH)
 
 
-async def welcome(call: Call, opened: OpenedSession) -> AuthAnswer:
+async def welcome(call: Call, opened: OpenedSession) -> AuthResponse:
     """Return the response for a session: an access token in the body, and both cookies for browsers."""
     async with call.state.database.transaction() as db:
         user = await session_user(db, opened.account)
@@ -99,4 +99,4 @@ async def welcome(call: Call, opened: OpenedSession) -> AuthAnswer:
     call.set_cookie(REFRESH_COOKIE, opened.refresh_token, path=REFRESH_COOKIE_PATH, max_age=refresh_seconds)
     call.set_cookie(SESSION_COOKIE, opened.access_token, path=SESSION_COOKIE_PATH, max_age=access_seconds)
     call.no_store()
-    return AuthAnswer(opened.access_token, user)
+    return AuthResponse(opened.access_token, user)

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.passwords import MailToken
-from gridfleet.api.auth.session_user import SessionUserAnswer, session_user
+from gridfleet.api.auth.session_user import SessionUserResponse, session_user
 from gridfleet.api.http import NOT_NULL, Call, Email, Input, Message, Pattern, endpoint, omitted, public, session
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.accounts import email_change, profile
@@ -56,7 +56,7 @@ class EmailConfirmation(Input):
     caller=session(),
     codes=("VALIDATION_ERROR", "UNAUTHORIZED", "EMAIL_ALREADY_REGISTERED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
-async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -> SessionUserAnswer:
+async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -> SessionUserResponse:
     """Change the name immediately, and the e-mail address after the new address has confirmed it."""
     await limit_account_calls(call)
     state = call.state
@@ -73,7 +73,7 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
             await email_change.cancel(db, caller)
         elif email is not None:
             await email_change.request(db, state.mail, caller, email)
-        return SessionUserAnswer(await session_user(db, await sessions.account_of(db, caller)))
+        return SessionUserResponse(await session_user(db, await sessions.account_of(db, caller)))
 
 
 @endpoint(
@@ -101,7 +101,7 @@ async def confirm_email(call: Call, db: Connection, body: EmailConfirmation) -> 
         "INTERNAL_SERVER_ERROR",
     ),
 )
-async def choose_default_organization(caller: UserCaller, db: Connection, body: DefaultOrganization) -> SessionUserAnswer:
+async def choose_default_organization(caller: UserCaller, db: Connection, body: DefaultOrganization) -> SessionUserResponse:
     """Set the organisation that is selected after login: one of the caller's own, or any for SuperAdmins."""
     await membership.start_in(db, caller, body.organization_id)
-    return SessionUserAnswer(await session_user(db, await sessions.account_of(db, caller)))
+    return SessionUserResponse(await session_user(db, await sessions.account_of(db, caller)))

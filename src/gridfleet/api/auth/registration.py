@@ -8,7 +8,7 @@ import msgspec
 from pydantic import Field, StringConstraints
 
 from gridfleet.api.auth.limits import limit_account_calls
-from gridfleet.api.auth.login import AuthAnswer, welcome
+from gridfleet.api.auth.login import AuthResponse, welcome
 from gridfleet.api.http import Call, Email, Input, Message, Pattern, endpoint, public, super_admin
 from gridfleet.domains.identity.accounts import registry
 from gridfleet.domains.identity.accounts.password_rules import REGISTRATION_CHARACTERS, registration_complaints
@@ -70,7 +70,7 @@ class RegisteredUser(msgspec.Struct, frozen=True):
     role: UserRole
 
 
-class RegistrationAnswer(msgspec.Struct, frozen=True):
+class RegistrationResponse(msgspec.Struct, frozen=True):
     """The response `{user}`."""
 
     user: RegisteredUser
@@ -82,7 +82,7 @@ class ConfirmQuery(Input):
     token: str
 
 
-class ConfirmAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class ConfirmResponse(msgspec.Struct, frozen=True, rename="camel"):
     """The result of the confirmation, and the path of the next page."""
 
     message: str
@@ -103,12 +103,12 @@ class ConfirmAnswer(msgspec.Struct, frozen=True, rename="camel"):
     ),
     success=201,
 )
-async def register(call: Call, caller: UserCaller, db: Connection, body: Registration) -> RegistrationAnswer:
+async def register(call: Call, caller: UserCaller, db: Connection, body: Registration) -> RegistrationResponse:
     """Create an account that is not yet a member of an organisation."""
     await limit_account_calls(call)
     password_hash = await call.state.passwords.hash(body.password)
     account = await registry.register(db, caller.as_actor, body.email, body.name, password_hash)
-    return RegistrationAnswer(RegisteredUser(account.id, account.email, account.name, account.role))
+    return RegistrationResponse(RegisteredUser(account.id, account.email, account.name, account.role))
 
 
 @endpoint(
@@ -124,7 +124,7 @@ async def register(call: Call, caller: UserCaller, db: Connection, body: Registr
     ),
     success=201,
 )
-async def register_invited(call: Call, body: InvitedRegistration) -> AuthAnswer:
+async def register_invited(call: Call, body: InvitedRegistration) -> AuthResponse:
     """Create an account with an invitation's token, add it to the invitation's organisation, and open a session."""
     await limit_account_calls(call)
     state = call.state
@@ -162,12 +162,12 @@ async def check_invitation(call: Call, db: Connection, body: InvitationCheck) ->
     ),
     bad_input="INVITATION_TOKEN_MISSING",
 )
-async def confirm_accept(call: Call, db: Connection, query: ConfirmQuery) -> ConfirmAnswer:
+async def confirm_accept(call: Call, db: Connection, query: ConfirmQuery) -> ConfirmResponse:
     """Accept an invitation. A user with an account becomes a member; others continue with the registration."""
     await limit_account_calls(call)
     if not query.token:
         raise InvitationTokenMissing
     accepted = await acceptance.accept(db, query.token, call.client_ip)
     if accepted.joined:
-        return ConfirmAnswer("You have joined the organisation. Log in to go on.", "/login")
-    return ConfirmAnswer("The invitation is accepted. Register to go on.", f"/complete-registration?token={query.token}")
+        return ConfirmResponse("You have joined the organisation. Log in to go on.", "/login")
+    return ConfirmResponse("The invitation is accepted. Register to go on.", f"/complete-registration?token={query.token}")

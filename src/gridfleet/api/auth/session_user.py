@@ -13,7 +13,7 @@ from gridfleet.domains.organizations.models import OwnOrganization
 from gridfleet.domains.sandbox_esm import access as sandbox
 from gridfleet.kernel.db import Connection
 
-__all__ = ["SessionUser", "SessionUserAnswer", "session_user"]
+__all__ = ["SessionUser", "SessionUserResponse", "session_user"]
 
 
 class SessionOrganization(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class SessionUser(msgspec.Struct, frozen=True, rename="camel"):
     feature_flags: FeatureFlags
 
 
-class SessionUserAnswer(msgspec.Struct, frozen=True):
+class SessionUserResponse(msgspec.Struct, frozen=True):
     """The response `{user}`."""
 
     user: SessionUser

@@ -11,25 +11,25 @@ _HERE: Final = Path(__file__).parent
 _POLICY: Final = f"{POLICY}; img-src data:"
 
 
-@page("/docs", answer_content_types=("text/html",))
+@page("/docs", response_content_types=("text/html",))
 async def docs_page(call: Call) -> Asset:
     """The page itself."""
     return page_file(call, _HERE / "page.html", _POLICY)
 
 
-@page("/docs/page.js", answer_content_types=("text/javascript",))
+@page("/docs/page.js", response_content_types=("text/javascript",))
 async def docs_script(call: Call) -> Asset:
     """The script that starts Swagger UI."""
     return page_file(call, _HERE / "page.js", _POLICY)
 
 
-@page("/docs/swagger-ui.js", answer_content_types=("text/javascript",))
+@page("/docs/swagger-ui.js", response_content_types=("text/javascript",))
 async def swagger_ui_script(call: Call) -> Asset:
     """Swagger UI."""
     return page_file(call, swagger_ui_path / "swagger-ui-bundle.js", _POLICY)
 
 
-@page("/docs/swagger-ui.css", answer_content_types=("text/css",))
+@page("/docs/swagger-ui.css", response_content_types=("text/css",))
 async def swagger_ui_style(call: Call) -> Asset:
     """The style sheet of Swagger UI."""
     return page_file(call, swagger_ui_path / "swagger-ui.css", _POLICY)

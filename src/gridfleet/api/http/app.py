@@ -17,26 +17,26 @@ import structlog
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from gridfleet.api.access.guards import UNSAFE, Admitted, CallerKind, Guard
-from gridfleet.api.access.idempotency import FirstAnswer
+from gridfleet.api.access.idempotency import FirstResponse
 from gridfleet.api.http.access_log import open_access_log
 from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
-from gridfleet.api.http.errors import UndeclaredCode, error_answer, security_headers
+from gridfleet.api.http.errors import UndeclaredCode, error_response, security_headers
 from gridfleet.api.http.inputs import read, read_query
 from gridfleet.api.http.json_out import to_json
 from gridfleet.api.http.responses import (
-    Answer,
     ASGIApp,
     Asset,
     FileDownload,
     Header,
     Receive,
+    Response,
     Scope,
     Send,
     Stream,
-    StreamedAnswer,
+    StreamedResponse,
 )
 from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
@@ -112,13 +112,13 @@ class Application:
             try:
                 pipeline = None
                 if method != "other" and _HOST.match(call.headers.get("host", "-").encode("latin-1")) is None:
-                    answer: ASGIApp = error_answer(call, self._headers, ValidationFailed(), "BAD_REQUEST")
+                    response: ASGIApp = error_response(call, self._headers, ValidationFailed(), "BAD_REQUEST")
                 elif method == "other" or (pipeline := self._find(scope, segments)) is None:
-                    answer = error_answer(call, self._headers, NotFound())
+                    response = error_response(call, self._headers, NotFound())
                 else:
                     route = pipeline.path
-                    answer = await pipeline(call, scope, receive)
-                await answer(scope, receive, watch)
+                    response = await pipeline(call, scope, receive)
+                await response(scope, receive, watch)
             finally:
                 seconds = time.perf_counter() - started
                 status = status or _GONE
@@ -190,13 +190,13 @@ class Pipeline:
         """Return the response to one call, also for failures."""
         access = self._state.access
         changes = access.own_changes
-        answer = await self._answer(call, scope, receive)
+        response = await self._respond(call, scope, receive)
         if changes != access.own_changes and self._endpoint.method in UNSAFE:
             # A client that receives the response must find the access revoked in every process.
             await access.wait_for_invalidation(self._state.database)
-        return answer
+        return response
 
-    async def _answer(self, call: Call, scope: Scope, receive: Receive) -> ASGIApp:
+    async def _respond(self, call: Call, scope: Scope, receive: Receive) -> ASGIApp:
         try:
             return await self._run(call, scope, receive)
         except InvalidInput as error:
@@ -204,18 +204,18 @@ class Pipeline:
         except CodedError as error:
             return self._refuse(call, error)
         except ClientGone:
-            return Answer(499, [])
+            return Response(499, [])
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
-            return error_answer(call, self._headers, None)
+            return error_response(call, self._headers, None)
         except RedisAway:
             log.error("cache unavailable", request_id=call.request_id)
-            return error_answer(call, self._headers, None)
+            return error_response(call, self._headers, None)
         except Exception:
             log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
-            return error_answer(call, self._headers, None)
+            return error_response(call, self._headers, None)
 
-    def _refuse(self, call: Call, error: CodedError) -> Answer:
+    def _refuse(self, call: Call, error: CodedError) -> Response:
         code = error.code
         if code == "VALIDATION_ERROR" and code not in self._endpoint.codes:
             code = self._endpoint.bad_input
@@ -224,8 +224,8 @@ class Pipeline:
             log.error("undeclared code", request_id=call.request_id, what=what)
             if self._state.strict:
                 call.bug = UndeclaredCode(what)
-            return error_answer(call, self._headers, None)
-        return error_answer(call, self._headers, error, code)
+            return error_response(call, self._headers, None)
+        return error_response(call, self._headers, error, code)
 
     async def _run(self, call: Call, scope: Scope, receive: Receive) -> ASGIApp:
         endpoint = self._endpoint
@@ -247,13 +247,13 @@ class Pipeline:
         if endpoint.kept_seconds and isinstance(org, OrgScope):
             name = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
             kept = await self._state.cache.remembered(org, name, endpoint.kept_seconds, partial(self._fresh, arguments))
-            return Answer(endpoint.success, self._answer_headers(call, "application/json"), kept)
-        answer = await self._carry_out(call, scope["query_string"], body, admitted, arguments)
+            return Response(endpoint.success, self._response_headers(call, "application/json"), kept)
+        response = await self._carry_out(call, scope["query_string"], body, admitted, arguments)
         if endpoint.method in UNSAFE and isinstance(org, OrgScope):
             # After the commit and before the response, so that a client can read its own writes.
             for organization_id in call.also_changed | {org.organization_id}:
                 await self._state.cache.outdate(organization_id)
-        return answer
+        return response
 
     async def _fresh(self, arguments: dict[str, Any]) -> bytes:
         """Return the body of a cacheable response."""
@@ -267,15 +267,15 @@ class Pipeline:
             arguments["db"] = db
             first = None
             if admitted.caller is not None and self._endpoint.creates:
-                first = FirstAnswer.of(call, query, admitted.caller, admitted.org, body)
+                first = FirstResponse.of(call, query, admitted.caller, admitted.org, body)
             if first is not None and (earlier := await first.earlier(db)) is not None:
                 call.set_header("idempotency-replayed", "true")
                 call.no_store()
-                return Answer(earlier[0], self._answer_headers(call, "application/json"), earlier[1])
-            answer = await self._finish(call, await self._endpoint.handler(**arguments))
-            if first is not None and isinstance(answer, Answer):
-                await first.keep(db, answer.status, answer.body)
-            return answer
+                return Response(earlier[0], self._response_headers(call, "application/json"), earlier[1])
+            response = await self._finish(call, await self._endpoint.handler(**arguments))
+            if first is not None and isinstance(response, Response):
+                await first.keep(db, response.status, response.body)
+            return response
 
     def _arguments(self, call: Call, scope: Scope, body: bytes) -> dict[str, Any]:
         endpoint = self._endpoint
@@ -320,25 +320,25 @@ class Pipeline:
         if isinstance(result, FileDownload):
             call.set_header("content-disposition", result.disposition)
             content = result.content if isinstance(result.content, bytes) else to_json(result.content)
-            return Answer(status, self._answer_headers(call, result.content_type), content)
+            return Response(status, self._response_headers(call, result.content_type), content)
         if isinstance(result, Asset):
             call.added_headers += _PAGE
             if result.etag is not None:
                 call.set_header("etag", result.etag)
                 call.set_header("cache-control", "no-cache")
                 if result.etag in call.headers.get("if-none-match", ""):
-                    return Answer(304, self._answer_headers(call, None))
-            return Answer(status, self._answer_headers(call, result.content_type), result.content)
+                    return Response(304, self._response_headers(call, None))
+            return Response(status, self._response_headers(call, result.content_type), result.content)
         if result is None and status == 204:
-            return Answer(204, self._answer_headers(call, None))
-        return Answer(status, self._answer_headers(call, "application/json"), to_json(result))
+            return Response(204, self._response_headers(call, None))
+        return Response(status, self._response_headers(call, "application/json"), to_json(result))
 
     async def _start_stream(self, call: Call, status: int, stream: Stream) -> ASGIApp:
         chunks = aiter(stream.chunks)
         first = await anext(chunks, b"")
-        return StreamedAnswer(status, self._answer_headers(call, stream.content_type), first, chunks)
+        return StreamedResponse(status, self._response_headers(call, stream.content_type), first, chunks)
 
-    def _answer_headers(self, call: Call, content_type: str | None) -> list[Header]:
+    def _response_headers(self, call: Call, content_type: str | None) -> list[Header]:
         headers = [(b"x-request-id", call.request_id.encode())]
         if content_type is not None:
             headers.append((b"content-type", content_type.encode()))

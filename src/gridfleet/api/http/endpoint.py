@@ -74,10 +74,10 @@ class Endpoint:
         bad_path_id: The error code for a path id that is not a UUID.
         bad_input: The error code for a wrong query or body. Default: VALIDATION_ERROR if listed, else BAD_REQUEST if listed,
             else `bad_path_id`.
-        answer: The type of the response if the handler returns a `FileDownload`, `Stream` or `Asset`. Default: what the handler
-            returns.
-        answer_content_types: The content types of the response.
-        other_answers: Types of JSON responses by further statuses that are no errors.
+        response: The type of the response if the handler returns a `FileDownload`, `Stream` or `Asset`. Default: what the
+            handler returns.
+        response_content_types: The content types of the response.
+        other_responses: Types of JSON responses by further statuses that are no errors.
         body_record: The type that describes a body of bytes.
         addition: Whether the route is not part of the contract.
         once: Whether `Idempotency-Key` is accepted. Every POST with status 201 accepts it anyway.
@@ -102,9 +102,9 @@ class Endpoint:
     success: int = 200
     bad_path_id: str | None = None
     bad_input: str = ""
-    answer: Any = None
-    answer_content_types: tuple[str, ...] = ("application/json",)
-    other_answers: Mapping[int, Any] = field(default_factory=dict)
+    response: Any = None
+    response_content_types: tuple[str, ...] = ("application/json",)
+    other_responses: Mapping[int, Any] = field(default_factory=dict)
     body_record: Any = None
     addition: bool = False
     once: bool = False
@@ -144,8 +144,8 @@ class Endpoint:
         if any(parameter.is_uuid for parameter in self.path_parameters) and self.bad_path_id is None:
             raise TypeError(f"{where}: needs bad_path_id")
         if "return" not in hints:
-            raise TypeError(f"{where}: the answer's type is missing")
-        self.answer = hints["return"] if self.answer is None else self.answer
+            raise TypeError(f"{where}: the response type is missing")
+        self.response = hints["return"] if self.response is None else self.response
         if (self.method, self.path) in ENDPOINTS:
             raise TypeError(f"{where}: registered twice")
         self.bad_input = self.bad_input or _bad_input(self.codes, self.bad_path_id)

@@ -8,10 +8,10 @@ import msgspec
 
 from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.call import Call
-from gridfleet.api.http.responses import Answer, Header
+from gridfleet.api.http.responses import Header, Response
 from gridfleet.kernel.errors import CodedError
 
-__all__ = ["PayloadTooLarge", "UndeclaredCode", "envelope", "error_answer", "security_headers"]
+__all__ = ["PayloadTooLarge", "UndeclaredCode", "envelope", "error_response", "security_headers"]
 
 _JSON: Final[Header] = (b"content-type", b"application/json")
 
@@ -54,7 +54,7 @@ def security_headers(base_url: str) -> list[Header]:
     return headers
 
 
-def error_answer(call: Call, headers: list[Header], error: CodedError | None, code: str | None = None) -> Answer:
+def error_response(call: Call, headers: list[Header], error: CodedError | None, code: str | None = None) -> Response:
     """Return the envelope of a coded error, or of an unexpected failure if `error` is None. `code` replaces the error's."""
     if error is None:
         status, body = envelope("INTERNAL_SERVER_ERROR", "Something went wrong on our side.")
@@ -63,4 +63,4 @@ def error_answer(call: Call, headers: list[Header], error: CodedError | None, co
         replaced = code is not None and code != error.code
         status, body = envelope(code or error.code, error.text, error.details, None if replaced else error.status)
         extra = [(name.lower().encode(), value.encode("latin-1")) for name, value in error.headers.items()]
-    return Answer(status, [_JSON, (b"x-request-id", call.request_id.encode()), *extra, *headers], body)
+    return Response(status, [_JSON, (b"x-request-id", call.request_id.encode()), *extra, *headers], body)

@@ -47,10 +47,10 @@ _CALLERS: Final = {
 }
 _TEXTS: Final = {
     "text/csv": ("CSV", "CSV with a header row.", None),
-    "application/x-ndjson": ("Lines", "One record of the JSON answer a line.", None),
+    "application/x-ndjson": ("Lines", "One record of the JSON response a line.", None),
     "text/event-stream": (
         "Events",
-        "Server-sent events named `values`. The data of each is the JSON answer of `latest`.",
+        "Server-sent events named `values`. The data of each is the JSON response of `latest`.",
         None,
     ),
     "text/html": ("HtmlPage", "A page.", "<!doctype html>"),
@@ -237,11 +237,11 @@ class _Writer:
         return found
 
     def _responses(self, endpoint: Endpoint) -> Document:
-        answers = {
-            str(endpoint.success): self._success(endpoint.answer, endpoint.answer_content_types, endpoint.success),
+        responses = {
+            str(endpoint.success): self._success(endpoint.response, endpoint.response_content_types, endpoint.success),
             **{
                 str(status): self._success(kind, ("application/json",), status)
-                for status, kind in endpoint.other_answers.items()
+                for status, kind in endpoint.other_responses.items()
             },
         }
         codes = [*endpoint.codes, "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"]
@@ -252,7 +252,7 @@ class _Writer:
             by_status[CATALOGUE[code].status].add(code)
             if code == "REFRESH_TOKEN_INVALID":
                 by_status[400].add(code)
-        return answers | {str(status): self._error(status, sorted(by_status[status])) for status in sorted(by_status)}
+        return responses | {str(status): self._error(status, sorted(by_status[status])) for status in sorted(by_status)}
 
     def _success(self, kind: Any, content_types: tuple[str, ...], status: int) -> Document:
         if status == 204:

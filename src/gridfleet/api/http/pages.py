@@ -17,7 +17,7 @@ POLICY: Final = (
 )
 """The content security policy: scripts and styles of this service only, without inline code."""
 
-page = partial(Endpoint, "GET", caller=public(), codes=(), answer=str, addition=True)
+page = partial(Endpoint, "GET", caller=public(), codes=(), response=str, addition=True)
 """Decorates the handler of a page or of a file that a page loads."""
 
 

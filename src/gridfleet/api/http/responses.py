@@ -14,16 +14,16 @@ from gridfleet.kernel.errors import CodedError
 
 __all__ = [
     "ASGIApp",
-    "Answer",
     "Asset",
     "FileDownload",
     "Header",
     "Message",
     "Receive",
+    "Response",
     "Scope",
     "Send",
     "Stream",
-    "StreamedAnswer",
+    "StreamedResponse",
 ]
 
 log = structlog.get_logger(__name__)
@@ -86,7 +86,7 @@ class Asset:
         return cls(content_type, content, f'"{hashlib.sha256(content).hexdigest()}"')
 
 
-class Answer:
+class Response:
     """A complete response: an ASGI application that sends header and body."""
 
     __slots__ = ("body", "headers", "status")
@@ -102,7 +102,7 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
 
-class StreamedAnswer:
+class StreamedResponse:
     """A streamed response whose first chunk has already been read."""
 
     __slots__ = ("chunks", "first", "headers", "status")

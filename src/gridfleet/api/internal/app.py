@@ -15,7 +15,7 @@ from gridfleet.api.http.call import Call
 from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.endpoint import INTERNAL_ENDPOINTS, import_handlers
 from gridfleet.api.http.errors import PayloadTooLarge
-from gridfleet.api.http.responses import Answer, ASGIApp, Receive, Scope, Send
+from gridfleet.api.http.responses import ASGIApp, Receive, Response, Scope, Send
 from gridfleet.api.internal.metrics import Scrape
 from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics
@@ -76,12 +76,12 @@ def create_internal_app(state: AppState, *, shared_ports: bool = False) -> ASGIA
         if scope["type"] != "http":
             return
         if scope["method"] == "GET" and scope["path"] == "/metrics":
-            await Answer(200, metrics_headers, await scrape.text())(scope, receive, send)
+            await Response(200, metrics_headers, await scrape.text())(scope, receive, send)
             return
         given, _, path = scope["path"].lstrip("/").partition("/")
         handler = INTERNAL_ENDPOINTS.get((scope["method"], f"/{path}"))
         if not hmac.compare_digest(given.encode(), secret) or handler is None:
-            await Answer(404, headers, b"not found")(scope, receive, send)
+            await Response(404, headers, b"not found")(scope, receive, send)
             return
         call = Call(scope, state, str(new_id()))
         started = time.perf_counter()
@@ -89,18 +89,18 @@ def create_internal_app(state: AppState, *, shared_ports: bool = False) -> ASGIA
         try:
             form = _form(await read_body(receive, 0, 64 * 1024))
             text = await _in_time(handler(call, form))
-            await Answer(200, headers, text.encode())(scope, receive, send)
+            await Response(200, headers, text.encode())(scope, receive, send)
         except (InvalidInput, PayloadTooLarge) as error:
             log.warning("invalid authorisation request", path=path, error=type(error).__name__)
-            await Answer(400, headers, b"bad request")(scope, receive, send)
+            await Response(400, headers, b"bad request")(scope, receive, send)
         except ClientGone:
             return
         except TimeoutError:
             log.error("no response to the broker in time", path=path)
-            await Answer(500, headers, b"failed")(scope, receive, send)
+            await Response(500, headers, b"failed")(scope, receive, send)
         except Exception:
             log.exception("internal request failed", path=path)
-            await Answer(500, headers, b"failed")(scope, receive, send)
+            await Response(500, headers, b"failed")(scope, receive, send)
         finally:
             metrics.BROKER_QUESTION_SECONDS.labels(path.rpartition("/")[2]).observe(time.perf_counter() - started)
             structlog.contextvars.unbind_contextvars("request_id")

@@ -41,7 +41,7 @@ class SubDeviceAggregate(msgspec.Struct, frozen=True, rename="camel"):
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("VALIDATION_ERROR", "SUB_DEVICE_NOT_FOUND", *S),
     bad_path_id="VALIDATION_ERROR",
-    answer=list[SubDeviceAggregate],
+    response=list[SubDeviceAggregate],
 )
 async def get_device_telemetry(
     call: Call, org: OrgScope, db: Connection, plant_id: UUID, external_id: str, query: DeviceTelemetryQuery

@@ -22,8 +22,8 @@ _QUIET_SECONDS: Final = 10.0
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
-    answer=list[TelemetryPoint],
-    answer_content_types=("text/event-stream",),
+    response=list[TelemetryPoint],
+    response_content_types=("text/event-stream",),
     addition=True,
 )
 async def watch_plant(call: Call, org: OrgScope, id: UUID) -> Stream:

@@ -41,10 +41,10 @@ async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
     bad_path_id="BAD_REQUEST",
-    answer=ProvisioningPackage,
+    response=ProvisioningPackage,
 )
 async def download_provisioning_package(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
-    """Return the package as a file: provision a PENDING plant, or repeat the answer of `provision` for 15 minutes."""
+    """Return the package as a file: provision a PENDING plant, or repeat the response of `provision` for 15 minutes."""
     call.no_store()
     plant, package = await provisioning.download_package(db, org, await _provisioner(call.state, db), id)
     return FileDownload(f"{plant.serial_number}.json", package)

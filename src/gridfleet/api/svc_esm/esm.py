@@ -14,7 +14,7 @@ from gridfleet.api.http import Call, Input, endpoint, esm_client, public
 from gridfleet.api.time_blocks import TimeBlocks
 from gridfleet.domains.sandbox_esm import access, behaviour
 from gridfleet.domains.sandbox_esm.errors import ClientRefused
-from gridfleet.domains.sandbox_esm.models import PlanAnswer, Reading, SandboxPlant
+from gridfleet.domains.sandbox_esm.models import PlanResponse, Reading, SandboxPlant
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.protocol.time_blocks import TimeBlock, complaints_about_blocks
@@ -154,7 +154,7 @@ async def get_esm_config(client: str, db: Connection, external_plant_id: str) ->
     codes=("NOT_FOUND", *_CODES),
     addition=True,
 )
-async def put_esm_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
+async def put_esm_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanResponse:
     """Set another plan. The same `requestCode` within a day returns the first response again."""
     return await behaviour.carry_out(db, client, external_plant_id, body.request_code, body.time_configs)
 
@@ -166,7 +166,7 @@ async def put_esm_config(client: str, db: Connection, external_plant_id: str, bo
     codes=("NOT_FOUND", *_CODES),
     addition=True,
 )
-async def validate_esm_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanAnswer:
+async def validate_esm_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanResponse:
     """Validate a plan for the plant without changing anything."""
     return await behaviour.validate(db, client, external_plant_id, body.request_code)
 

@@ -136,9 +136,9 @@ async def check_auth_listener(examined: Examination) -> Finding:
     try:
         async with httpx.AsyncClient(timeout=_SECONDS, trust_env=False) as client:
             for question, form in _QUESTIONS.items():
-                answer = await client.post(f"{base}/{secret}/broker/{question}", data=form)
-                if (answer.status_code, answer.text) != (200, "deny"):
-                    wrong.append(f"{question}: {answer.status_code}")
+                response = await client.post(f"{base}/{secret}/broker/{question}", data=form)
+                if (response.status_code, response.text) != (200, "deny"):
+                    wrong.append(f"{question}: {response.status_code}")
     except httpx.HTTPError as error:
         return fail("authorisation requests", f"{base} does not answer: {type(error).__name__}", remedy)
     if wrong:

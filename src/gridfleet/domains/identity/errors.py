@@ -16,7 +16,7 @@ __all__ = [
 
 
 class InvalidCredentials(CodedError):
-    """The password is wrong or there is no such account. The answer is the same in both cases."""
+    """The password is wrong or there is no such account. The response is the same in both cases."""
 
     code = "INVALID_CREDENTIALS"
     message = "The e-mail or the password is wrong."

@@ -41,7 +41,7 @@ async def log_in(
     email = normalized(email)
     async with database.transaction() as db:
         found = await store.find_credentials(db, email)
-    # Also for an address that is unknown or locked: the time of the answer must not show which it is.
+    # Also for an address that is unknown or locked: the time of the response must not show which it is.
     right = await passwords.matches(password, found.password_hash if found else None)
     async with database.transaction() as db:
         if found is not None and right:

@@ -20,7 +20,7 @@ from gridfleet.domains.trading.configuration import ESM_SECRETS
 from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.encrypted import EncryptedRecords, EncryptedRow
-from gridfleet.kernel.db.idempotency import ANSWERS
+from gridfleet.kernel.db.idempotency import RESPONSES
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.mail.queue import QUEUED_MAILS
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
@@ -32,7 +32,7 @@ ENCRYPTED: Final[tuple[EncryptedRecords, ...]] = (
     ESM_SECRETS,
     SIGNING_KEYS,
     AUTHORITY_KEY,
-    ANSWERS,
+    RESPONSES,
     QUEUED_MAILS,
 )
 """Every kind of row with encrypted columns."""

@@ -157,7 +157,7 @@ class Deliveries:
             return
         try:
             receipts = await self._expo.receipts([ticket for _, ticket, _ in waiting])
-        except Exception as error:  # an unexpected answer of the service must not stop the deliveries
+        except Exception as error:  # an unexpected response of the service must not stop the deliveries
             log.warning("cannot fetch push receipts", error=f"{type(error).__name__}: {error}")
             return
         for one in waiting:

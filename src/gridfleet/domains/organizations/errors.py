@@ -49,7 +49,7 @@ class OrganizationInUse(CodedError):
 
 
 class MembershipRequired(CodedError):
-    """The caller is not a member of the organisation, or it does not exist. The answer is the same in both cases."""
+    """The caller is not a member of the organisation, or it does not exist. The response is the same in both cases."""
 
     code = "ORG_MEMBERSHIP_REQUIRED"
     message = "You are not a member of this organisation."

@@ -7,7 +7,7 @@ from typing import Final
 
 from gridfleet.domains.sandbox_esm import store
 from gridfleet.domains.sandbox_esm.errors import SandboxPlantNotFound
-from gridfleet.domains.sandbox_esm.models import EsiState, PlanAnswer, Reading, SandboxPlant
+from gridfleet.domains.sandbox_esm.models import EsiState, PlanResponse, Reading, SandboxPlant
 from gridfleet.kernel.clock import measurable, utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.time_blocks import TimeBlock
@@ -32,38 +32,38 @@ async def plant_of(db: Connection, client_id: str, external_plant_id: str) -> Sa
     return plant
 
 
-async def validate(db: Connection, client_id: str, external_plant_id: str, request_code: str) -> PlanAnswer:
-    """Return the answer to a plan without changing anything. Raises SandboxPlantNotFound."""
+async def validate(db: Connection, client_id: str, external_plant_id: str, request_code: str) -> PlanResponse:
+    """Return the response to a plan without changing anything. Raises SandboxPlantNotFound."""
     return judge(await plant_of(db, client_id, external_plant_id), request_code)
 
 
 async def carry_out(
     db: Connection, client_id: str, external_plant_id: str, request_code: str, blocks: Sequence[TimeBlock]
-) -> PlanAnswer:
-    """Set the plant's plan if its state allows it. The same request code again returns the first answer.
+) -> PlanResponse:
+    """Set the plant's plan if its state allows it. The same request code again returns the first response.
 
     Raises SandboxPlantNotFound.
     """
     plant = await plant_of(db, client_id, external_plant_id)
-    earlier = await store.find_answer(db, plant.id, request_code)
+    earlier = await store.find_response(db, plant.id, request_code)
     if earlier is not None:
         return earlier
-    answer = judge(plant, request_code)
-    if not answer.is_error:
+    response = judge(plant, request_code)
+    if not response.is_error:
         changed = await store.update_plant(db, plant.id, {"time_configs": blocks})
         assert changed is not None
-        answer = judge(changed, request_code)
-    await store.keep_answer(db, plant.id, answer)
-    return answer
+        response = judge(changed, request_code)
+    await store.keep_response(db, plant.id, response)
+    return response
 
 
-def judge(plant: SandboxPlant, request_code: str) -> PlanAnswer:
-    """Return a plant's answer to a plan, by its state. A plant that is not ready may become so: that answer is not final."""
+def judge(plant: SandboxPlant, request_code: str) -> PlanResponse:
+    """Return a plant's response to a plan, by its state. The response of a plant that is not ready yet is not final."""
     if not plant.config_enabled:
-        return PlanAnswer(request_code, "CONFIG_DISABLED", "The plant takes no plans.", True, True, plant.version)
+        return PlanResponse(request_code, "CONFIG_DISABLED", "The plant takes no plans.", True, True, plant.version)
     if plant.esi_state is not EsiState.PLC_READY:
-        return PlanAnswer(request_code, "PLANT_NOT_READY", f"The plant is {plant.esi_state}.", True, False, plant.version)
-    return PlanAnswer(request_code, "OK", "The plant takes the plan.", False, True, plant.version)
+        return PlanResponse(request_code, "PLANT_NOT_READY", f"The plant is {plant.esi_state}.", True, False, plant.version)
+    return PlanResponse(request_code, "OK", "The plant takes the plan.", False, True, plant.version)
 
 
 def readings(plant: SandboxPlant, start: datetime, end: datetime) -> Iterator[Reading]:

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from gridfleet.protocol.time_blocks import TimeBlock
 
-__all__ = ["Credentials", "EsiState", "NewSandboxPlant", "PlanAnswer", "Reading", "SandboxPlant", "SandboxPlantChanges"]
+__all__ = ["Credentials", "EsiState", "NewSandboxPlant", "PlanResponse", "Reading", "SandboxPlant", "SandboxPlantChanges"]
 
 
 class EsiState(StrEnum):
@@ -78,8 +78,8 @@ class SandboxPlantChanges(msgspec.Struct, frozen=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
 
 
-class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """The sandbox's answer to a plan."""
+class PlanResponse(msgspec.Struct, frozen=True, rename="camel"):
+    """The sandbox's response to a plan."""
 
     request_code: str
     result_code: str

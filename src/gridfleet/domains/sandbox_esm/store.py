@@ -9,7 +9,7 @@ import msgspec
 from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.sandbox_esm.models import EsiState, NewSandboxPlant, PlanAnswer, SandboxPlant
+from gridfleet.domains.sandbox_esm.models import EsiState, NewSandboxPlant, PlanResponse, SandboxPlant
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_value
 from gridfleet.protocol.time_blocks import TimeBlock
@@ -177,20 +177,20 @@ async def delete_plant(db: Connection, plant_id: UUID) -> bool:
     return cursor.rowcount == 1
 
 
-async def find_answer(db: Connection, plant_id: UUID, request_code: str) -> PlanAnswer | None:
-    """Return the answer to the plan with this request code, or None."""
+async def find_response(db: Connection, plant_id: UUID, request_code: str) -> PlanResponse | None:
+    """Return the response to the plan with this request code, or None."""
     cursor = await db.execute(
         "SELECT answer FROM sandbox_esm_answer WHERE sandbox_plant_id = %s AND request_code = %s", (plant_id, request_code)
     )
     row = await cursor.fetchone()
-    return None if row is None else msgspec.convert(row[0], PlanAnswer)
+    return None if row is None else msgspec.convert(row[0], PlanResponse)
 
 
-async def keep_answer(db: Connection, plant_id: UUID, answer: PlanAnswer) -> None:
-    """Store an answer, and delete the plant's answers that are older than a day."""
+async def keep_response(db: Connection, plant_id: UUID, response: PlanResponse) -> None:
+    """Store a response, and delete the plant's responses that are older than a day."""
     await db.execute(
         "WITH old AS (DELETE FROM sandbox_esm_answer WHERE sandbox_plant_id = %(plant)s"
         " AND created_at < now() - interval '1 day')"
         " INSERT INTO sandbox_esm_answer (sandbox_plant_id, request_code, answer) VALUES (%(plant)s, %(code)s, %(answer)s)",
-        {"plant": plant_id, "code": answer.request_code, "answer": Jsonb(msgspec.to_builtins(answer))},
+        {"plant": plant_id, "code": response.request_code, "answer": Jsonb(msgspec.to_builtins(response))},
     )

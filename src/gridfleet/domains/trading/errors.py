@@ -27,7 +27,7 @@ class PlantNotLinked(CodedError):
 
 
 class EsmSilent(CodedError):
-    """The ESM gave no answer that can be passed on."""
+    """The ESM gave no response that can be passed on."""
 
     code = "INTERNAL_SERVER_ERROR"
-    message = "The ESM gave no answer."
+    message = "The ESM gave no response."

@@ -51,7 +51,7 @@ async def esm_meters(
 
     Raises:
         PlantNotLinked: the ESM does not have the plant.
-        EsmSilent: the ESM gave no valid answer.
+        EsmSilent: the ESM gave no valid response.
     """
     start, end = measurable(start, end)
     if start == end:

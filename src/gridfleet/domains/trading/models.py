@@ -34,7 +34,7 @@ class TradingConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, rename="camel"):
-    """A plan that was sent to the ESM, with its answer. `resultCode` and what follows it are null until there is an answer.
+    """A plan that was sent to the ESM, with its response. `resultCode` and what follows it are null until there is a response.
 
     `isTerminal`: the result is final; sending the same plan again gives the same result.
     """

@@ -14,7 +14,7 @@ from gridfleet.domains.trading import store
 from gridfleet.domains.trading.configuration import esm_access
 from gridfleet.domains.trading.errors import EsmNotConfigured, EsmSilent, PlantNotLinked
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
-from gridfleet.domains.trading.esm.messages import EsmConfig, PlanAnswer
+from gridfleet.domains.trading.esm.messages import EsmConfig, PlanResponse
 from gridfleet.domains.trading.models import ConfigChange
 from gridfleet.domains.trading.store import Outcome
 from gridfleet.kernel.caller import OrgScope
@@ -49,7 +49,7 @@ class Relay(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the ESM's answer or its absence is already recorded."""
+        """Whether the ESM's response or its absence is already recorded."""
         return self.change.responded_at is not None
 
 
@@ -69,7 +69,7 @@ async def read_config(esm: EsmClient, plant: LinkedPlant) -> EsmConfig:
 
     Raises:
         PlantNotLinked: the ESM does not have the plant.
-        EsmSilent: the ESM gave no valid answer.
+        EsmSilent: the ESM gave no valid response.
     """
     try:
         return await esm.config(plant.access, plant.external_id)
@@ -114,11 +114,11 @@ async def deliver(esm: EsmClient, relay: Relay) -> tuple[Outcome, int | None, da
     """Send the plan.
 
     Returns:
-        The outcome, the version of the plan at the ESM or None, and the time of the answer.
+        The outcome, the version of the plan at the ESM or None, and the time of the response.
     """
     plant, change = relay.plant, relay.change
     try:
-        answer = await esm.send_plan(
+        response = await esm.send_plan(
             plant.access,
             plant.external_id,
             str(change.request_code),
@@ -126,10 +126,10 @@ async def deliver(esm: EsmClient, relay: Relay) -> tuple[Outcome, int | None, da
             validate_only=change.validate_only,
         )
     except EsmFailed as error:
-        # A refusal is final. Without an answer, the ESM may still accept the plan, or may have accepted it already.
+        # A refusal is final. Without a response, the ESM may still accept the plan, or may have accepted it already.
         outcome = Outcome(error.result_code, error.text, True, error.result_code == "VALIDATION_FAILED")
         return outcome, None, utc_now()
-    return _outcome(answer), answer.version, utc_now()
+    return _outcome(response), response.version, utc_now()
 
 
 async def finish(
@@ -160,5 +160,5 @@ def refusal(error: EsmFailed) -> PlantNotLinked | EsmSilent:
     return PlantNotLinked("The ESM does not know this plant.") if error.status == 404 else EsmSilent(error.text)
 
 
-def _outcome(answer: PlanAnswer) -> Outcome:
-    return Outcome(answer.result_code, answer.message, answer.is_error, answer.is_terminal)
+def _outcome(response: PlanResponse) -> Outcome:
+    return Outcome(response.result_code, response.message, response.is_error, response.is_terminal)

@@ -37,7 +37,7 @@ async def sync_plants(
     """Read the ESM's plants and write the facts of the organisation's linked plants, or of those among `plant_ids`.
 
     A plant of the ESM that is not linked is not counted. A linked plant that the ESM does not have, or whose record is invalid,
-    counts as an error. If the ESM gives no answer, every linked plant counts as an error, and the number is at least 1.
+    counts as an error. If the ESM gives no response, every linked plant counts as an error, and the number is at least 1.
     """
     async with database.transaction() as db:
         linked = await linked_plants(db, organization_id, plant_ids)

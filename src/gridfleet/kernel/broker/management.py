@@ -171,8 +171,8 @@ class Management:
 
     async def overview_at(self) -> tuple[dict[str, Any], str | None]:
         """Return the overview, and the response's HTTP date if it has one."""
-        answer = await self._call("GET", "/api/overview")
-        return answer.json(), answer.headers.get("date")
+        response = await self._call("GET", "/api/overview")
+        return response.json(), response.headers.get("date")
 
     async def cluster_size(self) -> int:
         """Return the number of nodes in the cluster, running or not."""

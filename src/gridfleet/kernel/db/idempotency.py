@@ -9,20 +9,20 @@ from uuid import UUID
 from gridfleet.kernel.db.encrypted import EncryptedTable
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["ANSWERS", "KeptAnswer", "claim", "delete_old", "find", "keep"]
+__all__ = ["RESPONSES", "KeptResponse", "claim", "delete_old", "find", "keep"]
 
-ANSWERS: Final = EncryptedTable(
+RESPONSES: Final = EncryptedTable(
     "idempotent_answer", ("user_id", "scope", "key"), ("answer",), row_id=lambda key: "|".join(map(str, key))
 )
 """The encrypted column of the responses."""
 
 
-class KeptAnswer(NamedTuple):
-    """A first response; `answer` is encrypted with `key_version`."""
+class KeptResponse(NamedTuple):
+    """A first response; its body, `response`, is encrypted with `key_version`."""
 
     request_hash: bytes
     status: int
-    answer: bytes
+    response: bytes
     key_version: int
 
 
@@ -45,7 +45,7 @@ async def claim(db: Connection, caller_id: UUID, scope: str, key: str, request_h
     return await cursor.fetchone() is not None
 
 
-async def find(db: Connection, caller_id: UUID, scope: str, key: str) -> KeptAnswer:
+async def find(db: Connection, caller_id: UUID, scope: str, key: str) -> KeptResponse:
     """Return the response that is stored under the key."""
     cursor = await db.execute(
         "SELECT request_hash, status, answer, key_version FROM idempotent_answer WHERE (user_id, scope, key) = (%s, %s, %s)",
@@ -53,18 +53,18 @@ async def find(db: Connection, caller_id: UUID, scope: str, key: str) -> KeptAns
     )
     row = await cursor.fetchone()
     if row is None:
-        raise LookupError("a kept answer vanished within the transaction that met it")
-    return KeptAnswer(*row)
+        raise LookupError("a kept response is missing in the transaction that found it")
+    return KeptResponse(*row)
 
 
-async def keep(db: Connection, caller_id: UUID, scope: str, key: str, status: int, answer: bytes, key_version: int) -> None:
+async def keep(db: Connection, caller_id: UUID, scope: str, key: str, status: int, response: bytes, key_version: int) -> None:
     """Store the response under the claimed key."""
     await db.execute(
         """
         UPDATE idempotent_answer SET status = %s, answer = %s, key_version = %s
         WHERE (user_id, scope, key) = (%s, %s, %s)
         """,
-        (status, answer, key_version, caller_id, scope, key),
+        (status, response, key_version, caller_id, scope, key),
     )
 
 

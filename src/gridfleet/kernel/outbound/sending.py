@@ -11,9 +11,9 @@ import httpx
 from gridfleet.kernel.cause import outgoing_headers
 from gridfleet.kernel.outbound.addresses import AddressRefused, Resolve, is_local_name, is_public, public_addresses, resolve
 
-__all__ = ["Answer", "AnswerTooLarge", "Outbound", "TimedOut", "Unreachable", "Wire"]
+__all__ = ["Outbound", "Response", "ResponseTooLarge", "TimedOut", "Unreachable", "Wire"]
 
-_MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+_MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _SECONDS: Final = 10.0
 
 
@@ -25,11 +25,11 @@ class TimedOut(Exception):
     """The response was not complete in time. The request may have taken effect."""
 
 
-class AnswerTooLarge(Exception):
+class ResponseTooLarge(Exception):
     """The response is larger than the limit, or is compressed."""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A response with any status, including redirects."""
 
     status: int
@@ -121,36 +121,36 @@ class Wire:
         query: Mapping[str, str] | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> Response:
         """Send one request, without retries. `path` is already encoded and begins with a slash.
 
         Raises:
             Unreachable: No connection, or it broke before the response was complete.
             TimedOut: The response was not complete in time.
-            AnswerTooLarge: The response is larger than the limit, or is compressed.
+            ResponseTooLarge: The response is larger than the limit, or is compressed.
         """
         sent = {**(headers or {}), **outgoing_headers()}
         try:
             async with (
                 asyncio.timeout(self._seconds),
-                self._http.stream(method, self._base + path, params=query or None, content=content, headers=sent) as answer,
+                self._http.stream(method, self._base + path, params=query or None, content=content, headers=sent) as response,
             ):
-                return Answer(answer.status_code, answer.headers.get("content-type", ""), await _read(answer))
+                return Response(response.status_code, response.headers.get("content-type", ""), await _read(response))
         except TimeoutError:
             raise TimedOut from None
         except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError, OSError) as error:
             raise Unreachable(type(error).__name__) from error
 
 
-async def _read(answer: httpx.Response) -> bytes:
-    if answer.headers.get("content-encoding", "identity") != "identity":
-        raise AnswerTooLarge("it is compressed, although compression was not requested")
+async def _read(response: httpx.Response) -> bytes:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise ResponseTooLarge("it is compressed, although compression was not requested")
     pieces: list[bytes] = []
     size = 0
-    async for piece in answer.aiter_raw():
+    async for piece in response.aiter_raw():
         size += len(piece)
-        if size > _MAX_ANSWER_BYTES:
-            raise AnswerTooLarge(f"it has more than {_MAX_ANSWER_BYTES} bytes")
+        if size > _MAX_RESPONSE_BYTES:
+            raise ResponseTooLarge(f"it has more than {_MAX_RESPONSE_BYTES} bytes")
         pieces.append(piece)
     return b"".join(pieces)
 

@@ -1,7 +1,7 @@
 """Password reset with a mailed token that is valid once, for an hour.
 
 A request does the same work whether or not the address has an account: it queues a job, which looks the account up. Neither
-the answer nor its time shows whether an account exists.
+the response nor its time shows whether an account exists.
 """
 
 from datetime import timedelta

@@ -17,7 +17,7 @@ _LOUD: Final = {"CRITICAL", "EMERGENCY"}
 
 
 class ExpoRefused(Exception):
-    """The service answered a whole request with an error, or its answer cannot be read."""
+    """The service answered a whole request with an error, or its response cannot be read."""
 
 
 class ExpoPush:
@@ -51,16 +51,16 @@ class ExpoPush:
         return {ticket: _outcome(receipt) for ticket, receipt in found.items()} if isinstance(found, dict) else {}
 
     async def _post(self, method: str, content: object) -> Any:
-        answer = await self._http.post(f"/--/api/v2/push/{method}", json=content, headers=self._headers)
-        if answer.status_code == 429 or answer.status_code >= 500:
-            answer.raise_for_status()
+        response = await self._http.post(f"/--/api/v2/push/{method}", json=content, headers=self._headers)
+        if response.status_code == 429 or response.status_code >= 500:
+            response.raise_for_status()
         try:
-            body = msgspec.json.decode(answer.content, type=_Answer)
+            body = msgspec.json.decode(response.content, type=_Response)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ExpoRefused(f"the push service's answer ({answer.status_code}) cannot be read: {error}") from None
-        if answer.is_error or body.errors:
+            raise ExpoRefused(f"the push service's response ({response.status_code}) cannot be read: {error}") from None
+        if response.is_error or body.errors:
             reasons = "; ".join(f"{error.code}: {error.message}" for error in body.errors or ())
-            raise ExpoRefused(reasons or f"the push service answered {answer.status_code}")
+            raise ExpoRefused(reasons or f"the push service answered {response.status_code}")
         return body.data
 
 
@@ -69,7 +69,7 @@ class _Error(msgspec.Struct):
     message: str | None = None
 
 
-class _Answer(msgspec.Struct):
+class _Response(msgspec.Struct):
     data: Any = None
     errors: list[_Error] | None = None
 
@@ -97,15 +97,15 @@ class _Ticket(msgspec.Struct):
     details: _Details | None = None
 
 
-def _outcome(answer: object) -> Outcome:
+def _outcome(response: object) -> Outcome:
     """Return the outcome in a ticket or receipt.
 
     Never raises: the other messages of the request were sent, and would be sent again.
     """
     try:
-        ticket = msgspec.convert(answer, _Ticket)
+        ticket = msgspec.convert(response, _Ticket)
     except msgspec.ValidationError as error:
-        return Outcome(f"the push service's answer cannot be read: {error}")
+        return Outcome(f"the push service's response cannot be read: {error}")
     if ticket.status == "ok":
         return Outcome(ticket=ticket.id)
     reason = ticket.details and ticket.details.error

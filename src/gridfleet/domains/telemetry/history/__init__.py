@@ -1,5 +1,5 @@
 """Read telemetry: raw values, values in buckets, and newest values.
 
-Answers are read page by page, each page in a transaction of its own: a slow client holds neither a connection nor memory,
+Responses are read page by page, each page in a transaction of its own: a slow client holds neither a connection nor memory,
 whatever the size of its export.
 """

@@ -103,7 +103,7 @@ class _Line:
 
 
 class PointWriter:
-    """Writes one answer: call `pieces` with each page in order, then `finish`."""
+    """Writes one response: call `pieces` with each page in order, then `finish`."""
 
     def __init__(self, plant_id: UUID, text_format: TextFormat) -> None:
         self._plant_id = plant_id

@@ -1,4 +1,4 @@
-"""Queries, the series that they select, and the pages of their answers."""
+"""Queries, the series that they select, and the pages of their responses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -157,7 +157,7 @@ class SeriesValues:
 
 
 Point = tuple[datetime, Series, SeriesPosition, float]
-"""One raw value. A plain tuple, because one answer may have half a million."""
+"""One raw value. A plain tuple, because one response may have half a million."""
 
 
 class BucketPoint(NamedTuple):
@@ -172,7 +172,7 @@ class BucketPoint(NamedTuple):
 
 
 Page = SeriesValues | Iterator[Point] | list[BucketPoint]
-"""A part of an answer, its points by time, then by metric."""
+"""A part of a response, its points by time, then by metric."""
 
 
 class TelemetryPoint(msgspec.Struct, frozen=True):

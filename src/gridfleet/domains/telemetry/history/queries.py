@@ -26,7 +26,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The answer to a query of a plant by `org`: its first page, and a reader of the others."""
+    """The response to a query of a plant by `org`: its first page, and a reader of the others."""
 
     first: Page
     org: OrgScope
@@ -66,17 +66,17 @@ class History:
 
 
 async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, capped: bool) -> History:
-    """Read the first page of the answer to `query`.
+    """Read the first page of the response to `query`.
 
     A metric that the plant does not have has no points.
 
     Args:
-        capped: Whether the answer is limited to `MAX_POINTS`.
+        capped: Whether the response is limited to `MAX_POINTS`.
 
     Raises:
         ValidationFailed: The range is empty.
         PlantNotFound: There is no such plant.
-        TooManyPoints: The answer is capped and larger than the limit.
+        TooManyPoints: The response is capped and larger than the limit.
     """
     if query.start >= query.end:
         raise ValidationFailed(details=["from: must be before to"])
@@ -110,7 +110,7 @@ async def open_device_history(
     Raises:
         ValidationFailed: The range is empty.
         SubDeviceNotFound: There is no such sub-device.
-        TooManyPoints: The answer is larger than the limit.
+        TooManyPoints: The response is larger than the limit.
     """
     if start >= end:
         raise ValidationFailed(details=["from: must be before to"])
@@ -158,7 +158,7 @@ async def _extent(db: Connection, series: Sequence[Series], start: datetime, end
 async def _fitting_bucket(
     db: Connection, series: Sequence[Series], asked: Bucket | None, start: datetime, end: datetime
 ) -> Bucket | None:
-    """Return the narrowest bucket, wider than `asked`, whose answer cannot be too large; None if there is none."""
+    """Return the narrowest bucket, wider than `asked`, whose response cannot be too large; None if there is none."""
     series = by_unit(series)
     start, end = await _extent(db, series, start, end)
     return next(

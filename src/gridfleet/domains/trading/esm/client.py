@@ -14,10 +14,10 @@ import httpx
 import msgspec
 import structlog
 
-from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlants, EsmReading, EsmReadings, EsmToken, PlanAnswer
+from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlants, EsmReading, EsmReadings, EsmToken, PlanResponse
 from gridfleet.kernel import metrics
 from gridfleet.kernel.outbound.addresses import AddressRefused, NameUnknown, parse_base_url
-from gridfleet.kernel.outbound.sending import Answer, AnswerTooLarge, Outbound, TimedOut, Unreachable, Wire
+from gridfleet.kernel.outbound.sending import Outbound, Response, ResponseTooLarge, TimedOut, Unreachable, Wire
 from gridfleet.kernel.tracing import span
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.time_blocks import TimeBlock
@@ -47,9 +47,9 @@ class EsmAccess:
 
 
 class EsmFailed(Exception):
-    """The ESM gave no valid answer.
+    """The ESM gave no valid response.
 
-    `result_code` is the result as change records name it; `status` is that of the HTTP answer, None if there was none.
+    `result_code` is the result as change records name it; `status` is that of the HTTP response, None if there was none.
     """
 
     def __init__(self, result_code: str, text: str, status: int | None = None) -> None:
@@ -114,15 +114,15 @@ class EsmClient:
         blocks: Sequence[TimeBlock],
         *,
         validate_only: bool,
-    ) -> PlanAnswer:
-        """Send a plan once and return the ESM's answer. With `validate_only` the ESM only checks it."""
+    ) -> PlanResponse:
+        """Send a plan once and return the ESM's response. With `validate_only` the ESM only checks it."""
         content = msgspec.json.encode({"requestCode": request_code, "timeConfigs": list(blocks)})
         path = f"{_path(external_plant_id)}/config"
         call, method, path = ("validate", "POST", f"{path}/validate") if validate_only else ("plan", "PUT", path)
-        answer = await self._call(access, call, method, path, PlanAnswer, content=content)
-        if answer.request_code != request_code:
-            raise EsmFailed("ESM_UNAVAILABLE", "The ESM's answer has another requestCode.")
-        return answer
+        response = await self._call(access, call, method, path, PlanResponse, content=content)
+        if response.request_code != request_code:
+            raise EsmFailed("ESM_UNAVAILABLE", "The ESM's response has another requestCode.")
+        return response
 
     async def _read(self, access: EsmAccess, call: str, path: str, kind: type[T], query: dict[str, str] | None = None) -> T:
         return await self._call(access, call, "GET", path, kind, tries=_READ_TRIES, query=query)
@@ -157,9 +157,9 @@ class EsmClient:
                 headers = {"content-type": "application/json"} if content is not None else {}
                 while True:
                     bearer = {**headers, "authorization": f"Bearer {token}"}
-                    answer = await self._send(wire, tries, method, path, query=query, content=content, headers=bearer)
-                    if answer.status != 401 or is_fresh:
-                        return _decoded(answer, kind)
+                    response = await self._send(wire, tries, method, path, query=query, content=content, headers=bearer)
+                    if response.status != 401 or is_fresh:
+                        return _decoded(response, kind)
                     self._tokens.pop(access, None)
                     token, is_fresh = await self._token(access, wire)
         except AddressRefused as error:
@@ -168,8 +168,8 @@ class EsmClient:
             raise EsmFailed("ESM_UNAVAILABLE", "The ESM's host name has no address.") from error
         except Unreachable as error:
             raise EsmFailed("ESM_UNAVAILABLE", "The ESM cannot be reached.") from error
-        except AnswerTooLarge as error:
-            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's answer was not read: {error}.") from error
+        except ResponseTooLarge as error:
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's response was not read: {error}.") from error
         except (TimedOut, TimeoutError) as error:
             raise EsmFailed("TIMEOUT", "The ESM did not answer in time.") from error
 
@@ -181,13 +181,13 @@ class EsmClient:
         # RFC 6749, 2.3.1: both are form-encoded before they become a Basic header.
         pair = f"{quote_plus(access.client_id)}:{quote_plus(access.client_secret)}"
         headers = {"authorization": f"Basic {b64encode(pair.encode()).decode()}", "content-type": _FORM}
-        answer = await self._send(
+        response = await self._send(
             wire, _READ_TRIES, "POST", "/oauth/token", content=b"grant_type=client_credentials", headers=headers
         )
-        if answer.status in (400, 401, 403):
-            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refused the credentials ({answer.status}).")
+        if response.status in (400, 401, 403):
+            raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refused the credentials ({response.status}).")
         try:
-            token = _decoded(answer, EsmToken)
+            token = _decoded(response, EsmToken)
         except EsmFailed as error:
             # The token request's status says nothing about the call itself, so it is not passed on.
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM issued no token. {error.text}") from error
@@ -196,17 +196,17 @@ class EsmClient:
         self._tokens[access] = (token.access_token, time.monotonic() + token.expires_in - _SPARE_SECONDS)
         return token.access_token, True
 
-    async def _send(self, wire: Wire, tries: int, method: str, path: str, **more: Any) -> Answer:
+    async def _send(self, wire: Wire, tries: int, method: str, path: str, **more: Any) -> Response:
         """Send one request, up to `tries` times while there is no connection or the status is 500 or above."""
         for number in range(1, tries + 1):
             try:
-                answer = await wire.send(method, path, **more)
+                response = await wire.send(method, path, **more)
             except Unreachable:
                 if number == tries:
                     raise
             else:
-                if answer.status < 500 or number == tries:
-                    return answer
+                if response.status < 500 or number == tries:
+                    return response
             await asyncio.sleep(self._backoff_seconds * 2 ** (number - 1))
         raise AssertionError("a request is tried at least once")
 
@@ -219,30 +219,30 @@ def _path(external_plant_id: str) -> str:
     return f"/plants/{segment}"
 
 
-def _decoded(answer: Answer, kind: type[T]) -> T:
-    """Return the record in an answer. Raises EsmFailed for an error status or another content."""
-    if not 200 <= answer.status < 300:
-        code = "VALIDATION_FAILED" if answer.status in (400, 422) else "ESM_UNAVAILABLE"
-        raise EsmFailed(code, f"The ESM answered {answer.status}{_reason(answer)}.", answer.status)
-    if not _is_json(answer):
-        raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not answer with JSON.", answer.status)
+def _decoded(response: Response, kind: type[T]) -> T:
+    """Return the record in a response. Raises EsmFailed for an error status or another content."""
+    if not 200 <= response.status < 300:
+        code = "VALIDATION_FAILED" if response.status in (400, 422) else "ESM_UNAVAILABLE"
+        raise EsmFailed(code, f"The ESM answered {response.status}{_reason(response)}.", response.status)
+    if not _is_json(response):
+        raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not answer with JSON.", response.status)
     try:
-        return msgspec.json.decode(answer.body, type=kind)
+        return msgspec.json.decode(response.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's answer is not valid: {error}.", answer.status) from error
+        raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's response is not valid: {error}.", response.status) from error
 
 
-def _is_json(answer: Answer) -> bool:
-    kind = answer.content_type.partition(";")[0].strip().lower()
+def _is_json(response: Response) -> bool:
+    kind = response.content_type.partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
 
 
-def _reason(answer: Answer) -> str:
-    """Return the text of the answer's member `message`, shortened to printable ASCII, or an empty string."""
-    if not _is_json(answer):
+def _reason(response: Response) -> str:
+    """Return the text of the response's member `message`, shortened to printable ASCII, or an empty string."""
+    if not _is_json(response):
         return ""
     try:
-        said = msgspec.json.decode(answer.body)
+        said = msgspec.json.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     message = said.get("message") if isinstance(said, dict) else None

@@ -1,4 +1,4 @@
-"""Records of an ESM's answers. Unknown members are ignored; missing and mistyped members make the record invalid."""
+"""Records of an ESM's responses. Unknown members are ignored; missing and mistyped members make the record invalid."""
 
 from datetime import datetime
 from typing import Annotated
@@ -7,7 +7,7 @@ import msgspec
 
 from gridfleet.protocol.time_blocks import TimeBlock
 
-__all__ = ["EsmConfig", "EsmPlant", "EsmPlantName", "EsmPlants", "EsmReading", "EsmReadings", "EsmToken", "PlanAnswer"]
+__all__ = ["EsmConfig", "EsmPlant", "EsmPlantName", "EsmPlants", "EsmReading", "EsmReadings", "EsmToken", "PlanResponse"]
 
 _STORABLE = "^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 
@@ -58,8 +58,8 @@ class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
     time_configs: list[TimeBlock]
 
 
-class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """The ESM's answer to a plan."""
+class PlanResponse(msgspec.Struct, frozen=True, rename="camel"):
+    """The ESM's response to a plan."""
 
     request_code: str
     result_code: Word
