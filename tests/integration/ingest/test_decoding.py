@@ -116,6 +116,22 @@ def numbered(first: int, last: int) -> dict[str, int]:
     return {f"n{number}": number for number in range(first, last + 1)}
 
 
+async def test_new_names_of_a_message_get_positions_together(bench: Bench) -> None:
+    """Each time takes a transaction, and a layout that each later entry may have values in."""
+    plant = await bench.plant(["D", "E"])
+    snapshots: list[dict[str, Any]] = [snapshot(n, {f"own{n}": n}, D={f"d{n}": n}, E={"e": n}) for n in range(30)]
+    snapshots[7]["time"] = "never"
+    await bench.take(plant.message(snapshots))
+    stored = await plant.stored()
+    expected = {name.format(n): {moment(n): n} for n in range(30) if n != 7 for name in ("own{}", "D.d{}")}
+    assert stored == expected | {"E.e": {moment(n): n for n in range(30) if n != 7}}
+    assert len(await plant.refusals()) == 1
+    assert await plant.rows(
+        "SELECT coalesce(s.external_id, ''), count(*) FROM telemetry_latest t JOIN telemetry_source s ON s.id = t.source_id"
+        " WHERE s.plant_id = %s GROUP BY 1 ORDER BY 1"
+    ) == [("", 1), ("D", 1), ("E", 1)]
+
+
 async def test_an_entry_costs_what_it_has_and_not_what_its_device_has(bench: Bench) -> None:
     """One message has thousands of entries, and all plants wait while it is read."""
     plants = [await bench.plant() for _ in range(3)]

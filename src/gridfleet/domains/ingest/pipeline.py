@@ -6,7 +6,7 @@ writes the result, including alerts, in one transaction. Both read top to bottom
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -55,6 +55,7 @@ from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = ["Pipeline", "count_committed"]
 
+FieldValue = int | float | bool | None
 EventValues = dict[tuple[UUID, int], dict[str, float]]
 """Values by metric, for each device and time."""
 
@@ -202,72 +203,91 @@ class Pipeline:
     ) -> None:
         """Process every snapshot of the message; a refused snapshot of an array does not affect the others."""
         payload = message.payload
+        snapshots: list[_Snapshot] = []
         if bytes(payload)[:1] != b"[":
-            await self._take_snapshot(batch, plant, delivery, payload, "payload", message.id, now)
-            return
-        for index, snapshot in enumerate(parse_snapshots(message)):
-            try:
-                await self._take_snapshot(batch, plant, delivery, snapshot, f"payload.{index}", message.id, now)
-            except Refusal as refusal:
-                _refuse(batch, plant, delivery, now, refusal)
+            snapshots.append(_read_snapshot(plant, payload, "payload", message.id, now))
+        else:
+            for index, raw in enumerate(parse_snapshots(message)):
+                try:
+                    snapshots.append(_read_snapshot(plant, raw, f"payload.{index}", message.id, now))
+                except Refusal as refusal:
+                    _refuse(batch, plant, delivery, now, refusal)
+        await self._make_room(snapshots)
+        for snapshot in snapshots:
+            _add_snapshot(batch, plant, delivery, snapshot, message.id, now)
 
-    async def _take_snapshot(
-        self,
-        batch: Batch,
-        plant: CachedPlant,
-        delivery: Delivery,
-        raw: msgspec.Raw,
-        path: str,
-        message_id: str,
-        now: datetime,
-    ) -> None:
-        """Add all of a snapshot, except names without room, or nothing: all entries are read before the first is added."""
-        snapshot = parse_snapshot(raw, path, message_id)
-        time = measurement_time(snapshot.time, f"{path}.time", message_id, now)
-        entries: list[tuple[CachedDevice, int, dict[str, int | float | bool | None], str]] = []
-        statuses: list[tuple[CachedDevice, SubDeviceStatus]] = []
-        unregistered: list[str] = []
-        if snapshot.fields:
-            check_fields(snapshot.fields, where := f"{path}.fields", message_id)
-            entries.append((plant.itself, time, snapshot.fields, where))
-        for index, entry in enumerate(snapshot.devices):
-            device = plant.devices.get(entry.id)
-            if device is None:
-                check_external_id(entry.id, f"{path}.devices.{index}.id", message_id)
-                unregistered.append(entry.id)
-                continue
-            check_fields(entry.fields, where := f"{path}.devices.{index}.fields", message_id)
-            own_time = time
-            if entry.time is not None:
-                own_time = measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
-            entries.append((device, own_time, entry.fields, where))
-            statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
-        fresh = microseconds(now - EVENT_MAX_AGE)
-        published: EventValues | None = {} if plant.id in batch.subscribed else None
-        before, added = len(batch.frames.frames), 0
-        for device, own_time, fields, where in entries:
-            if device.reader.lacks(fields):
-                await self.plant_cache.make_room(device, fields)
-            if names := device.reader.without_room(fields):
-                detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
-                _refuse(batch, plant, delivery, now, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
-            frames, dropped = device.reader.read(fields)
-            batch.undeclared_fields += dropped
-            for layout_id, values in frames:
-                batch.frames.add(device.source_id, layout_id, own_time, values)
-            added += len(frames)
-            if published is not None and frames and own_time >= fresh:
-                published.setdefault((device.id, own_time), {}).update(device.reader.named(frames))
-        batch.ends.append((len(batch.frames.frames), delivery))
-        if len(batch.frames.frames) < before + added:
-            batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in entries}
-        if published:
-            _add_event(batch, plant, delivery, f"{message_id} {path}", time, published)
-        for device, status in statuses:
-            _see_device(batch, plant, device, status, now)
-        for external_id in unregistered:
-            key = (plant.id, external_id)
-            batch.unregistered[key] = batch.unregistered.get(key, 0) + 1
+    async def _make_room(self, snapshots: Sequence["_Snapshot"]) -> None:
+        """Assign positions to new field names, of each device once a message: each time takes a transaction."""
+        new: dict[UUID, tuple[CachedDevice, dict[str, FieldValue]]] = {}
+        for snapshot in snapshots:
+            for device, _, fields, _ in snapshot.entries:
+                if device.reader.lacks(fields):
+                    names = new.setdefault(device.id, (device, {}))[1]
+                    names.update((name, value) for name, value in fields.items() if value is not None)
+        for device, fields in new.values():
+            await self.plant_cache.make_room(device, fields)
+
+
+class _Snapshot(NamedTuple):
+    """A snapshot that is not refused. An entry has the device, its time in `microseconds`, its fields and its path."""
+
+    path: str
+    time: int
+    entries: list[tuple[CachedDevice, int, dict[str, FieldValue], str]]
+    statuses: list[tuple[CachedDevice, SubDeviceStatus]]
+    unregistered: list[str]
+
+
+def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime) -> _Snapshot:
+    snapshot = parse_snapshot(raw, path, message_id)
+    time = measurement_time(snapshot.time, f"{path}.time", message_id, now)
+    read = _Snapshot(path, time, [], [], [])
+    if snapshot.fields:
+        check_fields(snapshot.fields, where := f"{path}.fields", message_id)
+        read.entries.append((plant.itself, time, snapshot.fields, where))
+    for index, entry in enumerate(snapshot.devices):
+        device = plant.devices.get(entry.id)
+        if device is None:
+            check_external_id(entry.id, f"{path}.devices.{index}.id", message_id)
+            read.unregistered.append(entry.id)
+            continue
+        check_fields(entry.fields, where := f"{path}.devices.{index}.fields", message_id)
+        own_time = time
+        if entry.time is not None:
+            own_time = measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
+        read.entries.append((device, own_time, entry.fields, where))
+        read.statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
+    return read
+
+
+def _add_snapshot(
+    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message_id: str, now: datetime
+) -> None:
+    """Add a snapshot to the batch, except names without room."""
+    fresh = microseconds(now - EVENT_MAX_AGE)
+    published: EventValues | None = {} if plant.id in batch.subscribed else None
+    before, added = len(batch.frames.frames), 0
+    for device, own_time, fields, where in snapshot.entries:
+        if names := device.reader.without_room(fields):
+            detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
+            _refuse(batch, plant, delivery, now, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
+        frames, dropped = device.reader.read(fields)
+        batch.undeclared_fields += dropped
+        for layout_id, values in frames:
+            batch.frames.add(device.source_id, layout_id, own_time, values)
+        added += len(frames)
+        if published is not None and frames and own_time >= fresh:
+            published.setdefault((device.id, own_time), {}).update(device.reader.named(frames))
+    batch.ends.append((len(batch.frames.frames), delivery))
+    if len(batch.frames.frames) < before + added:
+        batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in snapshot.entries}
+    if published:
+        _add_event(batch, plant, delivery, f"{message_id} {snapshot.path}", snapshot.time, published)
+    for device, status in snapshot.statuses:
+        _see_device(batch, plant, device, status, now)
+    for external_id in snapshot.unregistered:
+        key = (plant.id, external_id)
+        batch.unregistered[key] = batch.unregistered.get(key, 0) + 1
 
 
 def count_committed(batch: Batch) -> None:
