@@ -218,3 +218,26 @@ async def test_what_the_periodic_sync_reads(fleet: Fleet, stand_in: StandIn) -> 
     access = access_of(row, state.keyring)
     assert access is not None
     assert (access.url, access.client_id, access.client_secret) == (stand_in.url, CLIENT_ID, SECRET)
+
+
+async def test_the_queue_prefix_follows_the_slug(strict: Fleet) -> None:
+    organization = strict.admin["x-org-id"]
+
+    async def rename(slug: str) -> None:
+        status, answer = await strict.call("PATCH", f"/organizations/{organization}", {"slug": slug}, strict.super_admin)
+        assert status == 200, answer
+
+    await rename("before-trading")
+    assert await queues(strict) == []
+    await strict.call("POST", CONFIG, COMPLETE)
+    await strict.call("POST", f"{CONFIG}/enable")
+    assert await queues(strict) == [("before-trading", True)]
+    await rename("renamed")
+    assert (await strict.call("GET", "/trading/connection-details"))[1]["queuePrefix"] == "renamed"
+    assert await queues(strict) == [("renamed", True)], "names of own queues begin with the prefix that partners read"
+    await strict.call("POST", f"{CONFIG}/disable")
+    await rename("renamed-again")
+    assert await queues(strict) == [("renamed-again", False)]
+    await strict.call("POST", CONFIG, {"queuePrefix": "ours"})
+    await rename("renamed-finally")
+    assert await queues(strict) == [("ours", False)], "a prefix of its own stays"

@@ -7,8 +7,9 @@ from pydantic import Field
 
 from gridfleet.api.http import NOT_NULL, SA, Input, Message, PageQuery, Pattern, endpoint, super_admin
 from gridfleet.domains.organizations import registry
+from gridfleet.domains.organizations.membership import scope_of
 from gridfleet.domains.organizations.models import Organization
-from gridfleet.domains.trading.configuration import delete_unsaved
+from gridfleet.domains.trading.configuration import delete_unsaved, follow_slug
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
@@ -77,7 +78,10 @@ async def get_organization(db: Connection, id: UUID) -> Organization:
 )
 async def update_organization(caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges) -> Organization:
     """Change name, slug or description."""
-    return await registry.change(db, caller.as_actor, id, body.name, body.slug, body.description)
+    changed = await registry.change(db, caller.as_actor, id, body.name, body.slug, body.description)
+    if body.slug is not None:
+        await follow_slug(db, scope_of(caller, id, None, must_exist=False))
+    return changed
 
 
 @endpoint(

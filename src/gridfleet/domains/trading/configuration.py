@@ -32,6 +32,7 @@ __all__ = [
     "disable",
     "enable",
     "esm_access",
+    "follow_slug",
     "get_config",
     "queues",
 ]
@@ -142,6 +143,16 @@ def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
 async def delete_unsaved(db: Connection, organization_id: UUID) -> None:
     """Delete a configuration that was only read, never saved, before its organisation is deleted."""
     await store.delete_unsaved(db, organization_id)
+
+
+async def follow_slug(db: Connection, org: OrgScope) -> None:
+    """Give the organisation's queues the prefix of its configuration, which is the slug unless another prefix was set.
+
+    Call this after the slug has changed. No key uses the broker then, so no queue has the former prefix.
+    """
+    row = await store.lock_config(db, org)
+    if row is not None:
+        await set_queues(db, org, row.queue_prefix, enabled=row.status is TradingStatus.ENABLED)
 
 
 async def _row(db: Connection, org: OrgScope) -> ConfigRow:
