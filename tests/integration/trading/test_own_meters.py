@@ -52,6 +52,24 @@ async def test_imported_less_exported_in_buckets(fleet: Fleet) -> None:
     assert {(row["interval"], row["energy"]) for row in rows} == {(2.5, 0.625)}
 
 
+async def test_a_replaced_meter_keeps_its_readings(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    path = f"/trading/plants/{plant.id}/meters?from=2026-11-20T10:00:00Z&to=2026-11-20T13:00:00Z"
+    before = [row for row in (await fleet.call("GET", path))[1] if row["meter_id"] == "GRID"]
+    assert len(before) == 14
+    assert (await fleet.call("DELETE", f"/plants/{plant.id}/sub-devices/GRID"))[0] == 200
+    body = {"externalId": "GRID", "name": "GRID", "type": "METER"}
+    assert (await fleet.call("POST", f"/plants/{plant.id}/sub-devices", body))[0] == 201
+    assert [row for row in (await fleet.call("GET", path))[1] if row["meter_id"] == "GRID"] == before
+    # The new meter counts from 0, and its readings begin before the last one of the old meter.
+    times = [START + timedelta(minutes=number) for number in range(60, 131)]
+    await plant.write("GRID", IN_KWH, {time: (float(n), 0.0) for n, time in enumerate(times)})
+    after = [(row["time"][11:16], row["energy"]) for row in (await fleet.call("GET", path))[1] if row["meter_id"] == "GRID"]
+    assert after == [(row["time"][11:16], row["energy"]) for row in before[:12]] + [
+        (f"{11 + minute // 60}:{minute % 60:02d}", 5) for minute in range(0, 70, 5)
+    ]
+
+
 async def test_a_month_and_the_last_day(fleet: Fleet) -> None:
     plant = await metered(fleet)
     path = f"/trading/plants/{plant.id}/meters"

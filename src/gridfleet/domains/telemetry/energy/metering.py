@@ -42,9 +42,10 @@ class MeteredEnergy(NamedTuple):
 async def metered_energy(
     db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, width: timedelta
 ) -> AsyncIterator[MeteredEnergy]:
-    """Yield every meter's whole buckets between `start` and `end`, aligned to the epoch, by meter and time.
+    """Yield every meter's whole buckets between `start` and `end`, aligned to the epoch, by meter.
 
-    Buckets that are narrower than the distance of the readings around them are left out.
+    Buckets that are narrower than the distance of the readings around them are left out. The readings of an earlier sub-device
+    with the same external id belong to the meter; where both have a bucket, that of the newer one is used.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -53,15 +54,22 @@ async def metered_energy(
         db, org, plant_id, type=DeviceType.METER, status=None, search=None, paging=Paging(1, _MOST_METERS)
     )
     wanted = {meter.external_id for meter in meters.data}
-    sources = [source for source in await plant_sources(db, org, plant_id) if source.live and source.external_id in wanted]
-    for source in sorted(sources, key=lambda one: one.external_id or ""):
-        part = _whole_buckets(*measurable(start, end), width)
-        levels: dict[str, float] = {}
-        while part[0] < part[1]:
-            part_end = min(part[1], part[0] + max(width, _PART // width * width))
-            for moment, energy in await _read(db, source, part[0], part_end, width, levels):
-                yield MeteredEnergy(moment, source.external_id or "", energy)
-            part = part_end, part[1]
+    sources: dict[str, list[LayoutSource]] = {}
+    for source in await plant_sources(db, org, plant_id):
+        if source.external_id in wanted:
+            sources.setdefault(source.external_id, []).append(source)
+    for external_id in sorted(sources):
+        known: set[datetime] = set()
+        for source in sources[external_id]:
+            part = _whole_buckets(*measurable(start, end), width)
+            levels: dict[str, float] = {}
+            while part[0] < part[1]:
+                part_end = min(part[1], part[0] + max(width, _PART // width * width))
+                for moment, energy in await _read(db, source, part[0], part_end, width, levels):
+                    if moment not in known:
+                        known.add(moment)
+                        yield MeteredEnergy(moment, external_id, energy)
+                part = part_end, part[1]
 
 
 def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[datetime, datetime]:

@@ -84,11 +84,10 @@ class LayoutIndex:
 
 @dataclass(frozen=True, slots=True)
 class LayoutSource:
-    """A source of frames: the plant (`external_id` None) or a sub-device; `live` is False if the sub-device was deleted."""
+    """A source of frames: the plant (`external_id` None) or a sub-device, which may be deleted."""
 
     id: int
     external_id: str | None
-    live: bool
     layouts: tuple[LayoutIndex, ...]
 
 

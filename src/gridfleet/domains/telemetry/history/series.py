@@ -47,7 +47,7 @@ async def plant_sources(
     for row in rows:
         by_source.setdefault(row.id, []).append(row)
     return [
-        LayoutSource(source_id, group[0].external_id, group[0].live, tuple(layouts[row.layout_id] for row in group))
+        LayoutSource(source_id, group[0].external_id, tuple(layouts[row.layout_id] for row in group))
         for source_id, group in by_source.items()
     ]
 

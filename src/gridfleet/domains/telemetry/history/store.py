@@ -28,13 +28,12 @@ class SourceRow(NamedTuple):
 
     id: int
     external_id: str | None
-    live: bool
     layout_id: int
     digest: bytes
 
 
 class LatestRow(NamedTuple):
-    """The newest values of a live source in one layout; `times` is None while all values have the time `time`."""
+    """The newest values of one source in one layout; `times` is None while all values have the time `time`."""
 
     source: SourceRow
     time: datetime
@@ -65,9 +64,8 @@ async def sources(
     """
     cursor = db.cursor(row_factory=class_row(SourceRow), binary=True)
     await cursor.execute(
-        "SELECT s.id, s.external_id, (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AS live,"
-        " l.id AS layout_id, l.digest FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
-        " JOIN telemetry_layout l ON l.id = t.layout_id"
+        "SELECT s.id, s.external_id, l.id AS layout_id, l.digest"
+        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " WHERE s.plant_id = %s AND s.organization_id = %s AND (%s OR s.external_id IS NOT DISTINCT FROM %s::text)"
         " ORDER BY s.id DESC, l.id DESC",
         (plant_id, org.organization_id, every, external_id),
@@ -101,7 +99,7 @@ def _layout(
 
 
 async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[LatestRow] | None:
-    """Return the newest values of a plant's live sources; None if there is no such plant.
+    """Return the newest values of a plant and its existing sub-devices; None if there is no such plant.
 
     The plant's own values come first, then by external id; within a source the newest layout comes first.
     """
@@ -146,7 +144,7 @@ def _latest(
     values: list[float | None],
     times: list[datetime | None] | None,
 ) -> LatestRow:
-    return LatestRow(SourceRow(source_id, external_id, True, layout_id, digest), time, values, times)
+    return LatestRow(SourceRow(source_id, external_id, layout_id, digest), time, values, times)
 
 
 def _value(picks: Picks) -> tuple[str, list[int]]:
