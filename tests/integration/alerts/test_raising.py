@@ -489,8 +489,7 @@ async def test_a_deleted_sub_device_resolves_its_alerts_with_auto_resolve(bench:
     ]
     await say(bench, plant, 60, D1={"soc": 5}, D2={"soc": 5})
     assert await statuses(bench, plant) == [AlertStatus.ACTIVE] * 3
-    async with bench.database.transaction() as db:
-        await delete_sub_device(db, operator(plant.organization_id), plant.id, "D1")
+    await delete_sub_device(bench.database, operator(plant.organization_id), plant.id, "D1")
     found = dict(await plant.rows("SELECT rule_id, status FROM alert WHERE plant_id = %s"))
     assert [found[rule.id] for rule in rules] == ["RESOLVED", "ACTIVE", "ACTIVE"]
     assert len(await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL")) == 1

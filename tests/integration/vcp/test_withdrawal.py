@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from gridfleet.domains.alerts import deletion as alert_deletion
 from gridfleet.domains.plants.errors import SubDeviceNotFound
 from gridfleet.domains.plants.lifecycle import revoke_plant
 from gridfleet.domains.plants.sub_devices.registry import delete_sub_device
@@ -11,7 +12,7 @@ from gridfleet.domains.vcp.deletion import delete_plant
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
-from support.builders.interleaving import until_blocked
+from support.builders.interleaving import is_locked, until_blocked
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 from support.clients.commands_at_work import issue
@@ -71,8 +72,7 @@ async def test_a_device_is_deleted_while_its_plant_is_deleted(site: PartnerSite)
 
 
 async def deleted(site: PartnerSite) -> None:
-    async with site.database.transaction() as db:
-        await delete_plant(db, administrator(site), site.plant.id)
+    await delete_plant(site.database, administrator(site), site.plant.id)
 
 
 async def revoked(db: Connection, site: PartnerSite) -> None:
@@ -104,3 +104,32 @@ async def test_a_partner_is_notified_that_the_command_of_a_deleted_plant_ended(s
         ("MODE_CHANGE", "EXPIRED"),
     ]
     assert acks[-1]["messageId"] == acks[0]["messageId"]
+
+
+async def device_deleted(site: PartnerSite) -> None:
+    await alert_deletion.delete_sub_device(site.database, administrator(site), site.plant.id, "BAT1")
+
+
+@pytest.mark.parametrize("table", ["plant", "sub_device"])
+async def test_the_messages_of_other_plants_do_not_wait_while_years_of_commands_are_changed(
+    site: PartnerSite, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridfleet.kernel.db.batches._BATCH", 2)
+    for _ in range(5):
+        await site.send("command.device.BAT1", action="stop")
+        await site.acknowledge_newest("APPLIED")
+    [(row_id,)] = await site.rows(f"SELECT id FROM {table}")
+    await site.execute(
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN coalesce(NEW, OLD); END $$"
+    )
+    await site.execute("CREATE TRIGGER waits BEFORE UPDATE OR DELETE ON plant_command FOR EACH ROW EXECUTE FUNCTION wait()")
+    async with site.database.transaction() as db:
+        await db.execute("SELECT pg_advisory_xact_lock(1)")
+        deleting = asyncio.create_task(deleted(site) if table == "plant" else device_deleted(site))
+        await until_blocked(site.database)
+        assert not await is_locked(site.database, table, row_id)
+    await deleting
+    assert await site.rows(f"SELECT FROM {table}") == []
+    kept = 0 if table == "plant" else 5
+    assert (len(await site.commands()), len(await site.log())) == (kept, kept)

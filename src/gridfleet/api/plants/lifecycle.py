@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.api.http import Message, S, endpoint, org_member
+from gridfleet.api.http import Call, Message, S, endpoint, org_member
 from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.vcp import deletion
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -59,7 +59,10 @@ async def revoke_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
 )
-async def delete_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Delete a plant with its sub-devices and alerts and close its connections. Its telemetry is deleted shortly after."""
-    await deletion.delete_plant(db, org, id)
+async def delete_plant(call: Call, org: OrgScope, id: UUID) -> Message:
+    """Delete a plant with its sub-devices and alerts and close its connections. Its telemetry is deleted shortly after.
+
+    Commands that have ended are deleted first: a million take a minute or more.
+    """
+    await deletion.delete_plant(call.state.database, org, id)
     return Message("The plant is deleted.")

@@ -5,7 +5,19 @@ from uuid import UUID
 
 from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, Input, Message, Metadata, PageQuery, Pattern, S, endpoint, omitted, org_member
+from gridfleet.api.http import (
+    NOT_NULL,
+    Call,
+    Input,
+    Message,
+    Metadata,
+    PageQuery,
+    Pattern,
+    S,
+    endpoint,
+    omitted,
+    org_member,
+)
 from gridfleet.domains.alerts import deletion
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices import registry
@@ -120,10 +132,10 @@ async def update_sub_device(org: OrgScope, db: Connection, plant_id: UUID, exter
     codes=("INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
     bad_path_id="INVALID_UUID",
 )
-async def delete_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> Message:
+async def delete_sub_device(call: Call, org: OrgScope, plant_id: UUID, external_id: str) -> Message:
     """Delete a sub-device. Its history stays readable through its plant.
 
     Its open alerts of rules with `autoResolve` are resolved.
     """
-    await deletion.delete_sub_device(db, org, plant_id, external_id)
+    await deletion.delete_sub_device(call.state.database, org, plant_id, external_id)
     return Message("The sub-device is deleted.")

@@ -4,21 +4,30 @@ from uuid import UUID
 
 from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.publishing import publish_changes
+from gridfleet.domains.plants.commands.expiry import detach_ended
 from gridfleet.domains.plants.sub_devices import registry
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.batches import in_batches
 
 __all__ = ["delete_sub_device"]
 
 
-async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> None:
+async def delete_sub_device(database: Database, org: OrgScope, plant_id: UUID, external_id: str) -> None:
     """Delete a sub-device as the registry does, and resolve its open alerts that only its next values could have resolved.
+
+    Commands that have ended are detached from it first, in short transactions, because messages of all plants wait for the
+    transaction that deletes it.
 
     Raises:
         SubDeviceNotFound: There is no such sub-device.
     """
-    device = await registry.get_sub_device(db, org, plant_id, external_id)
-    sources = await store.sources_of_device(db, org, device.id)
-    await registry.delete_sub_device(db, org, plant_id, external_id)
-    await publish_changes(db, await store.resolve_by_itself(db, await store.clearing_alerts(db, org, sources)))
-    await store.delete_states_of(db, org, sources)
+    async with database.transaction() as db:
+        device = await registry.get_sub_device(db, org, plant_id, external_id)
+    await in_batches(database, lambda db, limit: detach_ended(db, org, device.id, limit))
+    async with database.transaction() as db:
+        device = await registry.get_sub_device(db, org, plant_id, external_id)
+        sources = await store.sources_of_device(db, org, device.id)
+        await registry.delete_sub_device(db, org, plant_id, external_id)
+        await publish_changes(db, await store.resolve_by_itself(db, await store.clearing_alerts(db, org, sources)))
+        await store.delete_states_of(db, org, sources)

@@ -3,22 +3,39 @@
 from uuid import UUID
 
 from gridfleet.domains.plants import lifecycle
-from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, end_open_commands, expire_due
+from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, delete_ended_of, end_open_commands, expire_due
+from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db.batches import in_batches
 
 __all__ = ["delete_plant"]
 
 
-async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+async def delete_plant(database: Database, org: OrgScope, plant_id: UUID) -> None:
     """Delete a plant as `lifecycle.delete_plant` does, after the acknowledgements that its partner commands ended.
 
-    The gateway could not acknowledge them later, because the commands are deleted with the plant.
+    Commands that have ended are deleted first, in short transactions. The one that deletes the plant locks it, and the messages
+    of all plants would wait for that lock while years of commands are deleted.
 
     Raises:
         PlantNotFound: There is no such plant.
+    """
+    async with database.transaction() as db:
+        await get_plant(db, org, plant_id)
+    await in_batches(database, lambda db, limit: store.delete_log_entries_of(db, org, plant_id, limit))
+    await in_batches(database, lambda db, limit: delete_ended_of(db, org, plant_id, limit))
+    async with database.transaction() as db:
+        await _delete(db, org, plant_id)
+
+
+async def _delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """Delete the plant with what is left, and acknowledge its open commands.
+
+    The gateway could not acknowledge them later, because the commands are deleted with the plant.
     """
     await lifecycle.require_plant(db, org, plant_id)
     now = utc_now()

@@ -180,6 +180,17 @@ def _logged(org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> 
     return {"plant": plant_id, "org": org.organization_id, "type": command_type}
 
 
+async def delete_log_entries_of(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
+    """Delete at most `limit` ended log entries of the organisation's plant. Returns how many were deleted."""
+    cursor = await db.execute(
+        "DELETE FROM vcp_command WHERE id = ANY (ARRAY("
+        "SELECT c.id FROM vcp_command c JOIN plant p ON p.id = c.plant_id WHERE p.id = %s AND p.organization_id = %s"
+        " AND c.status NOT IN ('PENDING', 'SENT', 'RECEIVED') LIMIT %s FOR UPDATE OF c SKIP LOCKED))",
+        (plant_id, org.organization_id, limit),
+    )
+    return cursor.rowcount
+
+
 async def delete_log_entries(db: Connection, before: UUID, limit: int) -> int:
     """Delete at most `limit` ended log entries with ids below `before`. Returns how many were deleted."""
     cursor = await db.execute(

@@ -31,6 +31,8 @@ __all__ = [
     "as_of",
     "count",
     "delete_ended",
+    "delete_ended_of",
+    "detach_ended",
     "end_open_commands",
     "expire",
     "expire_due",
@@ -109,6 +111,16 @@ async def end_open_commands(
         The commands.
     """
     return await ending.withdraw_open(db, org, plant_id, sub_device_id, now, reason)
+
+
+async def delete_ended_of(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
+    """Delete up to `limit` commands of a plant that have ended. Returns their number."""
+    return await store.delete_finished_of(db, org, plant_id, limit)
+
+
+async def detach_ended(db: Connection, org: OrgScope, sub_device_id: UUID, limit: int) -> int:
+    """Detach up to `limit` commands that have ended from a sub-device. Returns their number."""
+    return await store.detach_finished(db, org, sub_device_id, limit)
 
 
 async def delete_ended(db: Connection, before: UUID, limit: int) -> int:

@@ -295,6 +295,29 @@ async def record(db: Connection, steps: Sequence[Transition]) -> list[Transition
     return [step for key, step in first.items() if key in new]
 
 
+async def delete_finished_of(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
+    """Delete up to `limit` commands of the organisation's plant that have ended. Returns their number."""
+    cursor = await db.execute(
+        "DELETE FROM plant_command WHERE id = ANY (ARRAY("
+        "SELECT c.id FROM plant_command c JOIN plant p ON p.id = c.plant_id WHERE p.id = %s AND p.organization_id = %s"
+        " AND c.finished_at IS NOT NULL LIMIT %s FOR UPDATE OF c SKIP LOCKED))",
+        (plant_id, org.organization_id, limit),
+    )
+    return cursor.rowcount
+
+
+async def detach_finished(db: Connection, org: OrgScope, sub_device_id: UUID, limit: int) -> int:
+    """Detach up to `limit` commands that have ended from a sub-device of the organisation. Returns their number."""
+    cursor = await db.execute(
+        "UPDATE plant_command SET sub_device_id = NULL WHERE id = ANY (ARRAY("
+        "SELECT c.id FROM plant_command c JOIN sub_device d ON d.id = c.sub_device_id"
+        " WHERE d.id = %s AND d.organization_id = %s AND c.finished_at IS NOT NULL"
+        " LIMIT %s FOR NO KEY UPDATE OF c SKIP LOCKED))",
+        (sub_device_id, org.organization_id, limit),
+    )
+    return cursor.rowcount
+
+
 async def delete_finished(db: Connection, before: UUID, limit: int) -> int:
     """Delete up to `limit` commands that have ended and whose ids are below `before`. Returns their number."""
     cursor = await db.execute(

@@ -1,0 +1,28 @@
+"""Changes of many rows in short transactions: others wait only briefly for the rows that one of them has locked."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from gridfleet.kernel.db.pool import Connection, Database
+
+__all__ = ["in_batches"]
+
+_BATCH: Final = 5_000
+
+
+async def in_batches(database: Database, change: Callable[[Connection, int], Awaitable[int]]) -> int:
+    """Call `change`, each time in a transaction of its own, until it has changed fewer rows than its limit.
+
+    Args:
+        change: Changes at most so many rows and returns their number.
+
+    Returns:
+        The number of rows.
+    """
+    total = 0
+    while True:
+        async with database.transaction() as db:
+            count = await change(db, _BATCH)
+        total += count
+        if count < _BATCH:
+            return total
