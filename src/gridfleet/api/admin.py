@@ -15,14 +15,7 @@ async def flush_cache(call: Call, caller: UserCaller, db: Connection) -> None:
     await cache.flush_cache(db, call.state.cache, caller.as_actor)
 
 
-@endpoint(
-    "DELETE",
-    "/api/v1/admin/cache/flush/{orgId}",
-    caller=super_admin(),
-    codes=("INVALID_UUID", *SA),
-    success=204,
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("DELETE", "/api/v1/admin/cache/flush/{orgId}", caller=super_admin(), codes=("INVALID_UUID", *SA), success=204)
 async def flush_organization_cache(call: Call, caller: UserCaller, db: Connection, org_id: UUID) -> None:
     """Delete the cached responses of one organisation, which need not exist."""
     await cache.flush_cache(db, call.state.cache, caller.as_actor, org_id)

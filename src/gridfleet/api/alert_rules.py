@@ -110,7 +110,6 @@ async def create_alert_rule(org: OrgScope, db: Connection, body: NewAlertRule) -
     "/api/v1/alert-rules/{id}",
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def get_alert_rule(org: OrgScope, db: Connection, id: UUID) -> AlertRule:
     """Return one rule."""
@@ -122,7 +121,6 @@ async def get_alert_rule(org: OrgScope, db: Connection, id: UUID) -> AlertRule:
     "/api/v1/alert-rules/{id}",
     caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
     codes=("VALIDATION_ERROR", "NOT_FOUND", *S),
-    bad_path_id="VALIDATION_ERROR",
 )
 async def update_alert_rule(org: OrgScope, db: Connection, id: UUID, body: AlertRulePatch) -> AlertRule:
     """Change a rule. Omitted members stay as they are."""
@@ -134,7 +132,6 @@ async def update_alert_rule(org: OrgScope, db: Connection, id: UUID, body: Alert
     "/api/v1/alert-rules/{id}",
     caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
     codes=("INVALID_UUID", "NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def delete_alert_rule(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Delete a rule. The alerts that it raised stay."""

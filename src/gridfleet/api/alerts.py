@@ -26,37 +26,19 @@ async def list_alerts(org: OrgScope, db: Connection, query: AlertQuery) -> Page[
     return await actions.list_alerts(db, org, AlertFilter(query.plant_id, query.status, query.severity), query.paging)
 
 
-@endpoint(
-    "GET",
-    "/api/v1/alerts/{id}",
-    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
-    codes=_ONE,
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("GET", "/api/v1/alerts/{id}", caller=org_member(OrgRole.VIEWER, scope="telemetry:read"), codes=_ONE)
 async def get_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
     """Return one alert."""
     return await actions.get_alert(db, org, id)
 
 
-@endpoint(
-    "PATCH",
-    "/api/v1/alerts/{id}/acknowledge",
-    caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
-    codes=_ONE,
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("PATCH", "/api/v1/alerts/{id}/acknowledge", caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"), codes=_ONE)
 async def acknowledge_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
     """Acknowledge an alert. Repeated calls change nothing."""
     return await actions.acknowledge(db, org, id)
 
 
-@endpoint(
-    "PATCH",
-    "/api/v1/alerts/{id}/resolve",
-    caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"),
-    codes=_ONE,
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("PATCH", "/api/v1/alerts/{id}/resolve", caller=org_member(OrgRole.OPERATOR, scope="telemetry:write"), codes=_ONE)
 async def resolve_alert(org: OrgScope, db: Connection, id: UUID) -> Alert:
     """Resolve an alert, and acknowledge it if that has not happened. Repeated calls change nothing."""
     return await actions.resolve(db, org, id)

@@ -147,7 +147,6 @@ async def create_device_template(db: Connection, body: NewDeviceTemplate) -> Dev
     "/api/v1/device-templates/{id}",
     caller=session(scope="plants:read"),
     codes=("INVALID_UUID", "DEVICE_TEMPLATE_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def get_device_template(db: Connection, id: UUID) -> DeviceTemplate:
     """Return one template."""
@@ -159,7 +158,6 @@ async def get_device_template(db: Connection, id: UUID) -> DeviceTemplate:
     "/api/v1/device-templates/{id}",
     caller=super_admin(code="FORBIDDEN"),
     codes=("VALIDATION_ERROR", "DEVICE_TEMPLATE_SYSTEM_READONLY", "DEVICE_TEMPLATE_NOT_FOUND", *S),
-    bad_path_id="VALIDATION_ERROR",
 )
 async def update_device_template(db: Connection, id: UUID, body: DeviceTemplatePatch) -> DeviceTemplate:
     """Change a template. Omitted members stay as they are.
@@ -174,7 +172,6 @@ async def update_device_template(db: Connection, id: UUID, body: DeviceTemplateP
     "/api/v1/device-templates/{id}",
     caller=super_admin(code="FORBIDDEN"),
     codes=("INVALID_UUID", "DEVICE_TEMPLATE_SYSTEM_READONLY", "DEVICE_TEMPLATE_NOT_FOUND", "DEVICE_TEMPLATE_IN_USE", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def delete_device_template(db: Connection, id: UUID) -> Message:
     """Delete a template that no sub-device and no plant uses."""

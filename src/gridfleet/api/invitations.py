@@ -26,11 +26,7 @@ async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> P
 
 
 @endpoint(
-    "POST",
-    "/api/v1/invitations",
-    caller=org_member(OrgRole.ORG_ADMIN),
-    codes=("VALIDATION_ERROR", "CONFLICT", *S),
-    success=201,
+    "POST", "/api/v1/invitations", caller=org_member(OrgRole.ORG_ADMIN), codes=("VALIDATION_ERROR", "CONFLICT", *S), success=201
 )
 async def create_invitation(call: Call, org: OrgScope, db: Connection, body: NewInvitation) -> Invitation:
     """Invite an address. The service mails it a link that is valid for seven days."""
@@ -43,7 +39,6 @@ async def create_invitation(call: Call, org: OrgScope, db: Connection, body: New
     "/api/v1/invitations/{id}",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "INVITATION_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
 )
 async def revoke_invitation(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Revoke an invitation that has not added a member yet. Its link stops working."""

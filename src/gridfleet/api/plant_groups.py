@@ -66,7 +66,6 @@ async def create_plant_group(org: OrgScope, db: Connection, body: NewPlantGroup)
     "/api/v1/plant-groups/{id}",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("INVALID_UUID", "NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def get_plant_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroupWithPlants:
     """Return one group with its plants."""
@@ -79,7 +78,6 @@ async def get_plant_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroup
     "/api/v1/plant-groups/{id}",
     caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
     codes=("BAD_REQUEST", "NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
 )
 async def update_plant_group(org: OrgScope, db: Connection, id: UUID, body: PlantGroupPatch) -> PlantGroup:
     """Change a group's name or description. Omitted members stay as they are."""
@@ -91,7 +89,6 @@ async def update_plant_group(org: OrgScope, db: Connection, id: UUID, body: Plan
     "/api/v1/plant-groups/{id}",
     caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
     codes=("INVALID_UUID", "NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def delete_plant_group(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Delete a group. Its plants stay."""
@@ -104,7 +101,6 @@ async def delete_plant_group(org: OrgScope, db: Connection, id: UUID) -> Message
     "/api/v1/plant-groups/{id}/available-plants",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("INVALID_UUID", "NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     kept_seconds=5,
 )
 async def list_available_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
@@ -117,7 +113,6 @@ async def list_available_plants(org: OrgScope, db: Connection, id: UUID) -> list
     "/api/v1/plant-groups/{id}/plants",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("INVALID_UUID", "NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def list_group_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
     """List the plants in the group, newest first."""
@@ -129,7 +124,6 @@ async def list_group_plants(org: OrgScope, db: Connection, id: UUID) -> list[Bri
     "/api/v1/plant-groups/{id}/plants",
     caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
     codes=("BAD_REQUEST", "NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
 )
 async def add_group_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
     """Add plants to the group: all of them, or none if one does not exist."""
@@ -142,7 +136,6 @@ async def add_group_plants(org: OrgScope, db: Connection, id: UUID, body: GroupM
     "/api/v1/plant-groups/{id}/plants",
     caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
     codes=("BAD_REQUEST", "NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
 )
 async def remove_group_plants(org: OrgScope, db: Connection, id: UUID, body: GroupMembers) -> Message:
     """Remove plants from the group: all of them, or none if one does not exist."""

@@ -65,7 +65,6 @@ async def written(pages: AsyncIterator[Page], writer: PointWriter) -> AsyncItera
     "/api/v1/telemetry/{plantId}/latest",
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     response=list[TelemetryPoint],
 )
 async def get_latest_values(org: OrgScope, db: Connection, plant_id: UUID) -> Asset:

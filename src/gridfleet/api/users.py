@@ -15,9 +15,7 @@ async def list_users(db: Connection, query: PageQuery) -> Page[User]:
     return await registry.list_users(db, query.paging)
 
 
-@endpoint(
-    "GET", "/api/v1/users/{id}", caller=super_admin(), codes=("INVALID_UUID", "NOT_FOUND", *SA), bad_path_id="INVALID_UUID"
-)
+@endpoint("GET", "/api/v1/users/{id}", caller=super_admin(), codes=("INVALID_UUID", "NOT_FOUND", *SA))
 async def get_user(db: Connection, id: UUID) -> User:
     """Return one account."""
     return await registry.get_user(db, id)

@@ -39,7 +39,6 @@ class MeterReadings(msgspec.Struct, frozen=True):
     "/api/v1/vcp/sites/{siteId}/commands",
     caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
     codes=("VALIDATION_ERROR", *S),
-    bad_path_id="VALIDATION_ERROR",
 )
 async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> SiteCommands:
     """List partner commands of the last 24 hours, and older ones that are still open."""
@@ -51,7 +50,6 @@ async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> Si
     "/api/v1/vcp/sites/{siteId}/config",
     caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
     codes=("VALIDATION_ERROR", *S),
-    bad_path_id="VALIDATION_ERROR",
 )
 async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -> SiteConfiguration:
     """Return limits, fallback, mode and schedule of the site, and commands that its plant has not finished."""
@@ -63,7 +61,6 @@ async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -
     "/api/v1/vcp/sites/{siteId}/telemetry/meter",
     caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
     codes=("VALIDATION_ERROR", *S),
-    bad_path_id="VALIDATION_ERROR",
 )
 async def list_site_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> MeterReadings:
     """Return what the site's meters counted, by quarters of an hour."""

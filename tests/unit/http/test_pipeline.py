@@ -320,7 +320,7 @@ def test_a_contradictory_declaration_fails_at_import(only_own_endpoints: None) -
 
     for path, handler, options, match in [
         ("/a", wants_too_much, {}, "nothing provides other"),
-        ("/a/{id}", takes_id, {}, "needs bad_path_id"),
+        ("/a/{id}", takes_id, {}, "may answer {'VALIDATION_ERROR'}"),
         ("/a/{other}", takes_id, {}, "must be a UUID or str argument"),
         ("/a", wants_organisation, {}, "only org_member"),
         ("/a", wants_caller, {}, "no user is logged in"),
@@ -335,7 +335,7 @@ def test_a_contradictory_declaration_fails_at_import(only_own_endpoints: None) -
     declare("/a", fine)
     with pytest.raises(TypeError, match="registered twice"):
         declare("/a", fine)
-    declare("/b/{id}", takes_id, bad_path_id="INVALID_UUID", codes=("INVALID_UUID", *S), caller=org_member(OrgRole.VIEWER))
+    declare("/b/{id}", takes_id, codes=("INVALID_UUID", *S), caller=org_member(OrgRole.VIEWER))
     declared: Endpoint = ENDPOINTS["GET", "/b/{id}"]
-    assert declared.bad_input == "INVALID_UUID"
+    assert (declared.bad_path_id, declared.bad_input) == ("INVALID_UUID", "INVALID_UUID")
     assert not declared.creates

@@ -21,7 +21,6 @@ async def list_sessions(caller: UserCaller, db: Connection) -> list[SessionInfo]
     "/api/v1/auth/sessions/{id}",
     caller=session(),
     codes=("INVALID_UUID", "NOT_FOUND", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR"),
-    bad_path_id="INVALID_UUID",
     addition=True,
 )
 async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) -> Message:

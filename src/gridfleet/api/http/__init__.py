@@ -1,13 +1,13 @@
 """The interface for handler modules: the endpoint decorator, caller rules, the call, and response types.
 
     @endpoint("GET", "/api/v1/plants/{id}", caller=org_member(OrgRole.VIEWER, scope="plants:read"),
-              codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S), bad_path_id="INVALID_UUID")
+              codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S))
     async def get_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
         "One plant with its alerts and groups."
 
 A handler declares what it needs as arguments: `call`, `caller` (UserCaller), `org` (OrgScope), `client` (id of a client of the
-sandbox ESM), `db` (Connection of the request's transaction), `query` and `body` (msgspec structs; `bytes` for a body that is
-not JSON), and its path parameters in snake_case (UUID or str).
+sandbox ESM), `db` (Connection of the request's transaction), `query` and `body` (`Input`; `bytes` for a body that is not
+JSON), and its path parameters in snake_case (UUID or str).
 """
 
 from gridfleet.api.access.guards import esm_client, internal, org_member, public, session, super_admin

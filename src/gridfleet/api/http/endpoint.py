@@ -71,7 +71,8 @@ class Endpoint:
         caller: Who may call the endpoint.
         codes: Every error code that the endpoint may return.
         success: The status of a successful response.
-        bad_path_id: The error code for a path id that is not a UUID.
+        bad_path_id: The error code for a path id that is not a UUID. Default: INVALID_UUID if listed, else BAD_REQUEST if
+            listed, else VALIDATION_ERROR.
         bad_input: The error code for a wrong query or body. Default: VALIDATION_ERROR if listed, else BAD_REQUEST if listed,
             else `bad_path_id`.
         response: The type of the response if the handler returns a `FileDownload`, `Stream` or `Asset`. Default: what the
@@ -142,13 +143,14 @@ class Endpoint:
         if missing := [code for code in named if code not in CATALOGUE]:
             raise TypeError(f"{where}: unknown codes {missing}")
         if any(parameter.is_uuid for parameter in self.path_parameters) and self.bad_path_id is None:
-            raise TypeError(f"{where}: needs bad_path_id")
+            self.bad_path_id = _listed(self.codes, "INVALID_UUID", "BAD_REQUEST") or "VALIDATION_ERROR"
         if "return" not in hints:
             raise TypeError(f"{where}: the response type is missing")
         self.response = hints["return"] if self.response is None else self.response
         if (self.method, self.path) in ENDPOINTS:
             raise TypeError(f"{where}: registered twice")
-        self.bad_input = self.bad_input or _bad_input(self.codes, self.bad_path_id)
+        listed = _listed(self.codes, "VALIDATION_ERROR", "BAD_REQUEST")
+        self.bad_input = self.bad_input or listed or self.bad_path_id or "VALIDATION_ERROR"
         possible = {self.bad_path_id, *_caller_codes(self.caller)}
         if {"query", "body"} & self.arguments:
             possible.add(self.bad_input)
@@ -231,5 +233,5 @@ def _caller_codes(caller: CallerRule) -> set[str]:
     return {"UNAUTHORIZED", caller.refusal}
 
 
-def _bad_input(codes: tuple[str, ...], bad_path_id: str | None) -> str:
-    return next((code for code in ("VALIDATION_ERROR", "BAD_REQUEST") if code in codes), bad_path_id or "VALIDATION_ERROR")
+def _listed(codes: tuple[str, ...], *wanted: str) -> str | None:
+    return next((code for code in wanted if code in codes), None)

@@ -21,7 +21,6 @@ class NewRole(Input):
     "/api/v1/organizations/{orgId}/members",
     caller=org_member(OrgRole.OPERATOR, organization="orgId"),
     codes=("INVALID_UUID", "VALIDATION_ERROR", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def list_members(org: OrgScope, db: Connection, org_id: UUID, query: PageQuery) -> Page[Member]:
     """List the organisation's members, newest first."""
@@ -33,7 +32,6 @@ async def list_members(org: OrgScope, db: Connection, org_id: UUID, query: PageQ
     "/api/v1/organizations/{orgId}/members/{memberId}",
     caller=org_member(OrgRole.ORG_ADMIN, organization="orgId"),
     codes=("BAD_REQUEST", "MEMBER_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
 )
 async def change_member_role(org: OrgScope, db: Connection, org_id: UUID, member_id: UUID, body: NewRole) -> Member:
     """Change a member's role immediately. Only a SuperAdmin can demote the last ORG_ADMIN."""
@@ -45,7 +43,6 @@ async def change_member_role(org: OrgScope, db: Connection, org_id: UUID, member
     "/api/v1/organizations/{orgId}/members/{memberId}",
     caller=org_member(OrgRole.ORG_ADMIN, organization="orgId"),
     codes=("INVALID_UUID", "MEMBER_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def remove_member(org: OrgScope, db: Connection, org_id: UUID, member_id: UUID) -> Message:
     """End a membership immediately. The account stays. Only a SuperAdmin can remove the last ORG_ADMIN."""

@@ -39,13 +39,7 @@ class OrganizationChanges(Input):
     description: Annotated[Description | None, NOT_NULL] = None
 
 
-@endpoint(
-    "POST",
-    "/api/v1/organizations",
-    caller=super_admin(),
-    codes=("VALIDATION_ERROR", "CONFLICT", *SA),
-    success=201,
-)
+@endpoint("POST", "/api/v1/organizations", caller=super_admin(), codes=("VALIDATION_ERROR", "CONFLICT", *SA), success=201)
 async def create_organization(caller: UserCaller, db: Connection, body: NewOrganization) -> Organization:
     """Create an organisation without members."""
     return await registry.create(db, caller.as_actor, body.name, body.slug, body.description)
@@ -57,13 +51,7 @@ async def list_organizations(db: Connection, query: PageQuery) -> Page[Organizat
     return await registry.list_organizations(db, query.paging)
 
 
-@endpoint(
-    "GET",
-    "/api/v1/organizations/{id}",
-    caller=super_admin(),
-    codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", *SA),
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("GET", "/api/v1/organizations/{id}", caller=super_admin(), codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", *SA))
 async def get_organization(db: Connection, id: UUID) -> Organization:
     """Return one organisation."""
     return await registry.get(db, id)
@@ -74,7 +62,6 @@ async def get_organization(db: Connection, id: UUID) -> Organization:
     "/api/v1/organizations/{id}",
     caller=super_admin(),
     codes=("VALIDATION_ERROR", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
-    bad_path_id="VALIDATION_ERROR",
 )
 async def update_organization(caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges) -> Organization:
     """Change name, slug or description."""
@@ -89,7 +76,6 @@ async def update_organization(caller: UserCaller, db: Connection, id: UUID, body
     "/api/v1/organizations/{id}",
     caller=super_admin(),
     codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
-    bad_path_id="INVALID_UUID",
 )
 async def delete_organization(caller: UserCaller, db: Connection, id: UUID) -> Message:
     """Delete an organisation without members, plants and trading configuration, together with its invitations."""

@@ -67,13 +67,7 @@ async def list_api_keys(org: OrgScope, db: Connection, query: PageQuery) -> Page
     return await registry.list_keys(db, org, query.paging)
 
 
-@endpoint(
-    "POST",
-    "/api/v1/partner/api-keys",
-    caller=org_member(OrgRole.ORG_ADMIN),
-    codes=("VALIDATION_ERROR", *S),
-    success=201,
-)
+@endpoint("POST", "/api/v1/partner/api-keys", caller=org_member(OrgRole.ORG_ADMIN), codes=("VALIDATION_ERROR", *S), success=201)
 async def create_api_key(call: Call, org: OrgScope, db: Connection, body: NewApiKey) -> CreatedKey:
     """Create a key and show its secrets, `key` and `signingKey`, once.
 
@@ -99,7 +93,6 @@ async def create_api_key(call: Call, org: OrgScope, db: Connection, body: NewApi
     "/api/v1/partner/api-keys/{id}",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("INVALID_UUID", "API_KEY_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     addition=True,
 )
 async def get_api_key(org: OrgScope, db: Connection, id: UUID) -> ApiKey:
@@ -112,7 +105,6 @@ async def get_api_key(org: OrgScope, db: Connection, id: UUID) -> ApiKey:
     "/api/v1/partner/api-keys/{id}",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("INVALID_UUID", "API_KEY_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def revoke_api_key(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Revoke a key permanently, over REST and at the broker. It stays in the list."""
@@ -125,7 +117,6 @@ async def revoke_api_key(org: OrgScope, db: Connection, id: UUID) -> Message:
     "/api/v1/partner/api-keys/{id}/test-connection",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("VALIDATION_ERROR", "INVALID_UUID", "API_KEY_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     addition=True,
 )
 async def test_api_key(call: Call, org: OrgScope, db: Connection, id: UUID, body: ApiKeyTest) -> ApiKeyTestResult:
@@ -147,7 +138,6 @@ async def test_api_key(call: Call, org: OrgScope, db: Connection, id: UUID, body
     "/api/v1/partner/api-keys/{id}/bundle-acknowledged",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("INVALID_UUID", "API_KEY_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     addition=True,
 )
 async def acknowledge_api_key_bundle(org: OrgScope, db: Connection, id: UUID) -> Message:

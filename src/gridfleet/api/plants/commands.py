@@ -33,7 +33,6 @@ class IssuedCommand(msgspec.Struct, frozen=True, rename="camel"):
     "/api/v1/plants/{plantId}/sub-devices/{externalId}/commands",
     caller=org_member(OrgRole.OPERATOR, scope="commands:execute"),
     codes=("COMMAND_ACTION_NOT_IN_TEMPLATE", "INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     bad_input="COMMAND_ACTION_NOT_IN_TEMPLATE",
     once=True,
 )
@@ -52,7 +51,6 @@ async def send_command(org: OrgScope, db: Connection, plant_id: UUID, external_i
     "/api/v1/plants/{plantId}/sub-devices/{externalId}/commands",
     caller=org_member(OrgRole.VIEWER, scope="commands:read"),
     codes=("VALIDATION_ERROR", "INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     addition=True,
 )
 async def list_commands(

@@ -40,7 +40,6 @@ class SubDeviceAggregate(msgspec.Struct, frozen=True, rename="camel"):
     "/api/v1/plants/{plantId}/sub-devices/{externalId}/telemetry",
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("VALIDATION_ERROR", "SUB_DEVICE_NOT_FOUND", *S),
-    bad_path_id="VALIDATION_ERROR",
     response=list[SubDeviceAggregate],
 )
 async def get_device_telemetry(

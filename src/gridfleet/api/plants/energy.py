@@ -15,7 +15,6 @@ from gridfleet.kernel.db import Connection
     "/api/v1/plants/{id}/energy/today",
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     kept_seconds=10,
 )
 async def get_energy_today(org: OrgScope, db: Connection, id: UUID) -> EnergyOfDay:

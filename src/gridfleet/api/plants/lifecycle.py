@@ -14,7 +14,6 @@ from gridfleet.kernel.db import Connection
     "/api/v1/plants/{id}/suspend",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
     addition=True,
 )
 async def suspend_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
@@ -24,11 +23,7 @@ async def suspend_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
 
 
 @endpoint(
-    "POST",
-    "/api/v1/plants/{id}/reactivate",
-    caller=org_member(OrgRole.ORG_ADMIN),
-    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
+    "POST", "/api/v1/plants/{id}/reactivate", caller=org_member(OrgRole.ORG_ADMIN), codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 )
 async def reactivate_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Make a SUSPENDED plant ACTIVE again, with its present credentials."""
@@ -37,11 +32,7 @@ async def reactivate_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
 
 
 @endpoint(
-    "POST",
-    "/api/v1/plants/{id}/revoke",
-    caller=org_member(OrgRole.ORG_ADMIN),
-    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
+    "POST", "/api/v1/plants/{id}/revoke", caller=org_member(OrgRole.ORG_ADMIN), codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 )
 async def revoke_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Revoke a plant's certificate and secrets permanently. It becomes DECOMMISSIONED.
@@ -52,13 +43,7 @@ async def revoke_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     return Message("The plant is decommissioned and its credentials are gone.")
 
 
-@endpoint(
-    "DELETE",
-    "/api/v1/plants/{id}",
-    caller=org_member(OrgRole.ORG_ADMIN),
-    codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("DELETE", "/api/v1/plants/{id}", caller=org_member(OrgRole.ORG_ADMIN), codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S))
 async def delete_plant(call: Call, org: OrgScope, id: UUID) -> Message:
     """Delete a plant with its sub-devices and alerts and close its connections. Its telemetry is deleted shortly after.
 

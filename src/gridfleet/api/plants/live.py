@@ -21,7 +21,6 @@ _QUIET_SECONDS: Final = 10.0
     "/api/v1/plants/{id}/live",
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     response=list[TelemetryPoint],
     response_content_types=("text/event-stream",),
     addition=True,

@@ -23,11 +23,7 @@ class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @endpoint(
-    "POST",
-    "/api/v1/plants/{id}/provision",
-    caller=org_member(OrgRole.ORG_ADMIN),
-    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
+    "POST", "/api/v1/plants/{id}/provision", caller=org_member(OrgRole.ORG_ADMIN), codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 )
 async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
     """Make a PENDING plant ACTIVE and return its provisioning package, once."""
@@ -40,7 +36,6 @@ async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -
     "/api/v1/plants/{id}/provision/download",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
     response=ProvisioningPackage,
 )
 async def download_provisioning_package(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
@@ -51,11 +46,7 @@ async def download_provisioning_package(call: Call, org: OrgScope, db: Connectio
 
 
 @endpoint(
-    "POST",
-    "/api/v1/plants/{id}/mqtt-token",
-    caller=org_member(OrgRole.ORG_ADMIN),
-    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
+    "POST", "/api/v1/plants/{id}/mqtt-token", caller=org_member(OrgRole.ORG_ADMIN), codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 )
 async def create_mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID) -> MqttToken:
     """Issue an MQTT token for an ACTIVE plant whose authMethod is TOKEN."""
@@ -69,7 +60,6 @@ async def create_mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID)
     "/api/v1/plants/{id}/rotate-secret",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
     addition=True,
 )
 async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> RotatedSecret:
@@ -83,7 +73,6 @@ async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> 
     "/api/v1/plants/{id}/renew-certificate",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    bad_path_id="BAD_REQUEST",
     addition=True,
 )
 async def renew_certificate(call: Call, org: OrgScope, db: Connection, id: UUID) -> RenewedCertificate:

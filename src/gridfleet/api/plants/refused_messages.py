@@ -15,7 +15,6 @@ from gridfleet.kernel.pagination import Page
     "/api/v1/plants/{id}/refused-messages",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("VALIDATION_ERROR", "INVALID_UUID", "PLANT_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     addition=True,
 )
 async def list_refused_messages(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[RefusedMessage]:
@@ -28,7 +27,6 @@ async def list_refused_messages(org: OrgScope, db: Connection, id: UUID, query: 
     "/api/v1/plants/{id}/unregistered-devices",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
     addition=True,
 )
 async def list_unregistered_devices(org: OrgScope, db: Connection, id: UUID) -> list[UnregisteredDevice]:

@@ -51,12 +51,7 @@ class PlantPatch(Input):
     organization_id: UUID = omitted()
 
 
-@endpoint(
-    "GET",
-    "/api/v1/plants",
-    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
-    codes=("VALIDATION_ERROR", *S),
-)
+@endpoint("GET", "/api/v1/plants", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=("VALIDATION_ERROR", *S))
 async def list_plants(org: OrgScope, db: Connection, query: PlantFilter) -> Page[PlantView]:
     """List the organisation's plants, newest first."""
     page = await registry.list_plants(db, org, query.auth_method, query.paging)
@@ -92,7 +87,6 @@ async def create_plant(org: OrgScope, db: Connection, body: NewPlant) -> PlantVi
     "/api/v1/plants/{id}",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("INVALID_UUID", "PLANT_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
     """Return one plant with its alerts and groups."""
@@ -113,7 +107,6 @@ async def get_plant(org: OrgScope, db: Connection, id: UUID) -> PlantDetailed:
         "DEVICE_TEMPLATE_WRONG_LEVEL",
         *S,
     ),
-    bad_path_id="BAD_REQUEST",
 )
 async def update_plant(call: Call, org: OrgScope, db: Connection, id: UUID, body: PlantPatch) -> PlantView:
     """Change a plant. Omitted members stay as they are."""

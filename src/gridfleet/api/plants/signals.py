@@ -14,7 +14,6 @@ from gridfleet.kernel.db import Connection
     "/api/v1/plants/{plantId}/sub-devices/{externalId}/signals/latest",
     caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
     codes=("INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def get_latest_signals(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> list[LatestSignal]:
     """Return the newest value of each metric of a sub-device; empty if there is none."""

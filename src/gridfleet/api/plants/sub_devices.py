@@ -68,7 +68,6 @@ class SubDevicePatch(Input):
     "/api/v1/plants/{plantId}/sub-devices",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("VALIDATION_ERROR", "PLANT_NOT_FOUND", *S),
-    bad_path_id="VALIDATION_ERROR",
 )
 async def list_sub_devices(org: OrgScope, db: Connection, plant_id: UUID, query: SubDeviceFilter) -> Page[SubDevice]:
     """List the plant's sub-devices, newest first."""
@@ -82,7 +81,6 @@ async def list_sub_devices(org: OrgScope, db: Connection, plant_id: UUID, query:
     "/api/v1/plants/{plantId}/sub-devices",
     caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
     codes=("VALIDATION_ERROR", "PLANT_NOT_FOUND", "SUB_DEVICE_EXTERNAL_ID_TAKEN", *S),
-    bad_path_id="VALIDATION_ERROR",
     success=201,
 )
 async def create_sub_device(org: OrgScope, db: Connection, plant_id: UUID, body: NewSubDevice) -> SubDevice:
@@ -105,7 +103,6 @@ async def create_sub_device(org: OrgScope, db: Connection, plant_id: UUID, body:
     "/api/v1/plants/{plantId}/sub-devices/{externalId}",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def get_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str) -> SubDevice:
     """Return one sub-device."""
@@ -117,7 +114,6 @@ async def get_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external
     "/api/v1/plants/{plantId}/sub-devices/{externalId}",
     caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
     codes=("VALIDATION_ERROR", "SUB_DEVICE_NOT_FOUND", *S),
-    bad_path_id="VALIDATION_ERROR",
 )
 async def update_sub_device(org: OrgScope, db: Connection, plant_id: UUID, external_id: str, body: SubDevicePatch) -> SubDevice:
     """Change a sub-device. Omitted members stay. A new template applies to snapshots that arrive from now on."""
@@ -130,7 +126,6 @@ async def update_sub_device(org: OrgScope, db: Connection, plant_id: UUID, exter
     "/api/v1/plants/{plantId}/sub-devices/{externalId}",
     caller=org_member(OrgRole.OPERATOR, scope="plants:write"),
     codes=("INVALID_UUID", "SUB_DEVICE_NOT_FOUND", *S),
-    bad_path_id="INVALID_UUID",
 )
 async def delete_sub_device(call: Call, org: OrgScope, plant_id: UUID, external_id: str) -> Message:
     """Delete a sub-device. Its history stays readable through its plant.

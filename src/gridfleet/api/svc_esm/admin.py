@@ -78,13 +78,7 @@ _OF_ORGANIZATION = ("INVALID_UUID", "ORGANIZATION_NOT_FOUND", *SA)
 _OF_PLANT = ("INVALID_UUID", "NOT_FOUND", *SA)
 
 
-@endpoint(
-    "POST",
-    "/api/v1/svc-esm/admin/enable",
-    caller=super_admin(),
-    codes=_OF_ORGANIZATION,
-    bad_input="INVALID_UUID",
-)
+@endpoint("POST", "/api/v1/svc-esm/admin/enable", caller=super_admin(), codes=_OF_ORGANIZATION, bad_input="INVALID_UUID")
 async def enable_sandbox(call: Call, caller: UserCaller, db: Connection, query: OfOrganization) -> SandboxCredentials:
     """Create a sandbox ESM for an organisation, or issue new credentials. Earlier credentials end immediately."""
     call.no_store()
@@ -92,26 +86,14 @@ async def enable_sandbox(call: Call, caller: UserCaller, db: Connection, query: 
     return SandboxCredentials(made.client_id, made.client_secret, call.state.settings.sandbox_esm_url)
 
 
-@endpoint(
-    "POST",
-    "/api/v1/svc-esm/admin/disable",
-    caller=super_admin(),
-    codes=_OF_ORGANIZATION,
-    bad_input="INVALID_UUID",
-)
+@endpoint("POST", "/api/v1/svc-esm/admin/disable", caller=super_admin(), codes=_OF_ORGANIZATION, bad_input="INVALID_UUID")
 async def disable_sandbox(caller: UserCaller, db: Connection, query: OfOrganization) -> Message:
     """End an organisation's access to the sandbox. Its plants there stay."""
     await access.disable(db, caller.as_actor, query.org_id)
     return Message("The sandbox ESM is disabled for the organisation.")
 
 
-@endpoint(
-    "GET",
-    "/api/v1/svc-esm/admin/status",
-    caller=super_admin(),
-    codes=_OF_ORGANIZATION,
-    bad_input="INVALID_UUID",
-)
+@endpoint("GET", "/api/v1/svc-esm/admin/status", caller=super_admin(), codes=_OF_ORGANIZATION, bad_input="INVALID_UUID")
 async def get_sandbox_status(db: Connection, query: OfOrganization) -> Message:
     """Return whether an organisation has a sandbox."""
     await organizations.get(db, query.org_id)
@@ -125,49 +107,25 @@ async def list_sandbox_plants(db: Connection) -> list[SandboxPlant]:
     return await plants.list_plants(db)
 
 
-@endpoint(
-    "POST",
-    "/api/v1/svc-esm/admin/plants",
-    caller=super_admin(),
-    codes=("VALIDATION_ERROR", *SA),
-    success=201,
-)
+@endpoint("POST", "/api/v1/svc-esm/admin/plants", caller=super_admin(), codes=("VALIDATION_ERROR", *SA), success=201)
 async def create_sandbox_plant(db: Connection, body: NewEsmPlant) -> SandboxPlant:
     """Add a plant to a client, whose id `enable` returned."""
     return await plants.create_plant(db, NewSandboxPlant(**dict(body)))
 
 
-@endpoint(
-    "GET",
-    "/api/v1/svc-esm/admin/plants/{id}",
-    caller=super_admin(),
-    codes=_OF_PLANT,
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("GET", "/api/v1/svc-esm/admin/plants/{id}", caller=super_admin(), codes=_OF_PLANT)
 async def get_sandbox_plant(db: Connection, id: UUID) -> SandboxPlant:
     """Return one plant of the sandbox."""
     return await plants.get_plant(db, id)
 
 
-@endpoint(
-    "PATCH",
-    "/api/v1/svc-esm/admin/plants/{id}",
-    caller=super_admin(),
-    codes=_OF_PLANT,
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("PATCH", "/api/v1/svc-esm/admin/plants/{id}", caller=super_admin(), codes=_OF_PLANT)
 async def update_sandbox_plant(db: Connection, id: UUID, body: EsmPlantPatch) -> SandboxPlant:
     """Change a plant of the sandbox: its properties and its behaviour."""
     return await plants.change_plant(db, id, SandboxPlantChanges(**dict(body)))
 
 
-@endpoint(
-    "DELETE",
-    "/api/v1/svc-esm/admin/plants/{id}",
-    caller=super_admin(),
-    codes=_OF_PLANT,
-    bad_path_id="INVALID_UUID",
-)
+@endpoint("DELETE", "/api/v1/svc-esm/admin/plants/{id}", caller=super_admin(), codes=_OF_PLANT)
 async def delete_sandbox_plant(db: Connection, id: UUID) -> Message:
     """Delete a plant from the sandbox."""
     await plants.delete_plant(db, id)

@@ -135,11 +135,7 @@ async def get_esm_plant(client: str, db: Connection, external_plant_id: str) -> 
 
 
 @endpoint(
-    "GET",
-    "/api/v1/svc-esm/plants/{externalPlantId}/config",
-    caller=esm_client(),
-    codes=("NOT_FOUND", *_CODES),
-    addition=True,
+    "GET", "/api/v1/svc-esm/plants/{externalPlantId}/config", caller=esm_client(), codes=("NOT_FOUND", *_CODES), addition=True
 )
 async def get_esm_config(client: str, db: Connection, external_plant_id: str) -> EsmConfig:
     """Return the plan that the plant follows."""
@@ -148,11 +144,7 @@ async def get_esm_config(client: str, db: Connection, external_plant_id: str) ->
 
 
 @endpoint(
-    "PUT",
-    "/api/v1/svc-esm/plants/{externalPlantId}/config",
-    caller=esm_client(),
-    codes=("NOT_FOUND", *_CODES),
-    addition=True,
+    "PUT", "/api/v1/svc-esm/plants/{externalPlantId}/config", caller=esm_client(), codes=("NOT_FOUND", *_CODES), addition=True
 )
 async def put_esm_config(client: str, db: Connection, external_plant_id: str, body: EsmPlan) -> PlanResponse:
     """Set another plan. The same `requestCode` within a day returns the first response again."""
@@ -172,11 +164,7 @@ async def validate_esm_config(client: str, db: Connection, external_plant_id: st
 
 
 @endpoint(
-    "GET",
-    "/api/v1/svc-esm/plants/{externalPlantId}/meters",
-    caller=esm_client(),
-    codes=("NOT_FOUND", *_CODES),
-    addition=True,
+    "GET", "/api/v1/svc-esm/plants/{externalPlantId}/meters", caller=esm_client(), codes=("NOT_FOUND", *_CODES), addition=True
 )
 async def list_esm_readings(client: str, db: Connection, external_plant_id: str, query: MeterRange) -> Readings:
     """Return what the plant's grid meter counted, every five minutes, over at most 31 days."""

@@ -107,12 +107,7 @@ async def enable_trading(org: OrgScope, db: Connection) -> TradingConfig:
     return await configuration.enable(db, org)
 
 
-@endpoint(
-    "POST",
-    "/api/v1/trading/config/disable",
-    caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"),
-    codes=S,
-)
+@endpoint("POST", "/api/v1/trading/config/disable", caller=org_member(OrgRole.ORG_ADMIN, scope="trading:write"), codes=S)
 async def disable_trading(org: OrgScope, db: Connection) -> TradingConfig:
     """Disable trading: delete the queues and the messages in them."""
     return await configuration.disable(db, org)

@@ -64,13 +64,7 @@ class MeterQuery(Input):
 _CODES = ("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 
 
-@endpoint(
-    "GET",
-    "/api/v1/trading/plants/{id}/config",
-    caller=org_member(OrgRole.VIEWER, scope="config:read"),
-    codes=_CODES,
-    bad_path_id="BAD_REQUEST",
-)
+@endpoint("GET", "/api/v1/trading/plants/{id}/config", caller=org_member(OrgRole.VIEWER, scope="config:read"), codes=_CODES)
 async def get_plant_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
     """Return the plan that the plant follows, as its ESM reports it now."""
     state = call.state
@@ -86,7 +80,6 @@ async def get_plant_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
     caller=org_member(OrgRole.OPERATOR, scope="config:write"),
     codes=_CODES,
     success=201,
-    bad_path_id="BAD_REQUEST",
 )
 async def send_plant_config(call: Call, org: OrgScope, id: UUID, body: PlantPlan) -> ConfigChange:
     """Send a plan to the plant's ESM.
@@ -102,44 +95,27 @@ async def send_plant_config(call: Call, org: OrgScope, id: UUID, body: PlantPlan
     caller=org_member(OrgRole.OPERATOR, scope="config:write"),
     codes=_CODES,
     success=201,
-    bad_path_id="BAD_REQUEST",
 )
 async def validate_plant_config(call: Call, org: OrgScope, id: UUID, body: PlantPlan) -> ConfigChange:
     """Let the plant's ESM validate a plan. Only the log changes."""
     return await _send(call, org, id, body, validate_only=True)
 
 
-@endpoint(
-    "GET",
-    "/api/v1/trading/plants/{id}/config-log",
-    caller=org_member(OrgRole.VIEWER, scope="config:read"),
-    codes=_CODES,
-    bad_path_id="BAD_REQUEST",
-)
+@endpoint("GET", "/api/v1/trading/plants/{id}/config-log", caller=org_member(OrgRole.VIEWER, scope="config:read"), codes=_CODES)
 async def list_config_log(org: OrgScope, db: Connection, id: UUID, query: PageQuery) -> Page[ConfigChange]:
     """List what was sent to the ESM for the plant, newest first."""
     return await plans.list_changes(db, org, id, query.paging)
 
 
 @endpoint(
-    "GET",
-    "/api/v1/trading/plants/{id}/command-log",
-    caller=org_member(OrgRole.VIEWER, scope="commands:read"),
-    codes=_CODES,
-    bad_path_id="BAD_REQUEST",
+    "GET", "/api/v1/trading/plants/{id}/command-log", caller=org_member(OrgRole.VIEWER, scope="commands:read"), codes=_CODES
 )
 async def list_command_log(org: OrgScope, db: Connection, id: UUID, query: LogQuery) -> Page[LogEntry]:
     """List partner commands about the plant and their outcome, newest first."""
     return await list_log(db, org, id, query.command_type, query.paging)
 
 
-@endpoint(
-    "GET",
-    "/api/v1/trading/plants/{id}/meters",
-    caller=org_member(OrgRole.VIEWER, scope="trading:read"),
-    codes=_CODES,
-    bad_path_id="BAD_REQUEST",
-)
+@endpoint("GET", "/api/v1/trading/plants/{id}/meters", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=_CODES)
 async def list_plant_meter_readings(call: Call, org: OrgScope, id: UUID, query: MeterQuery) -> list[MeterRow]:
     """Return metered energy of 24 hours, or up to 31 days, by the ESM of a linked plant, else by its METER sub-devices.
 
