@@ -77,7 +77,8 @@ class SiteMachine(RuleBasedStateMachine):
         """Send an order now. Return its command's id if it was accepted."""
         self.now += timedelta(milliseconds=10)
         offset = (self.now - datetime.now(UTC)).total_seconds()
-        message = order(kind, self.site.plant.id, slug=self.site.sender.key.slug, age=-offset, **members)
+        issued = {"issuedAt": self.now.isoformat()}
+        message = order(kind, self.site.plant.id, slug=self.site.sender.key.slug, age=-offset, **issued | members)
         answer = self.runner.run(self.site.take(message, now=self.now))
         self.heard = max(self.heard, self.now)
         stopped = self.mode() == STOP

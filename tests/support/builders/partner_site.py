@@ -40,7 +40,8 @@ class PartnerSite:
 
     async def send(self, kind: str, *, now: datetime | None = None, **members: Any) -> str:
         """Process a new partner command. Returns its acknowledgement status, or the rejection reason."""
-        await self.take(order(kind, self.plant.id, slug=self.sender.key.slug, **members), now=now)
+        issued = {} if now is None else {"issuedAt": now.isoformat()}
+        await self.take(order(kind, self.plant.id, slug=self.sender.key.slug, **issued | members), now=now)
         status: str
         reason: str | None
         status, reason = (await self.log())[-1][1:3]

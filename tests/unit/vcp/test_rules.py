@@ -185,3 +185,21 @@ def test_the_mode_in_force() -> None:
     assert fallen.mode(NOW) is Mode.STANDBY
     assert msgspec.structs.replace(fallen, override=override).mode(at(59)) is Mode.CHARGE
     assert msgspec.structs.replace(fallen, override=override).mode(at(60)) is Mode.STANDBY
+
+
+@pytest.mark.parametrize(
+    ("kind", "members", "expected"),
+    [
+        (CommandKind.SETPOINT, {"powerKw": 1}, "EXPIRED"),
+        (CommandKind.SETPOINT, {"powerKw": 1, "durationSeconds": 900}, "EXPIRED"),
+        (CommandKind.SETPOINT, {"powerKw": 1, "expiresAt": at(1).isoformat()}, None),
+        (CommandKind.CONSTRAINTS, {"constraints": {"importLimitKw": 9}}, None),
+    ],
+)
+def test_a_setpoint_that_waited_is_refused_unless_it_names_its_end(
+    kind: CommandKind, members: dict[str, Any], expected: str | None
+) -> None:
+    fresh, stale = ({"issuedAt": at(-60 * minutes).isoformat(), **members} for minutes in (15, 16))
+    assert isinstance(judged(kind, site(), **fresh), Instruction)
+    found = judged(kind, site(), **stale)
+    assert found == expected if expected else isinstance(found, Instruction)

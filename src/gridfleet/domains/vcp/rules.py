@@ -36,6 +36,8 @@ from gridfleet.protocol.partner_messages import (
 __all__ = ["changed_constraints", "changed_fallback", "check_site", "instruct", "power_fits", "written_intervals"]
 
 _SETPOINT_LIFE: Final = timedelta(minutes=5)
+_OLDEST_SETPOINT: Final = _SETPOINT_LIFE + timedelta(minutes=10)
+"""Age beyond which a setpoint without an `expiresAt` has waited too long. A partner's clock may differ by ten minutes."""
 _EMERGENCY_LIFE: Final = timedelta(hours=24)
 _LIFE: Final = timedelta(hours=1)
 """Time that a plant has for a command without an `expiresAt`."""
@@ -49,6 +51,9 @@ def check_site(verified: Verified, site: Site, now: datetime) -> None:
     command = verified.command
     if command.expires_at is not None and command.expires_at <= now:
         raise Rejection(RejectionReason.EXPIRED, f"expired at {format_time(command.expires_at)}")
+    if command.expires_at is None and isinstance(command, SetpointCommand) and now - command.issued_at > _OLDEST_SETPOINT:
+        # Other commands are signed, which limits their age, or set limits, which hold until they are changed.
+        raise Rejection(RejectionReason.EXPIRED, f"issued at {format_time(command.issued_at)}, without an expiresAt")
     if site.lifecycle_status != "ACTIVE":
         raise Rejection(RejectionReason.SITE_SUSPENDED, f"the plant is {site.lifecycle_status}")
     frees = isinstance(command, ModeCommand) and command.mode is Mode.AUTO
