@@ -70,7 +70,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
     "plants/commands/store": (
         "the gateway sends the commands of all organisations, and ingest takes the acknowledgements",
-        "insert_relayed claim mark_sent postpone wake lock_many save_lives delete_finished",
+        "insert_relayed claim _earlier_due mark_sent postpone wake lock_many save_lives delete_finished",
     ),
     "plants/commands/ending/store": (
         "commands of all organisations expire and are withdrawn",

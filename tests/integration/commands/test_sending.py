@@ -257,6 +257,20 @@ async def test_a_command_that_went_down_with_its_session_is_sent_again_when_the_
     assert await history(line.bench.database, command) == ["PENDING", "SENT"]
 
 
+async def test_a_command_that_was_lost_with_its_session_is_sent_again_before_later_ones(line: Line) -> None:
+    plant = await line.plant()
+    async with line.sender():
+        async with line.connected(plant, lasting=False) as inbox:
+            first = await issue(plant)
+            await inbox.next()
+            await until(lambda: is_state(line, first, "SENT"))
+        later = [await issue(plant) for _ in range(2)]
+        await until(lambda: _attempts(line, later[0], 1))
+        async with line.connected(plant, lasting=False) as inbox:
+            await line.bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+            assert await inbox.ids(3) == [first, *later]
+
+
 async def test_a_plant_that_comes_back_after_the_time_is_not_bothered(line: Line) -> None:
     plant = await line.plant()
     async with line.connected(plant):

@@ -2,7 +2,9 @@
 
 A command is due at once, again while no queue at the broker takes it, again when its plant reconnects, and every two minutes
 until the plant acknowledges it: a copy at the broker must not grow older than a plant accepts. Copies carry the same commandId,
-and plants execute an id once. Commands to one plant are sent in the order in which they were issued.
+and plants execute an id once. Commands to one plant are sent in the order in which they were issued. A plant that reconnects
+executes the first copy that the broker still has of each command. So a copy does not outlive the copies before it of earlier
+commands, and a command is not sent while earlier ones are being sent again, because those may have been lost.
 """
 
 import time
@@ -36,7 +38,10 @@ CLOCK_SECONDS: Final = 2
 """The largest difference between the clocks of two gateways that `gridfleet doctor` accepts without a warning."""
 
 _REPEAT: Final = timedelta(minutes=2)
-_COPY_LIFE: Final = timedelta(minutes=5)
+_OVERLAP: Final = timedelta(minutes=3)
+"""How long a copy stays at the broker after the next one. A command's next copy is due with that of the earlier commands of its
+plant or before, so it expires with theirs or before.
+"""
 _FIRST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=15)
 
@@ -66,7 +71,7 @@ class SignedCommand(NamedTuple):
 async def claim_due(db: Connection, keyring: Keyring, now: datetime, limit: int) -> list[SignedCommand]:
     """Claim up to `limit` commands that are due, signed with the newest keys of their plants. Commit before sending."""
     deadline = time.monotonic() + START_SECONDS
-    due = await store.claim(db, now, timedelta(seconds=CLAIM_SECONDS), limit)
+    due = await store.claim(db, now, timedelta(seconds=CLAIM_SECONDS), _REPEAT, limit)
     # A plant whose secret cannot be decrypted must not delay the others.
     keys = await load_signing_keys(db, keyring, {command.plant_id for command in due}) if due else {}
     return [
@@ -96,7 +101,7 @@ async def record_published(
         await store.lock_many(db, {command.id for command, _ in published}, ())
     if waiting:
         await store.postpone(db, [(command, now + retry_wait(command.attempts)) for command in waiting])
-    steps = count(db, await store.mark_sent(db, now, [(command, now + _REPEAT) for command in taken])) if taken else []
+    steps = count(db, await store.mark_sent(db, now, taken)) if taken else []
     if steps and follow is not None:
         await follow(db, steps, ())
     return steps
@@ -121,7 +126,8 @@ def _sign_or_leave(key: bytes, command: DueCommand, now: datetime, deadline: flo
 def _sign(key: bytes, command: DueCommand, now: datetime, deadline: float) -> SignedCommand:
     address = topic(str(command.plant_id), Channel.COMMANDS)
     message = wire.sign_message(key, address, str(new_id()), int(now.timestamp() * 1000), _payload(command, now))
-    return SignedCommand(command, address, message, min(_COPY_LIFE, command.expires_at - now), deadline)
+    life = min(command.again_at + _OVERLAP, command.expires_at) - now
+    return SignedCommand(command, address, message, life, deadline)
 
 
 def _payload(command: DueCommand, now: datetime) -> bytes:

@@ -150,7 +150,12 @@ class Acknowledgement(NamedTuple):
 
 
 class DueCommand(NamedTuple):
-    """A claimed command. `claim` is the time until which no other process sends it."""
+    """A claimed command.
+
+    Attributes:
+        claim: The time until which no other process sends it.
+        again_at: When it is sent again if the plant does not acknowledge it: not later than the earlier commands of its plant.
+    """
 
     id: UUID
     plant_id: UUID
@@ -162,4 +167,5 @@ class DueCommand(NamedTuple):
     status: str
     attempts: int
     claim: datetime
+    again_at: datetime
     cause: dict[str, str] | None

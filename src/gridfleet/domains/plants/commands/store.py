@@ -150,11 +150,11 @@ async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: in
     )
 
 
-async def claim(db: Connection, now: datetime, hold: timedelta, limit: int) -> list[DueCommand]:
+async def claim(db: Connection, now: datetime, hold: timedelta, repeat: timedelta, limit: int) -> list[DueCommand]:
     """Claim up to `limit` due commands of ACTIVE plants, and return them in the order in which they were issued.
 
-    Claimed commands are due again after `hold`. A command that was never sent waits for the earlier ones of its plant, unless
-    it is an EMERGENCY. Locked and withdrawn commands are left out.
+    Claimed commands are due again after `hold`. A command that was never sent waits for the earlier ones of its plant that were
+    not sent either or are being sent again, unless it is an EMERGENCY. Locked and withdrawn commands are left out.
     """
     cursor = db.cursor(row_factory=class_row(DueCommand))
     await cursor.execute(
@@ -162,23 +162,42 @@ async def claim(db: Connection, now: datetime, hold: timedelta, limit: int) -> l
         " WHERE c.due_at <= %(now)s AND c.expires_at > %(now)s AND p.lifecycle_status = 'ACTIVE'"
         f" AND {_NOT_WITHDRAWN.format('c')}"
         " AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY' OR NOT EXISTS (SELECT FROM plant_command e"
-        " WHERE e.plant_id = c.plant_id AND e.due_at IS NOT NULL AND e.status = 'PENDING' AND e.expires_at > %(now)s"
+        " WHERE e.plant_id = c.plant_id AND e.due_at IS NOT NULL AND e.expires_at > %(now)s"
+        " AND (e.status = 'PENDING' OR e.due_at <= %(now)s + %(hold)s)"
         f" AND (e.issued_at, e.id) < (c.issued_at, c.id) AND {_NOT_WITHDRAWN.format('e')}))"
         " ORDER BY c.due_at LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
         " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
         " FROM due WHERE c.id = due.id RETURNING c.*)"
-        " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim, cause"
-        " FROM claimed ORDER BY issued_at, id",
-        {"now": now, "hold": hold, "limit": limit},
+        " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim,"
+        " %(now)s + %(repeat)s AS again_at, cause FROM claimed ORDER BY issued_at, id",
+        {"now": now, "hold": hold, "repeat": repeat, "limit": limit},
     )
-    return await cursor.fetchall()
+    claimed = await cursor.fetchall()
+    if not claimed:
+        return []
+    earlier = await _earlier_due(db, now, now + hold, {command.plant_id for command in claimed})
+    return [command._replace(again_at=min(command.again_at, earlier.get(command.id, command.again_at))) for command in claimed]
 
 
-async def mark_sent(db: Connection, now: datetime, commands: Sequence[tuple[DueCommand, datetime]]) -> list[Transition]:
+async def _earlier_due(db: Connection, now: datetime, claim: datetime, plant_ids: Collection[UUID]) -> dict[UUID, datetime]:
+    """Return when the first of the earlier sent commands of its plant is due, not before `claim`.
+
+    The result has the commands claimed until `claim` that have one. Commands that are claimed together do not count.
+    """
+    cursor = await db.execute(
+        "SELECT id, greatest(earlier, %(claim)s) FROM (SELECT id, type, due_at,"
+        " min(due_at) FILTER (WHERE status = 'SENT' AND due_at <> %(claim)s)"
+        " OVER (PARTITION BY plant_id ORDER BY issued_at, id ROWS UNBOUNDED PRECEDING) AS earlier"
+        " FROM plant_command e WHERE plant_id = ANY(%(plants)s) AND due_at IS NOT NULL AND expires_at > %(now)s"
+        f" AND {_NOT_WITHDRAWN.format('e')}) AS waiting"
+        " WHERE due_at = %(claim)s AND type <> 'EMERGENCY' AND earlier IS NOT NULL",
+        {"now": now, "claim": claim, "plants": list(plant_ids)},
+    )
+    return dict(await cursor.fetchall())
+
+
+async def mark_sent(db: Connection, now: datetime, commands: Sequence[DueCommand]) -> list[Transition]:
     """Mark commands as sent. PENDING ones become SENT; the state of those that were acknowledged in the meantime stays.
-
-    Args:
-        commands: (command, when it is to be sent again).
 
     Returns:
         The steps of the commands that became SENT.
@@ -196,9 +215,9 @@ async def mark_sent(db: Connection, now: datetime, commands: Sequence[tuple[DueC
         " SELECT id AS command_id, plant_id, 'SENT' AS status, sent_at AS at, NULL AS reason FROM sent WHERE was = 'PENDING'",
         {
             "now": now,
-            "ids": [command.id for command, _ in commands],
-            "claims": [command.claim for command, _ in commands],
-            "nexts": [due for _, due in commands],
+            "ids": [command.id for command in commands],
+            "claims": [command.claim for command in commands],
+            "nexts": [command.again_at for command in commands],
         },
     )
     return await cursor.fetchall()
