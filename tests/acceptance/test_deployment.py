@@ -24,9 +24,9 @@ from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.configuration import ACCOUNT, ADVANCED, TLS_CIPHERS, configuration_lines
 from gridfleet.local.broker.installation import find_installation
-from gridfleet.local.broker.plugins import needs_auth_plugin
-from gridfleet.local.broker.private_node import _ADVANCED, ACCOUNT, TLS_CIPHERS, PrivateBroker
+from gridfleet.local.broker.plugins import AUTH_PLUGIN, needs_auth_plugin
 from gridfleet.sdk.plant import DeviceEntry, Snapshot
 from support.clients.commanded_battery import Battery, add_template
 from support.clients.fleet_under_test import Fleet, wait_for
@@ -148,17 +148,18 @@ class TestFiles:
         filled = fill(secrets, tmp_path) / "rabbitmq"
         settings = Settings(home=tmp_path, internal_secret="secret")
         same = ("auth", "mqtt.", "ssl_", "log.", "channel_max", "heartbeat", "max_message_size", "management_agent")
-        lines = {line for line in PrivateBroker(settings)._configuration() if line.startswith(same)}
-        files = ["rabbitmq.conf"]
+        backend, files = "http", ["rabbitmq.conf"]
         if needs_auth_plugin(find_installation().version):
+            backend = AUTH_PLUGIN
             files.append("rabbitmq-4.0.conf")
+        lines = {line for line in configuration_lines(settings, backend) if line.startswith(same)}
         differ = lines - {line for file in files for line in (filled / file).read_text().splitlines()}
         own = ("ssl_options.cacertfile", "ssl_options.certfile", "ssl_options.keyfile", "mqtt.listeners")
         assert {line for line in differ if not line.startswith(own)} == set()
         advanced = [line for line in (filled / "advanced.config").read_text().splitlines() if not line.startswith("%%")]
-        assert advanced == _ADVANCED.splitlines()
+        assert advanced == ADVANCED.splitlines()
         [message] = re.findall(r"^max_message_size = (\d+)$", (filled / "rabbitmq.conf").read_text(), re.MULTILINE)
-        assert f"{{max_packet_size_authenticated, {message}}}" in _ADVANCED
+        assert f"{{max_packet_size_authenticated, {message}}}" in ADVANCED
         definitions = json.loads((filled / "definitions.json").read_text())
         assert [user["name"] for user in definitions["users"]] == [ACCOUNT]
         assert {vhost["name"] for vhost in definitions["vhosts"]} == {"/", "plants"}

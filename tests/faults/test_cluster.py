@@ -35,7 +35,8 @@ from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queu
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.settings import Settings
-from gridfleet.local.broker.private_node import ACCOUNT, PrivateBroker
+from gridfleet.local.broker.configuration import ACCOUNT
+from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.processes import Program, spawn, stop_process
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
 from support.clients.fleet_under_test import wait_for

@@ -21,8 +21,9 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.probe import probe
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.configuration import TLS_CIPHERS
 from gridfleet.local.broker.installation import find_installation
-from gridfleet.local.broker.private_node import TLS_CIPHERS, PrivateBroker
+from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.lean_mqtt import Login, Refused, _packet, _read_packet, _text, connect

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.broker.configuration import configuration_lines
 from gridfleet.local.machine import Machine
 from gridfleet.local.ports import check_ports
 from support.servers.free_ports import settings_at
@@ -13,7 +13,7 @@ from support.servers.free_ports import settings_at
 
 def test_port_0_leaves_the_plain_listener_closed(tmp_path: Path) -> None:
     settings = settings_at(tmp_path, mqtt_port=0, internal_secret="inside")
-    lines = list(PrivateBroker(settings)._configuration())
+    lines = list(configuration_lines(settings, "http"))
     assert [line for line in lines if line.startswith("mqtt.listeners.tcp")] == ["mqtt.listeners.tcp = none"]
     assert check_ports(settings, with_broker=True) == []
     assert "mqtt" not in Machine(settings)._addresses

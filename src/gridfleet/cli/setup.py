@@ -67,7 +67,7 @@ async def _fill(settings: Settings, keyring: "Keyring") -> tuple[str | None, str
     from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
     from gridfleet.domains.plants.certificates.authority import ensure_authority
     from gridfleet.kernel.db import open_database
-    from gridfleet.local.broker.private_node import reachable_host
+    from gridfleet.local.broker.configuration import reachable_host
     from gridfleet.local.broker.server_certificate import write_server_certificate
 
     url = settings.secret("database_url").get_secret_value()

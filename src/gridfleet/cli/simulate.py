@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gridfleet.simulator.faults import Fault
-    from gridfleet.simulator.run import Plan, PlantResult
+    from gridfleet.simulator.plan import Plan
+    from gridfleet.simulator.plant_run import PlantResult
 
 __all__ = ["register"]
 
@@ -69,7 +70,7 @@ def simulate(
 
     from gridfleet.sdk.plant import PlantClientError
     from gridfleet.simulator.errors import SimulationError
-    from gridfleet.simulator.run import Plan
+    from gridfleet.simulator.plan import Plan
 
     settings = load_settings()
     plan = Plan(

@@ -18,7 +18,8 @@ import psutil
 from gridfleet.kernel.private_files import write_private
 from gridfleet.kernel.security.server_trust import unverified_tls
 from gridfleet.kernel.settings import Settings, unknown_variables
-from gridfleet.local.broker.private_node import PrivateBroker, PrivateBrokerError, reachable_host
+from gridfleet.local.broker.configuration import reachable_host
+from gridfleet.local.broker.private_node import PrivateBroker, PrivateBrokerError
 from gridfleet.local.home import HomeInUse, held
 from gridfleet.local.ports import check_ports
 from gridfleet.local.postgres import EmbeddedPostgres, EmbeddedPostgresError

@@ -17,9 +17,9 @@ from gridfleet.simulator.faults import GAP_STEPS, Fault, due, in_gap
 from gridfleet.simulator.fleet import design_fleet
 from gridfleet.simulator.measurements import GRID, PLANT
 from gridfleet.simulator.physics import WMS_PER_KWH
+from gridfleet.simulator.plan import Plan
 from gridfleet.simulator.plant import SimulatedPlant
 from gridfleet.simulator.registration import RegisteredPlant
-from gridfleet.simulator.run import Plan
 from gridfleet.simulator.signals import Signal, SignalWriter
 from gridfleet.simulator.state import Energy, StateFolder
 

@@ -14,8 +14,8 @@ from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.kernel.broker.connection import LOG_EXCHANGE, LOG_VHOST, open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.probe import PROBE_PREFIX
+from gridfleet.local.broker.configuration import reachable_host
 from gridfleet.local.broker.plugins import BOUNDS_PLUGIN
-from gridfleet.local.broker.private_node import reachable_host
 
 __all__ = ["bounds_findings", "check_auth_listener", "check_broker"]
 

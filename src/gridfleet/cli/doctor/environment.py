@@ -18,7 +18,7 @@ from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.security.server_trust import unverified_tls
 from gridfleet.kernel.settings import unknown_variables
-from gridfleet.local.broker.private_node import reachable_host
+from gridfleet.local.broker.configuration import reachable_host
 
 __all__ = [
     "check_authority_file",

@@ -23,8 +23,8 @@ from gridfleet.kernel.db.notifications import received_during
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 from gridfleet.kernel.security.server_trust import unverified_tls
+from gridfleet.local.broker.configuration import reachable_host
 from gridfleet.local.broker.plugins import AUTH_PLUGIN
-from gridfleet.local.broker.private_node import reachable_host
 
 __all__ = ["check_logins"]
 
