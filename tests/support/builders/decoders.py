@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives import serialization
 from gridfleet.api.device_templates import ActionInput, Signals
 from gridfleet.api.http.app import _query_pairs
 from gridfleet.api.http.bodies import decode_json
-from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.inputs import As, Input
 from gridfleet.api.http.inputs import read as read_input
 from gridfleet.api.plants.importing import _plant, _rows
@@ -35,6 +34,7 @@ from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlant, EsmPlant
 from gridfleet.domains.vcp.models import Inbound, Rejection
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.addresses import parse_address
+from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.outbound.sending import Response
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
@@ -293,12 +293,12 @@ DECODERS: Final[dict[str, Decoder]] = {
     "template": Decoder(
         lambda seed: (mutate_json(SIGNALS, seed) if seed % 3 == 0 else json.dumps(SIGNALS).encode(), mutate_json(FIELDS, seed)),
         _decode_with_template,
-        (InvalidInput,),
+        (ValidationFailed,),
     ),
     "action": Decoder(
         lambda seed: (mutate_json(ACTION, seed) if seed % 2 else json.dumps(ACTION).encode(), mutate_json(PARAMS, seed)),
         _complain_about_params,
-        (InvalidInput,),
+        (ValidationFailed,),
     ),
     "topics": Decoder(
         _of_text(f"v1/plants/{PLANT}/telemetry", f"v1.plants.{PLANT}.ack"),
@@ -313,9 +313,9 @@ DECODERS: Final[dict[str, Decoder]] = {
         _may_do_anything,
     ),
     "esm answer": Decoder(_mutated_response, lambda given: _decoded(given[1], given[0]), (EsmFailed,)),
-    "json": Decoder(_of_json(SNAPSHOT, PARAMS), decode_json, (InvalidInput,)),
-    "query": Decoder(_of_bytes(urlencode({"page": 2, "from": TIME, "name": "é"}).encode()), _query_pairs, (InvalidInput,)),
-    "csv": Decoder(_of_bytes(*_CSV), _take_csv, (InvalidInput,)),
+    "json": Decoder(_of_json(SNAPSHOT, PARAMS), decode_json, (ValidationFailed,)),
+    "query": Decoder(_of_bytes(urlencode({"page": 2, "from": TIME, "name": "é"}).encode()), _query_pairs, (ValidationFailed,)),
+    "csv": Decoder(_of_bytes(*_CSV), _take_csv, (ValidationFailed,)),
     "token": Decoder(
         _mutated_token, lambda text: _ACCESS.read(text) if len(text) % 2 else _PLANT_TOKENS.read(text), (InvalidToken,)
     ),

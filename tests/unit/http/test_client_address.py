@@ -19,7 +19,7 @@ class State:
 def call(peer: str, *forwarded: str, proxies: str = "") -> Call:
     headers = [(b"x-forwarded-for", line.encode()) for line in forwarded]
     scope = {"client": (peer, 1234), "headers": headers, "method": "GET", "path": "/"}
-    return Call(scope, cast("Any", State(Settings(trusted_proxies=cast("Any", proxies)))), "id")
+    return Call(scope, cast("Any", State(Settings(trusted_proxies=cast("Any", proxies)))))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from gridfleet.api.http import (
     Call,
-    FileDownload,
     Input,
     Message,
     PageQuery,
@@ -170,10 +169,11 @@ async def test_pages_unions_and_files(browse: Browse) -> None:
     async def page() -> Page[Thing]:
         return Page.of([Thing("a", moment)], 41, Paging(2, 20))
 
-    @endpoint("GET", "/api/v1/file", caller=public(), codes=(), response=Thing)
-    async def file(call: Call) -> FileDownload:
+    @endpoint("GET", "/api/v1/file", caller=public(), codes=())
+    async def file(call: Call) -> Thing:
         call.no_store()
-        return FileDownload('Ä "1".json', Thing("a", moment.astimezone(UTC)))
+        call.download_as('Ä "1".json')
+        return Thing("a", moment.astimezone(UTC))
 
     @endpoint("DELETE", "/api/v1/nothing", caller=public(), codes=(), success=204)
     async def nothing() -> None:

@@ -15,9 +15,9 @@ from pydantic import Field, StringConstraints
 
 from gridfleet.api.http import NOT_NULL, Email, Input, Metadata, PageQuery, Pattern, omitted
 from gridfleet.api.http.bodies import decode_json
-from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.inputs import read
 from gridfleet.api.http.inputs import read_query as read_pairs
+from gridfleet.kernel.errors import ValidationFailed
 
 
 class Kind(StrEnum):
@@ -59,8 +59,8 @@ def check(value: Any) -> tuple[Device | None, list[str]]:
     """The device that a value describes, or what is wrong with it."""
     try:
         return read(Device, value), []
-    except InvalidInput as error:
-        return None, error.complaints
+    except ValidationFailed as error:
+        return None, error.details
 
 
 def complaints(**fields: Any) -> list[str]:
@@ -241,9 +241,9 @@ def test_a_query_is_read_from_text() -> None:
     ],
 )
 def test_a_wrong_query_is_named(pairs: list[tuple[str, str]], complaint: str) -> None:
-    with pytest.raises(InvalidInput) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         read_query(pairs)
-    assert refusal.value.complaints == [complaint]
+    assert refusal.value.details == [complaint]
 
 
 @pytest.mark.parametrize(
@@ -265,9 +265,9 @@ def test_a_wrong_query_is_named(pairs: list[tuple[str, str]], complaint: str) ->
     ],
 )
 def test_what_is_not_plain_json_is_refused(body: bytes) -> None:
-    with pytest.raises(InvalidInput) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         decode_json(body)
-    assert refusal.value.complaints[0].startswith("body: must")
+    assert refusal.value.details[0].startswith("body: must")
 
 
 _json = st.recursive(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.inputs import read
 from gridfleet.api.trading.plants import PlantPlan
+from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.protocol.time_blocks import TimeBlock, complaints_about_blocks
 
 DAY_MINUTES = 24 * 60
@@ -23,8 +23,8 @@ def complaints(blocks: Any) -> list[str]:
     """Everything that the service says about a plan."""
     try:
         read(PlantPlan, {"timeConfigs": blocks})
-    except InvalidInput as error:
-        return error.complaints
+    except ValidationFailed as error:
+        return error.details
     return []
 
 

@@ -4,6 +4,7 @@ import hmac
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -73,9 +74,14 @@ class CallerRule:
     everywhere: bool = False
 
 
-def public() -> CallerRule:
-    """Require no credentials."""
-    return CallerRule(CallerKind.PUBLIC)
+public = partial(CallerRule, CallerKind.PUBLIC)
+"""Require no credentials."""
+
+internal = partial(CallerRule, CallerKind.INTERNAL)
+"""Require the internal secret in `x-internal-auth` in production, and nothing in development."""
+
+esm_client = partial(CallerRule, CallerKind.ESM_CLIENT, refusal="UNAUTHORIZED")
+"""Require a client of the sandbox ESM with a token that the sandbox issued."""
 
 
 def session(scope: str | None = None) -> CallerRule:
@@ -97,16 +103,6 @@ def org_member(
     may omit the organisation; the handler's `org` is then a `PlatformScope`.
     """
     return CallerRule(CallerKind.ORG_MEMBER, min_role=min_role, scope=scope, organization=organization, everywhere=everywhere)
-
-
-def esm_client() -> CallerRule:
-    """Require a client of the sandbox ESM with a token that the sandbox issued."""
-    return CallerRule(CallerKind.ESM_CLIENT, refusal="UNAUTHORIZED")
-
-
-def internal() -> CallerRule:
-    """Require the internal secret in `x-internal-auth` in production, and nothing in development."""
-    return CallerRule(CallerKind.INTERNAL)
 
 
 class AccessRefused(CodedError):

@@ -6,7 +6,9 @@ are not stored in clear anywhere else.
 
 import hashlib
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection, idempotency
@@ -33,20 +35,19 @@ def key_of(call: "Call") -> str | None:
     return key
 
 
+@dataclass(frozen=True, slots=True)
 class FirstResponse:
     """The stored first response of one request."""
 
-    def __init__(self, keyring: Keyring, caller: Caller, scope: str, key: str, request_hash: bytes) -> None:
-        self._keyring = keyring
-        self._caller_id = caller.id
-        self._scope = scope
-        self._key = key
-        self._request_hash = request_hash
-        self._row: dict[str, Any] = {
-            "table": "idempotent_answer",
-            "column": "answer",
-            "row_id": f"{caller.id}|{scope}|{key}",
-        }
+    _keyring: Keyring
+    _caller_id: UUID
+    _scope: str
+    _key: str
+    _request_hash: bytes
+
+    @property
+    def _row(self) -> dict[str, Any]:
+        return {"table": "idempotent_answer", "column": "answer", "row_id": f"{self._caller_id}|{self._scope}|{self._key}"}
 
     @classmethod
     def of(
@@ -58,7 +59,7 @@ class FirstResponse:
             return None
         owner = org.organization_id if isinstance(org, OrgScope) else "-"
         scope = f"{owner} {call.method} {call.storable_path}"
-        return cls(call.state.keyring, caller, scope, key, hashlib.sha256(query + b"\0" + body).digest())
+        return cls(call.state.keyring, caller.id, scope, key, hashlib.sha256(query + b"\0" + body).digest())
 
     async def earlier(self, db: Connection) -> tuple[int, bytes] | None:
         """Return status and body of the first response, or None if this request is the first and now owns the key.

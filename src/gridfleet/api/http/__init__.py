@@ -16,7 +16,7 @@ from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import SA, S, endpoint, internal_endpoint
 from gridfleet.api.http.inputs import NOT_NULL, As, Email, Input, Metadata, PageQuery, Pattern, omitted
 from gridfleet.api.http.pages import POLICY, page, page_file
-from gridfleet.api.http.responses import Asset, FileDownload, Message, Stream
+from gridfleet.api.http.responses import Asset, Message, Stream
 from gridfleet.api.state import AppState
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "Asset",
     "Call",
     "Email",
-    "FileDownload",
     "Input",
     "Message",
     "Metadata",

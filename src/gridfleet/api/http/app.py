@@ -7,6 +7,7 @@ authentication → organisation → role or scope → path ids → query and bod
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -21,7 +22,6 @@ from gridfleet.api.access.idempotency import FirstResponse
 from gridfleet.api.http.access_log import open_access_log
 from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
 from gridfleet.api.http.call import Call
-from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.errors import UndeclaredCode, error_response, security_headers
 from gridfleet.api.http.inputs import read, read_query
@@ -29,7 +29,6 @@ from gridfleet.api.http.json_out import to_json
 from gridfleet.api.http.responses import (
     ASGIApp,
     Asset,
-    FileDownload,
     Header,
     Receive,
     Response,
@@ -42,7 +41,7 @@ from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.errors import CodedError, NotFound, ValidationFailed
-from gridfleet.kernel.ids import look_up_text, new_id, parse_uuid
+from gridfleet.kernel.ids import look_up_text, parse_uuid
 from gridfleet.kernel.redis_link import RedisAway
 
 __all__ = ["Application", "create_app"]
@@ -78,14 +77,9 @@ class Application:
         self._state = state
         self._access_log = open_access_log(state.settings.log_level, json=state.settings.log_format == "json")
         self._headers = security_headers(state.settings.base_url)
-        self._plain: dict[tuple[str, str], Pipeline] = {}
         self._routes = _Node()
         for endpoint in endpoints:
-            if endpoint.path_parameters:
-                self._routes.add(endpoint, Pipeline(endpoint, state))
-            else:
-                self._plain[endpoint.method, endpoint.path] = Pipeline(endpoint, state)
-        self._plain_paths = {path for _, path in self._plain}
+            self._routes.add(endpoint, Pipeline(endpoint, state))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -95,7 +89,7 @@ class Application:
         # Repeated slashes and one at the end make no difference.
         segments = [segment for segment in scope["path"].split("/") if segment]
         scope["path"] = "/" + "/".join(segments)
-        call = Call(scope, self._state, _request_id(scope["headers"]))
+        call = Call(scope, self._state)
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         status, route = 0, _UNMATCHED
 
@@ -135,9 +129,6 @@ class Application:
 
     def _find(self, scope: Scope, segments: list[str]) -> "Pipeline | None":
         """Return the pipeline of a request and put the path parameters into its scope, or None if no route matches."""
-        scope["path_params"] = {}
-        if scope["path"] in self._plain_paths:
-            return self._plain.get((scope["method"], scope["path"]))
         node, values = self._routes, []
         for segment in segments:
             child = node.children.get(segment)
@@ -157,12 +148,12 @@ _ANY: Final = "{}"
 """The segment of a path parameter. A request cannot contain it unescaped."""
 
 
+@dataclass(slots=True)
 class _Node:
-    """One segment of the paths with parameters."""
+    """One segment of the paths."""
 
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.pipelines: dict[str, Pipeline] = {}
+    children: "dict[str, _Node]" = field(default_factory=dict)
+    pipelines: "dict[str, Pipeline]" = field(default_factory=dict)
 
     def add(self, endpoint: Endpoint, pipeline: "Pipeline") -> None:
         """Add a path below this node."""
@@ -199,21 +190,17 @@ class Pipeline:
     async def _respond(self, call: Call, scope: Scope, receive: Receive) -> ASGIApp:
         try:
             return await self._run(call, scope, receive)
-        except InvalidInput as error:
-            return self._refuse(call, ValidationFailed(details=error.complaints))
         except CodedError as error:
             return self._refuse(call, error)
         except ClientGone:
             return Response(499, [])
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
-            return error_response(call, self._headers, None)
         except RedisAway:
             log.error("cache unavailable", request_id=call.request_id)
-            return error_response(call, self._headers, None)
         except Exception:
             log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
-            return error_response(call, self._headers, None)
+        return error_response(call, self._headers, None)
 
     def _refuse(self, call: Call, error: CodedError) -> Response:
         code = error.code
@@ -288,15 +275,15 @@ class Pipeline:
         if endpoint.query_type is not None:
             try:
                 arguments["query"] = read_query(endpoint.query_type, _query_pairs(scope["query_string"]))
-            except InvalidInput as error:
-                complaints += error.complaints
+            except ValidationFailed as error:
+                complaints += error.details
         if endpoint.body_type is not None:
             try:
                 arguments["body"] = self._body(call, body)
-            except InvalidInput as error:
-                complaints += error.complaints
+            except ValidationFailed as error:
+                complaints += error.details
         if complaints:
-            raise InvalidInput(complaints)
+            raise ValidationFailed(details=complaints)
         return arguments
 
     def _path_id(self, name: str, text: str) -> UUID:
@@ -307,20 +294,16 @@ class Pipeline:
 
     def _body(self, call: Call, body: bytes) -> Any:
         if call.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise InvalidInput(["body: must not be compressed"])
+            raise ValidationFailed(details=["body: must not be compressed"])
         kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and kind not in self._endpoint.content_types:
-            raise InvalidInput([f"body: must have content type {' or '.join(self._endpoint.content_types)}"])
+            raise ValidationFailed(details=[f"body: must have content type {' or '.join(self._endpoint.content_types)}"])
         return body if self._endpoint.body_type is bytes else read(self._endpoint.body_type, decode_json(body))
 
     async def _finish(self, call: Call, result: Any) -> ASGIApp:
         status = call.status or self._endpoint.success
         if isinstance(result, Stream):
             return await self._start_stream(call, status, result)
-        if isinstance(result, FileDownload):
-            call.set_header("content-disposition", result.disposition)
-            content = result.content if isinstance(result.content, bytes) else to_json(result.content)
-            return Response(status, self._response_headers(call, result.content_type), content)
         if isinstance(result, Asset):
             call.added_headers += _PAGE
             if result.etag is not None:
@@ -357,14 +340,6 @@ class _BadPathId(CodedError):
         self.code = code  # type: ignore[misc]
 
 
-def _request_id(headers: Any) -> str:
-    for name, value in headers:
-        if name == b"x-request-id":
-            given = parse_uuid(value.decode("latin-1"))
-            return str(given) if given is not None else str(new_id())
-    return str(new_id())
-
-
 def _content_length(call: Call) -> int:
     """Return the announced length of the body in bytes, 0 for a chunked body."""
     text = call.headers.get("content-length", "")
@@ -375,4 +350,4 @@ def _query_pairs(query: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:
-        raise InvalidInput(["query: must be percent-encoded UTF-8 of at most 100 parameters"]) from None
+        raise ValidationFailed(details=["query: must be percent-encoded UTF-8 of at most 100 parameters"]) from None

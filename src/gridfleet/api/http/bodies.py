@@ -4,9 +4,9 @@ import asyncio
 import json
 from typing import Any, Final
 
-from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.errors import PayloadTooLarge
 from gridfleet.api.http.responses import Receive
+from gridfleet.kernel.errors import ValidationFailed
 
 __all__ = ["MAX_BODY_BYTES", "ClientGone", "decode_json", "read_body"]
 
@@ -30,7 +30,7 @@ async def read_body(receive: Receive, announced: int, limit: int) -> bytes:
 
     Raises:
         PayloadTooLarge: If the body is larger than `limit`.
-        InvalidInput: If the body does not arrive in time.
+        ValidationFailed: If the body does not arrive in time.
         ClientGone: If the client disconnects.
     """
     if announced > limit:
@@ -40,7 +40,7 @@ async def read_body(receive: Receive, announced: int, limit: int) -> bytes:
         async with asyncio.timeout(_READ_SECONDS):
             return await _read(receive, limit)
     except TimeoutError:
-        raise InvalidInput([f"body: must arrive within {_READ_SECONDS} seconds"]) from None
+        raise ValidationFailed(details=[f"body: must arrive within {_READ_SECONDS} seconds"]) from None
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
@@ -50,16 +50,12 @@ async def _read(receive: Receive, limit: int) -> bytes:
         event = await receive()
         if event["type"] != "http.request":
             raise ClientGone
-        chunk: bytes = event["body"]
-        if not event["more_body"] and not chunks:
-            if len(chunk) > limit:
-                raise PayloadTooLarge
-            return chunk
-        size += len(chunk)
+        chunks.append(event["body"])
+        size += len(chunks[-1])
         if size > limit:
-            await _drain(receive)
+            if event["more_body"]:
+                await _drain(receive)
             raise PayloadTooLarge
-        chunks.append(chunk)
         if not event["more_body"]:
             return b"".join(chunks)
 
@@ -106,21 +102,23 @@ def decode_json(body: bytes) -> Any:
     """Return the JSON value of a body.
 
     Raises:
-        InvalidInput: If the body is empty, not UTF-8, not JSON, ambiguous or nested too deep.
+        ValidationFailed: If the body is empty, not UTF-8, not JSON, ambiguous or nested too deep.
     """
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        raise InvalidInput(["body: must be UTF-8"]) from None
+        raise ValidationFailed(details=["body: must be UTF-8"]) from None
     if not text.strip():
-        raise InvalidInput(["body: must not be empty"])
+        raise ValidationFailed(details=["body: must not be empty"])
     try:
         return _decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise InvalidInput([f"body: must be JSON ({error.msg} at line {error.lineno} column {error.colno})"]) from None
+        raise ValidationFailed(
+            details=[f"body: must be JSON ({error.msg} at line {error.lineno} column {error.colno})"]
+        ) from None
     except _Refused as error:
-        raise InvalidInput([f"body: must be unambiguous JSON ({error})"]) from None
+        raise ValidationFailed(details=[f"body: must be unambiguous JSON ({error})"]) from None
     except RecursionError:
-        raise InvalidInput(["body: must have fewer levels of nesting"]) from None
+        raise ValidationFailed(details=["body: must have fewer levels of nesting"]) from None
     except ValueError:
-        raise InvalidInput(["body: must not contain a number with thousands of digits"]) from None
+        raise ValidationFailed(details=["body: must not contain a number with thousands of digits"]) from None

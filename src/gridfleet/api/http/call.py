@@ -4,12 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from gridfleet.api.http.responses import Header
 from gridfleet.api.state import AppState
 from gridfleet.kernel.addresses import is_within, parse_address
-from gridfleet.kernel.ids import look_up_text
+from gridfleet.kernel.ids import look_up_text, new_id, parse_uuid
 
 __all__ = ["Call"]
 
@@ -17,11 +18,9 @@ __all__ = ["Call"]
 class Call:
     """Properties of a request beside its input. Header names are lower-case."""
 
-    def __init__(self, scope: Any, state: AppState, request_id: str) -> None:
+    def __init__(self, scope: Any, state: AppState) -> None:
         self._scope = scope
         self.state = state
-        self.request_id = request_id
-        """A UUID: the client's own if it sent a valid one, otherwise a new UUIDv7."""
         self.status: int | None = None
         """Status of the response; None means the endpoint's usual one."""
         self.added_headers: list[Header] = []
@@ -33,6 +32,11 @@ class Call:
         """The same check for responses with an end: an access token that expired since the call began is still valid."""
         self.bug: Exception | None = None
         """A violation of the endpoint's declaration by the handler. Raised after the response if the state is strict."""
+
+    @cached_property
+    def request_id(self) -> str:
+        """A UUID: the client's own if it sent a valid one, otherwise a new UUIDv7."""
+        return str(parse_uuid(self.headers.get("x-request-id", "")) or new_id())
 
     @property
     def method(self) -> str:
@@ -102,6 +106,11 @@ class Call:
     def set_header(self, name: str, value: str) -> None:
         """Add a header to the response if the call succeeds."""
         self.added_headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+
+    def download_as(self, name: str) -> None:
+        """Make browsers save the response under a name, which may hold any characters (RFC 6266)."""
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_. ") else "_" for c in name)
+        self.set_header("content-disposition", f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}")
 
     def no_store(self) -> None:
         """Disable caching of the response. For responses with secrets."""

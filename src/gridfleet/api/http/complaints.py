@@ -13,7 +13,6 @@ from pydantic_core import ErrorDetails
 __all__ = [
     "MAX_COMPLAINTS",
     "SAFE_INTEGER",
-    "InvalidInput",
     "PlainSchemas",
     "below",
     "complaints_of",
@@ -25,14 +24,6 @@ MAX_COMPLAINTS: Final = 1_000
 SAFE_INTEGER: Final = 2**53 - 1  # beyond it JSON readers disagree, and no column is wider
 
 Location = tuple[int | str, ...]
-
-
-class InvalidInput(Exception):
-    """The input is invalid. `complaints` lists every mistake."""
-
-    def __init__(self, complaints: list[str]) -> None:
-        super().__init__(f"{len(complaints)} complaints")
-        self.complaints = complaints
 
 
 def complaints_of(error: ValidationError, model: type[BaseModel]) -> list[str]:

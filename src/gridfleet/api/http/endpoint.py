@@ -75,7 +75,7 @@ class Endpoint:
             listed, else VALIDATION_ERROR.
         bad_input: The error code for a wrong query or body. Default: VALIDATION_ERROR if listed, else BAD_REQUEST if listed,
             else `bad_path_id`.
-        response: The type of the response if the handler returns a `FileDownload`, `Stream` or `Asset`. Default: what the
+        response: The type of the response if the handler returns a `Stream` or `Asset`. Default: what the
             handler returns.
         response_content_types: The content types of the response.
         other_responses: Types of JSON responses by further statuses that are no errors.

@@ -23,13 +23,13 @@ from pydantic_core.core_schema import no_info_after_validator_function, no_info_
 from gridfleet.api.http.complaints import (
     MAX_COMPLAINTS,
     SAFE_INTEGER,
-    InvalidInput,
     below,
     complaints_of,
     schema_of,
     without_null,
 )
 from gridfleet.domains.identity.emails import is_address
+from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import parse_uuid
 from gridfleet.kernel.pagination import Paging
 
@@ -150,15 +150,15 @@ Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]
 
 
 def read(model: type[Model], value: Any) -> Model:
-    """Return the model of a decoded JSON value. Raises InvalidInput with every mistake."""
+    """Return the model of a decoded JSON value. Raises ValidationFailed with every mistake."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise InvalidInput(complaints_of(error, model)) from None
+        raise ValidationFailed(details=complaints_of(error, model)) from None
 
 
 def read_query(model: type[Model], pairs: list[tuple[str, str]]) -> Model:
-    """Return the model of the pairs of a query string. Raises InvalidInput with every mistake."""
+    """Return the model of the pairs of a query string. Raises ValidationFailed with every mistake."""
     root = schema_of(model)
     values: dict[str, Any] = {}
     twice: list[str] = []
@@ -172,10 +172,10 @@ def read_query(model: type[Model], pairs: list[tuple[str, str]]) -> Model:
             values[name] = _from_text(text, schema)
     try:
         record = read(model, values)
-    except InvalidInput as error:
-        raise InvalidInput((twice + error.complaints)[:MAX_COMPLAINTS]) from None
+    except ValidationFailed as error:
+        raise ValidationFailed(details=(twice + error.details)[:MAX_COMPLAINTS]) from None
     if twice:
-        raise InvalidInput(twice[:MAX_COMPLAINTS])
+        raise ValidationFailed(details=twice[:MAX_COMPLAINTS])
     return record
 
 

@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -15,7 +14,6 @@ from gridfleet.kernel.errors import CodedError
 __all__ = [
     "ASGIApp",
     "Asset",
-    "FileDownload",
     "Header",
     "Message",
     "Receive",
@@ -40,21 +38,6 @@ class Message(msgspec.Struct, frozen=True):
     """The usual response of a deletion or an action."""
 
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class FileDownload:
-    """A JSON response that a browser saves as `name`. `content` is the record, or the bytes of the file."""
-
-    name: str
-    content: Any
-    content_type: str = "application/json"
-
-    @property
-    def disposition(self) -> str:
-        """The Content-Disposition header (RFC 6266), safe for every name."""
-        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_. ") else "_" for c in self.name)
-        return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(self.name, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +69,13 @@ class Asset:
         return cls(content_type, content, f'"{hashlib.sha256(content).hexdigest()}"')
 
 
+@dataclass(slots=True)
 class Response:
     """A complete response: an ASGI application that sends header and body."""
 
-    __slots__ = ("body", "headers", "status")
-
-    def __init__(self, status: int, headers: Sequence[Header], body: bytes = b"") -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
+    status: int
+    headers: Sequence[Header]
+    body: bytes = b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -102,16 +83,14 @@ class Response:
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
 
+@dataclass(slots=True)
 class StreamedResponse:
     """A streamed response whose first chunk has already been read."""
 
-    __slots__ = ("chunks", "first", "headers", "status")
-
-    def __init__(self, status: int, headers: Sequence[Header], first: bytes, chunks: AsyncIterator[bytes]) -> None:
-        self.status = status
-        self.headers = headers
-        self.first = first
-        self.chunks = chunks
+    status: int
+    headers: Sequence[Header]
+    first: bytes
+    chunks: AsyncIterator[bytes]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send chunks as they become available until the client disconnects, and always close their source."""

@@ -12,14 +12,13 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from gridfleet.api.http.bodies import ClientGone, read_body
 from gridfleet.api.http.call import Call
-from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.endpoint import INTERNAL_ENDPOINTS, import_handlers
 from gridfleet.api.http.errors import PayloadTooLarge
 from gridfleet.api.http.responses import ASGIApp, Receive, Response, Scope, Send
 from gridfleet.api.internal.metrics import Scrape
 from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics
-from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.errors import ValidationFailed
 
 __all__ = ["create_internal_app"]
 
@@ -34,7 +33,7 @@ def _form(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=100))
     except ValueError:
-        raise InvalidInput(["body: must be a form in UTF-8"]) from None
+        raise ValidationFailed(details=["body: must be a form in UTF-8"]) from None
 
 
 async def _in_time(handling: Awaitable[str]) -> str:
@@ -83,14 +82,14 @@ def create_internal_app(state: AppState, *, shared_ports: bool = False) -> ASGIA
         if not hmac.compare_digest(given.encode(), secret) or handler is None:
             await Response(404, headers, b"not found")(scope, receive, send)
             return
-        call = Call(scope, state, str(new_id()))
+        call = Call(scope, state)
         started = time.perf_counter()
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         try:
             form = _form(await read_body(receive, 0, 64 * 1024))
             text = await _in_time(handler(call, form))
             await Response(200, headers, text.encode())(scope, receive, send)
-        except (InvalidInput, PayloadTooLarge) as error:
+        except (ValidationFailed, PayloadTooLarge) as error:
             log.warning("invalid authorisation request", path=path, error=type(error).__name__)
             await Response(400, headers, b"bad request")(scope, receive, send)
         except ClientGone:

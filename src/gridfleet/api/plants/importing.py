@@ -11,7 +11,6 @@ import msgspec
 
 from gridfleet.api.http import Input, Metadata, S, endpoint, org_member
 from gridfleet.api.http.bodies import decode_json
-from gridfleet.api.http.complaints import InvalidInput
 from gridfleet.api.http.inputs import read
 from gridfleet.api.plants.registry import ExternalPlantId, Name, SerialNumber
 from gridfleet.domains.plants.importing import complaints_about, import_plants
@@ -116,13 +115,13 @@ def _plant(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantTo
     if "metadata" in record:
         try:
             record["metadata"] = decode_json(record["metadata"].encode())
-        except InvalidInput:
+        except ValidationFailed:
             complaints.append("metadata: must be a JSON object")
             del record["metadata"]
     try:
         row = read(PlantRow, record)
-    except InvalidInput as error:
-        complaints += error.complaints
+    except ValidationFailed as error:
+        complaints += error.details
     return None if complaints else PlantToImport(number, **dict(row))
 
 
@@ -131,7 +130,7 @@ def _rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidInput(["body: must be UTF-8"]) from None
+        raise ValidationFailed(details=["body: must be UTF-8"]) from None
     first_line = text.split("\n", 1)[0]
     separator = ";" if first_line.count(";") > first_line.count(",") else ","
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -140,13 +139,13 @@ def _rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         _check_header(header)
         for number, cells in enumerate(reader, start=2):
             if number > MAX_ROWS + 1:
-                raise InvalidInput([f"body: must have at most {MAX_ROWS} rows"])
+                raise ValidationFailed(details=[f"body: must have at most {MAX_ROWS} rows"])
             if any(cell.strip() for cell in cells):
                 named = {name: cell for name, cell in zip(header, cells, strict=False) if cell.strip()}
                 beyond = [cell for cell in cells[len(header) :] if cell.strip()]
                 yield number, named | ({"": beyond[0][:64]} if beyond else {})
     except csv.Error as error:
-        raise InvalidInput([f"body: must be CSV ({error} at line {reader.line_num})"]) from None
+        raise ValidationFailed(details=[f"body: must be CSV ({error} at line {reader.line_num})"]) from None
 
 
 def _check_header(header: list[str]) -> None:
@@ -156,4 +155,4 @@ def _check_header(header: list[str]) -> None:
     complaints += islice(unknown, MOST_COMPLAINTS)
     complaints += [f"header.{name}: occurs twice" for name in _COLUMNS if header.count(name) > 1]
     if complaints:
-        raise InvalidInput(complaints)
+        raise ValidationFailed(details=complaints)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.api.http import AppState, Call, FileDownload, S, endpoint, org_member
+from gridfleet.api.http import AppState, Call, S, endpoint, org_member
 from gridfleet.domains.plants import provisioning
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.credentials import rotation
@@ -36,13 +36,13 @@ async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -
     "/api/v1/plants/{id}/provision/download",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
-    response=ProvisioningPackage,
 )
-async def download_provisioning_package(call: Call, org: OrgScope, db: Connection, id: UUID) -> FileDownload:
+async def download_provisioning_package(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
     """Return the package as a file: provision a PENDING plant, or repeat the response of `provision` for 15 minutes."""
     call.no_store()
     plant, package = await provisioning.download_package(db, org, await _provisioner(call.state, db), id)
-    return FileDownload(f"{plant.serial_number}.json", package)
+    call.download_as(f"{plant.serial_number}.json")
+    return package
 
 
 @endpoint(
