@@ -184,8 +184,8 @@ async def delete_log_entries_of(db: Connection, org: OrgScope, plant_id: UUID, l
     """Delete at most `limit` ended log entries of the organisation's plant. Returns how many were deleted."""
     cursor = await db.execute(
         "DELETE FROM vcp_command WHERE id = ANY (ARRAY("
-        "SELECT c.id FROM vcp_command c JOIN plant p ON p.id = c.plant_id WHERE p.id = %s AND p.organization_id = %s"
-        " AND c.status NOT IN ('PENDING', 'SENT', 'RECEIVED') LIMIT %s FOR UPDATE OF c SKIP LOCKED))",
+        "SELECT id FROM vcp_command WHERE plant_id = (SELECT id FROM plant WHERE id = %s AND organization_id = %s)"
+        " AND status NOT IN ('PENDING', 'SENT', 'RECEIVED') ORDER BY created_at, id LIMIT %s FOR UPDATE SKIP LOCKED))",
         (plant_id, org.organization_id, limit),
     )
     return cursor.rowcount

@@ -7,7 +7,7 @@ from gridfleet.kernel.db.pool import Connection, Database
 
 __all__ = ["in_batches"]
 
-_BATCH: Final = 5_000
+_BATCH: Final = 1_000
 
 
 async def in_batches(database: Database, change: Callable[[Connection, int], Awaitable[int]]) -> int:

@@ -318,8 +318,8 @@ async def delete_finished_of(db: Connection, org: OrgScope, plant_id: UUID, limi
     """Delete up to `limit` commands of the organisation's plant that have ended. Returns their number."""
     cursor = await db.execute(
         "DELETE FROM plant_command WHERE id = ANY (ARRAY("
-        "SELECT c.id FROM plant_command c JOIN plant p ON p.id = c.plant_id WHERE p.id = %s AND p.organization_id = %s"
-        " AND c.finished_at IS NOT NULL LIMIT %s FOR UPDATE OF c SKIP LOCKED))",
+        "SELECT id FROM plant_command WHERE plant_id = (SELECT id FROM plant WHERE id = %s AND organization_id = %s)"
+        " AND finished_at IS NOT NULL ORDER BY issued_at, id LIMIT %s FOR UPDATE SKIP LOCKED))",
         (plant_id, org.organization_id, limit),
     )
     return cursor.rowcount
@@ -329,9 +329,8 @@ async def detach_finished(db: Connection, org: OrgScope, sub_device_id: UUID, li
     """Detach up to `limit` commands that have ended from a sub-device of the organisation. Returns their number."""
     cursor = await db.execute(
         "UPDATE plant_command SET sub_device_id = NULL WHERE id = ANY (ARRAY("
-        "SELECT c.id FROM plant_command c JOIN sub_device d ON d.id = c.sub_device_id"
-        " WHERE d.id = %s AND d.organization_id = %s AND c.finished_at IS NOT NULL"
-        " LIMIT %s FOR NO KEY UPDATE OF c SKIP LOCKED))",
+        "SELECT id FROM plant_command WHERE sub_device_id = (SELECT id FROM sub_device WHERE id = %s AND organization_id = %s)"
+        " AND finished_at IS NOT NULL ORDER BY issued_at, id LIMIT %s FOR NO KEY UPDATE SKIP LOCKED))",
         (sub_device_id, org.organization_id, limit),
     )
     return cursor.rowcount
