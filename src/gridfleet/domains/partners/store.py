@@ -303,25 +303,24 @@ async def legacy_slugs(db: Connection) -> set[str]:
     return {str(slug) for (slug,) in await cursor.fetchall()}
 
 
-async def end_expired(db: Connection, now: datetime) -> list[AmqpKey]:
+async def end_expired(db: Connection) -> list[AmqpKey]:
     """End the broker access of keys that have expired. Returns them as they were before."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
         "UPDATE partner_key k SET amqp_slug = NULL FROM (SELECT id, amqp_slug FROM partner_key"
-        " WHERE amqp_slug IS NOT NULL AND expires_at <= %s FOR UPDATE) AS due WHERE k.id = due.id"
-        " RETURNING k.id, k.organization_id, due.amqp_slug, k.vhost, k.scopes, k.allowed_plant_ids",
-        (now,),
+        " WHERE amqp_slug IS NOT NULL AND expires_at <= now() FOR UPDATE) AS due WHERE k.id = due.id"
+        " RETURNING k.id, k.organization_id, due.amqp_slug, k.vhost, k.scopes, k.allowed_plant_ids"
     )
     return await cursor.fetchall()
 
 
-async def delete_all_unproven(db: Connection, made_before: datetime) -> list[AmqpKey]:
-    """Delete keys from before `made_before` that no login has proved. Returns those that may have a vhost."""
+async def delete_all_unproven(db: Connection, older_than: timedelta) -> list[AmqpKey]:
+    """Delete keys older than `older_than` that no login has proved. Returns those that may have a vhost."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(
-        f"WITH gone AS (DELETE FROM partner_key WHERE activated_at IS NULL AND created_at < %s RETURNING {_AMQP})"
+        f"WITH gone AS (DELETE FROM partner_key WHERE activated_at IS NULL AND created_at < now() - %s RETURNING {_AMQP})"
         f" SELECT {_AMQP} FROM gone WHERE amqp_slug IS NOT NULL",
-        (made_before,),
+        (older_than,),
     )
     return await cursor.fetchall()
 

@@ -14,7 +14,6 @@ from gridfleet.domains.partners import store
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
 from gridfleet.domains.partners.topology import PartnerQueues
-from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.outbox import enqueue
 
@@ -135,9 +134,8 @@ async def legacy_slugs(db: Connection) -> set[str]:
 
 async def expire_due(db: Connection) -> int:
     """End the broker access of expired keys and delete keys that were never proved. Returns the number of keys."""
-    now = utc_now()
-    ended = await store.end_expired(db, now)
-    ended += await store.delete_all_unproven(db, now - _UNPROVEN)
+    ended = await store.end_expired(db)
+    ended += await store.delete_all_unproven(db, _UNPROVEN)
     for key in ended:
         await queue_ending(db, key)
     return len(ended)

@@ -1,0 +1,32 @@
+"""Which clock decides that a key has expired: the database's, for REST and for the broker."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gridfleet.domains.partners import vhosts
+from gridfleet.kernel.db import Database
+from support.builders.partner_site import partner_site
+
+
+async def test_a_key_keeps_its_vhost_although_the_gateways_clock_is_ahead(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vhosts, "utc_now", lambda: datetime.now(UTC) + timedelta(hours=1), raising=False)
+    site = await partner_site(database)
+    for expiry, ended in (("30 minutes", 0), ("0", 1)):
+        await site.execute(f"UPDATE partner_key SET expires_at = now() + interval '{expiry}' WHERE id = %(key)s")
+        async with database.transaction() as db:
+            assert await vhosts.expire_due(db) == ended
+
+
+async def test_a_new_key_waits_for_its_proof_although_the_gateways_clock_is_ahead(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vhosts, "utc_now", lambda: datetime.now(UTC) + timedelta(hours=1), raising=False)
+    site = await partner_site(database)
+    await site.execute("UPDATE partner_key SET activated_at = NULL WHERE id = %(key)s")
+    for age, deleted in (("0", 0), ("3 minutes", 1)):
+        await site.execute(f"UPDATE partner_key SET created_at = now() - interval '{age}' WHERE id = %(key)s")
+        async with database.transaction() as db:
+            assert await vhosts.expire_due(db) == deleted
