@@ -142,9 +142,12 @@ class Partner:
             The messageId.
 
         Raises:
+            ValueError: `expires_at` has no time zone.
             CommandRefused: The broker did not accept the command.
             ConnectionError: The broker stayed unreachable for `patience_seconds`.
         """
+        if expires_at is not None and expires_at.tzinfo is None:
+            raise ValueError("expires_at must have a time zone")
         message_id = message_id or str(uuid4())
         content = {"messageId": message_id, "siteId": site_id, "issuedAt": format_time(datetime.now(UTC)), **members}
         if expires_at is not None:
