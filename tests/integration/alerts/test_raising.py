@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from gridfleet.domains.alerts.actions import acknowledge, resolve
-from gridfleet.domains.alerts.deletion import delete_sub_device
+from gridfleet.domains.alerts.deletion import delete_sub_device, revoke_plant
 from gridfleet.domains.alerts.models import AlertRule, AlertStatus, Condition, RuleChanges, Severity
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
 from gridfleet.domains.plants.models import PlantChanges
@@ -493,3 +493,19 @@ async def test_a_deleted_sub_device_resolves_its_alerts_with_auto_resolve(bench:
     found = dict(await plant.rows("SELECT rule_id, status FROM alert WHERE plant_id = %s"))
     assert [found[rule.id] for rule in rules] == ["RESOLVED", "ACTIVE", "ACTIVE"]
     assert len(await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL")) == 1
+
+
+async def test_a_revoked_plant_resolves_its_alerts_with_auto_resolve(bench: Bench) -> None:
+    plant = await bench.plant(["D1"])
+    rules = [
+        await add_rule(bench.database, plant.organization_id, auto_resolve=True, metric="D1.soc"),
+        await add_rule(bench.database, plant.organization_id, auto_resolve=True, metric="soc", threshold=30),
+        await add_rule(bench.database, plant.organization_id, metric="D1.soc", clear_threshold=20.0),
+    ]
+    await say(bench, plant, 60, {"soc": 25}, D1={"soc": 5})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE] * 3
+    async with bench.database.transaction() as db:
+        await revoke_plant(db, operator(plant.organization_id), plant.id)
+    found = dict(await plant.rows("SELECT rule_id, status FROM alert WHERE plant_id = %s"))
+    assert [found[rule.id] for rule in rules] == ["RESOLVED", "RESOLVED", "ACTIVE"]
+    assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []

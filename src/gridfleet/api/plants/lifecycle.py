@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from gridfleet.api.http import Call, Message, S, endpoint, org_member
+from gridfleet.domains.alerts import deletion as alerts
 from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.vcp import deletion
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -37,9 +38,9 @@ async def reactivate_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
 async def revoke_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Revoke a plant's certificate and secrets permanently. It becomes DECOMMISSIONED.
 
-    It can no longer log in, and its open connections are closed.
+    It can no longer log in, and its open connections are closed. Its open alerts of rules with `autoResolve` are resolved.
     """
-    await lifecycle.revoke_plant(db, org, id)
+    await alerts.revoke_plant(db, org, id)
     return Message("The plant is decommissioned and its credentials are gone.")
 
 

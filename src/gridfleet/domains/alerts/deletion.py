@@ -1,16 +1,18 @@
-"""Deletion of sub-devices that alert rules watch."""
+"""Deletion of sub-devices, and revocation of plants, that alert rules watch."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.publishing import publish_changes
+from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.plants.commands.expiry import detach_ended
 from gridfleet.domains.plants.sub_devices import registry
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.batches import in_batches
 
-__all__ = ["delete_sub_device"]
+__all__ = ["delete_sub_device", "revoke_plant"]
 
 
 async def delete_sub_device(database: Database, org: OrgScope, plant_id: UUID, external_id: str) -> None:
@@ -29,5 +31,21 @@ async def delete_sub_device(database: Database, org: OrgScope, plant_id: UUID, e
         device = await registry.get_sub_device(db, org, plant_id, external_id)
         sources = await store.sources_of_device(db, org, device.id)
         await registry.delete_sub_device(db, org, plant_id, external_id)
-        await publish_changes(db, await store.resolve_by_itself(db, await store.clearing_alerts(db, org, sources)))
-        await store.delete_states_of(db, org, sources)
+        await _resolve(db, org, sources)
+
+
+async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """Revoke a plant as `lifecycle` does, and resolve its open alerts that only its next values could have resolved.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+        PlantStateForbids: The plant is DECOMMISSIONED already.
+    """
+    await lifecycle.revoke_plant(db, org, plant_id)
+    await _resolve(db, org, await store.sources_of_plant(db, org, plant_id))
+
+
+async def _resolve(db: Connection, org: OrgScope, sources: Sequence[int]) -> None:
+    """Resolve the alerts on sources without further values whose rules have `autoResolve`."""
+    await publish_changes(db, await store.resolve_by_itself(db, await store.clearing_alerts(db, org, sources)))
+    await store.delete_states_of(db, org, sources)

@@ -139,6 +139,14 @@ async def sources_of_device(db: Connection, org: OrgScope, sub_device_id: UUID) 
     return [row[0] for row in await cursor.fetchall()]
 
 
+async def sources_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[int]:
+    """Return the telemetry sources of a plant and its sub-devices."""
+    cursor = await db.execute(
+        "SELECT id FROM telemetry_source WHERE plant_id = %s AND organization_id = %s", (plant_id, org.organization_id)
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def clearing_alerts(db: Connection, org: OrgScope, source_ids: Sequence[int]) -> list[UUID]:
     """Return the alerts on these sources that their rules resolve automatically."""
     cursor = await db.execute(
