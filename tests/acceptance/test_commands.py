@@ -114,7 +114,7 @@ async def test_a_plant_that_connects_for_the_first_time_obeys_what_waits(battery
     assert ended["sentAt"] > ended["issuedAt"]
 
 
-async def test_a_plant_that_obeys_too_late_is_heard_but_nothing_changes(battery: Battery) -> None:
+async def test_a_late_acknowledgement_is_recorded_but_nothing_changes(battery: Battery) -> None:
     too_late = asyncio.Event()
 
     async def dawdle(command: Command) -> None:

@@ -85,7 +85,7 @@ async def test_a_partner_logs_in_over_tls(fleet: Fleet, deployed: DeployedStack)
         await aiormq.connect(f"amqps://{slug}:{created['key'][:-1]}x@{place}?cafile={authority}")
 
 
-def test_postgresql_lets_the_service_in_and_nobody_else(deployed: DeployedStack) -> None:
+def test_postgresql_lets_only_the_service_in(deployed: DeployedStack) -> None:
     url = f"postgresql://{{}}@127.0.0.1:{deployed.postgresql_port}/{{}}"
     with psycopg.connect(url.format(f"gridfleet:{deployed.database_password}", "gridfleet")) as db:
         row = db.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()

@@ -140,11 +140,11 @@ def test_an_id_that_is_none_is_replaced(watched: Watched) -> None:
         assert given not in watched.stack.log.read_text()
 
 
-def test_spans_tell_no_secrets_and_no_addresses(watched: Watched) -> None:
+def test_spans_contain_no_secrets_and_no_addresses(watched: Watched) -> None:
     until(lambda: [span for span in watched.collector.spans if span.name.startswith("POST /api/v1/auth/login")])
-    told = repr(watched.collector.spans)
+    exported = repr(watched.collector.spans)
     for secret in (ADMIN_EMAIL, ADMIN_PASSWORD, "Roof", "Bearer", "127.0.0.1"):
-        assert secret not in told
+        assert secret not in exported
 
 
 def test_the_figures_are_those_of_all_processes(watched: Watched) -> None:

@@ -179,12 +179,12 @@ async def test_an_event_that_was_not_worked_off_comes_again(trading: Partnership
     created = await asyncio.to_thread(trading.key)
     async with trading.partner(created) as partner, asyncio.timeout(30):
         await partner.send(CommandKind.SETPOINT, str(uuid4()), powerKw=1)
-        failed = await anext(told := partner.events(EventKind.COMMAND_ACK))
-        await told.aclose()
-        worked_off = await anext(told := partner.events(EventKind.COMMAND_ACK))
+        failed = await anext(acknowledgements := partner.events(EventKind.COMMAND_ACK))
+        await acknowledgements.aclose()
+        worked_off = await anext(acknowledgements := partner.events(EventKind.COMMAND_ACK))
         assert worked_off.id == failed.id
         order = await partner.send(CommandKind.SETPOINT, str(uuid4()), powerKw=1)
-        assert (await anext(told)).content["messageId"] == order, "asking for the next one works off the one before"
+        assert (await anext(acknowledgements)).content["messageId"] == order, "asking for the next one works off the one before"
 
 
 async def test_a_partner_waits_for_acks_again_after_its_patience_has_ended(trading: Partnership) -> None:
@@ -272,7 +272,7 @@ async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership
     assert rows == [("SITE_SETPOINT",)] * carried_out
 
 
-async def test_a_partner_hears_of_the_plants_that_he_may_see(trading: Partnership, battery: Battery) -> None:
+async def test_a_partner_receives_events_of_the_plants_that_it_may_see(trading: Partnership, battery: Battery) -> None:
     plant = battery.plant
     seeing = await asyncio.to_thread(trading.key, ["vcp:connect"], allowedPlantIds=[plant.id])
     blind = await asyncio.to_thread(trading.key, ["vcp:connect"], allowedPlantIds=[trading.fleet.plant().id])

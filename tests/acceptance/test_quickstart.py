@@ -144,7 +144,7 @@ def test_the_readme_begins_the_same_way() -> None:
     assert blocks("README.md") == blocks()[:2]
 
 
-def test_the_service_tells_where_it_is(quickstart: Quickstart) -> None:
+def test_the_service_prints_its_address(quickstart: Quickstart) -> None:
     log = quickstart.service_log.read_text()
     assert "Gridfleet is ready" in log
     assert "Traceback" not in log

@@ -1,4 +1,4 @@
-"""The project's texts are plain technical English: docs, docstrings, comments, log events and errors.
+"""The project's texts are plain technical English: docs, docstrings, comments, log events, errors, and names.
 
 The list has words that a reader must decode: pronouns for users, and people's verbs for programs. docs/glossary.md names the
 words to use instead.
@@ -61,13 +61,15 @@ def test_texts_are_plain(path: Path) -> None:
 
 
 def test_names_are_plain() -> None:
+    sources = [path for path in files() if path.suffix == ".py"]
+    sources += [path for folder in ("tests", "bench", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
     found = {
         f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}"
-        for path in files()
-        if path.suffix == ".py"
+        for path in sources
         for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
         if token.type == tokenize.NAME
         and (path.name, token.string) not in NAMES_OF_LIBRARIES
         and any(WORDS.fullmatch(part) for part in token.string.split("_"))
     }
+    found |= {str(path.relative_to(ROOT)) for path in sources if any(WORDS.fullmatch(part) for part in path.stem.split("_"))}
     assert not found, "\n".join(sorted(found))

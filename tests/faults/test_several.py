@@ -214,7 +214,7 @@ async def test_what_one_ends_has_ended_in_the_other(crowd: Several, fleet: Fleet
         print(await asyncio.to_thread(ended, crowd, fleet, kind, 3))
 
 
-def test_a_frozen_redis_is_told_and_missed_by_nobody(crowd: Several, fleet: Fleet) -> None:
+def test_a_frozen_redis_is_logged_and_stops_no_request(crowd: Several, fleet: Fleet) -> None:
     def cache_of(url: str) -> tuple[str, str]:
         found = httpx.get(f"{url}/api/v1/health/ready", timeout=20).raise_for_status().json()
         return found["status"], found["checks"]["cache"]

@@ -79,7 +79,7 @@ KINDS = {
 }
 
 
-async def test_a_few_slow_clients_keep_nobody_from_being_served(database_url: str, home: Path) -> None:
+async def test_a_few_slow_clients_do_not_delay_other_clients(database_url: str, home: Path) -> None:
     with api_process(database_url, home, http_connections=64) as base:
         async with AsyncExitStack() as stack:
             port = httpx.URL(base).port or 0

@@ -44,7 +44,7 @@ def test_a_schema_that_is_current_behind_or_ahead(database_url: str) -> None:
     assert run("db", "upgrade", database_url=database_url) == (0, "schema at revision 9999")
 
 
-def test_a_database_that_accepts_and_does_not_answer_is_told_of() -> None:
+def test_a_database_that_accepts_and_does_not_answer_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         code, text = run("db", "check", database_url=f"postgresql://gridfleet@127.0.0.1:{mute.getsockname()[1]}/x")
     assert code == 1

@@ -227,7 +227,7 @@ async def test_clocks_that_differ(well: Examination) -> None:
         assert ("ahead" in finding.found) == (seconds > 0) or seconds == 0
 
 
-async def test_a_broker_that_asks_somebody_else(well: Examination, stack: RunningStack, database_url: str) -> None:
+async def test_a_broker_that_asks_another_service(well: Examination, stack: RunningStack, database_url: str) -> None:
     # Another service answers its questions than the one whose database this is.
     for finding in await logins.check_logins(replace(well, database_url=database_url)):
         assert_bad(finding, "without a request to this service", "auth_http")
@@ -393,7 +393,9 @@ async def test_redis_disk_and_permissions(well: Examination, stack: RunningStack
     assert (await environment.check_permissions(replace(well, home=home))).status == "ok"
 
 
-def test_a_question_for_nobody_leaves_no_trace(well: Examination, stack: RunningStack, database_url: str, home: Path) -> None:
+def test_an_authorisation_request_about_an_unknown_user_leaves_no_trace(
+    well: Examination, stack: RunningStack, database_url: str, home: Path
+) -> None:
     """Nobody can log in by such a name, and neither audit events nor counters tell of it."""
     import httpx
 

@@ -130,8 +130,8 @@ async def test_a_bad_authorization_header_is_not_saved_by_a_good_cookie(service:
 
 async def test_checks_come_in_their_promised_order(service: ApiService) -> None:
     client, admin = service.client, await service.super_admin()
-    nobody = await client.post("/api/v1/plants/5/provision")
-    assert nobody.json()["code"] == "UNAUTHORIZED"
+    anonymous = await client.post("/api/v1/plants/5/provision")
+    assert anonymous.json()["code"] == "UNAUTHORIZED"
     no_organization = await client.get("/api/v1/plants/5", headers=admin)
     assert no_organization.json()["code"] == "FORBIDDEN"
     user = await add_user(service.state.database)

@@ -91,7 +91,7 @@ def test_what_is_no_form_is_refused_without_a_failure(service: Served, body: byt
     assert (answer.status_code, answer.text) == (400, "bad request")
 
 
-def test_an_internal_failure_tells_nothing(service: Served) -> None:
+def test_an_internal_failure_reveals_nothing(service: Served) -> None:
     answer = httpx.post(f"http://127.0.0.1:{service.settings.internal_port}/{INTERNAL_SECRET}/test/fail")
     assert (answer.status_code, answer.text) == (500, "failed")
 

@@ -29,7 +29,7 @@ async def scrape(service: ApiService, method: str = "GET", path: str = "/metrics
         return await client.request(method, path)
 
 
-async def test_the_queues_are_told_from_the_database(service: ApiService) -> None:
+async def test_the_metrics_of_queues_come_from_the_database(service: ApiService) -> None:
     async with service.state.database.transaction() as db:
         for number in range(3):
             await enqueue(db, "test", {"number": number})

@@ -18,7 +18,7 @@ from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.pool import TidyConnection
 
 
-async def test_connections_that_broke_while_idle_delay_nobody(database_url: str) -> None:
+async def test_connections_that_broke_while_idle_delay_no_caller(database_url: str) -> None:
     async with open_database(database_url, name="pooled", size=8) as database:
 
         async def use() -> None:

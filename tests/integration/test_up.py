@@ -40,7 +40,7 @@ def own() -> Iterator[RunningStack]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_starts_and_tells_where_everything_is(own: RunningStack) -> None:
+def test_starts_and_prints_where_everything_is(own: RunningStack) -> None:
     own.start()
     assert own.state["urls"]["api"] == f"http://localhost:{own.ports['http_port']}/api/v1"
     assert set(own.state["processes"]) >= {"postgres", "epmd", "broker", "serve", "gateway", "jobs"}
@@ -151,7 +151,7 @@ def test_ctrl_c_while_starting_ends_at_once(home: Path, until: str) -> None:
         stack.destroy()
 
 
-def test_runs_on_a_database_and_a_broker_of_somebody_elses(home: Path, database_url: str, broker: BrokerNode) -> None:
+def test_runs_on_an_external_database_and_broker(home: Path, database_url: str, broker: BrokerNode) -> None:
     node = broker.settings
     (home / "secrets").mkdir()
     for secret in ("internal_secret", "keys"):

@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-def test_what_went_in_comes_out_and_nobody_else_can_read_it(path: Path) -> None:
+def test_what_went_in_comes_out_and_only_its_owner_can_read_it(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     with open_archive(path) as archive:
         archive.verify()

@@ -77,7 +77,7 @@ def test_a_port_given_twice_and_an_occupied_one_are_both_named(tmp_path: Path) -
     )
 
 
-def test_somebody_elses_broker_needs_no_broker_ports(tmp_path: Path) -> None:
+def test_an_external_broker_needs_no_broker_ports(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         settings = settings_at(tmp_path, mqtt_port=other.getsockname()[1])
         assert check_ports(settings, with_broker=False) == []

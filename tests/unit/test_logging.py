@@ -24,7 +24,7 @@ for log in (structlog.get_logger("a"), logging.getLogger("b")):
 
 
 @pytest.mark.parametrize("json", [True, False])
-def test_an_exception_is_told_without_the_variables_around_it(json: bool) -> None:
+def test_an_exception_is_logged_without_the_variables_around_it(json: bool) -> None:
     program = [sys.executable, "-c", PROGRAM.format(json=json), "postgresql://gridfleet:hush@db/gridfleet", "hush"]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
 
@@ -93,9 +93,9 @@ def test_every_line_of_json_can_be_parsed_whatever_goes_wrong() -> None:
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert done.returncode == 1
     assert all({"event", "level", "logger", "timestamp"} <= line.keys() for line in lines)
-    told = json.dumps(lines)
+    logged = json.dumps(lines)
     for text in ("in del", "in thread", "in task", "in callback", "in main", "a warning", "odd"):
-        assert text in told
+        assert text in logged
 
 
 INJECTING = r"""
@@ -169,7 +169,7 @@ def test_without_the_setting_nothing_but_the_api_of_the_tracing_library_is_loade
     assert done.stdout == "[]\n"
 
 
-def test_the_one_log_of_all_processes_is_json_whoever_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_one_log_of_all_processes_is_json_whichever_library_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
     terminal = Terminal(as_json=True)
     terminal.step("PostgreSQL is running")
     terminal.problem("a port is taken")

@@ -46,7 +46,7 @@ async def test_the_hash_of_no_account_costs_as_much_as_any(passwords: Passwords)
     assert extract_parameters(password_module._NO_ACCOUNT) == extract_parameters(await passwords.hash("correct horse"))
 
 
-async def test_a_burst_is_bounded_and_told_to_come_back(passwords: Passwords) -> None:
+async def test_a_burst_is_bounded_and_refused_with_a_time_to_retry(passwords: Passwords) -> None:
     release = threading.Event()
     busy = asyncio.create_task(passwords._run(release.wait))
     burst = [asyncio.create_task(passwords.matches("x", None)) for _ in range(MAX_WAITING + 5)]

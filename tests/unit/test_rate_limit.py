@@ -33,7 +33,7 @@ async def test_keys_and_limits_are_counted_apart() -> None:
     await limiter.hit("another", "a", 1)
 
 
-async def test_who_waits_as_told_gets_through() -> None:
+async def test_a_caller_that_waits_as_required_is_admitted() -> None:
     clock = Clock()
     limiter = RateLimiter(enabled=True, clock=clock)
     for second in (0, 10.5, 20):

@@ -45,7 +45,7 @@ def test_a_known_secret_is_found_wherever_it_stands(line: str) -> None:
         "connecting to postgresql://gridfleet:hunter22@db.example.org/gridfleet",
     ],
 )
-def test_what_looks_like_a_secret_is_found_though_nobody_knew_it(line: str) -> None:
+def test_what_looks_like_a_secret_is_found_though_it_is_not_listed(line: str) -> None:
     assert len(found(SecretSearch(), line)) == 1
 
 
@@ -79,7 +79,7 @@ def test_a_home_folder_is_searched_for_what_it_keeps(tmp_path: Path) -> None:
     assert places == [f"{tmp_path.name}/logs/node.log:1", f"{tmp_path.name}/logs/node.log:2", f"{tmp_path.name}/up.log:2"]
 
 
-async def test_clients_of_the_tests_tell_what_they_see() -> None:
+async def test_clients_of_the_tests_record_what_they_receive() -> None:
     search = SecretSearch()
     undo = note_what_clients_see(search)
     try:

@@ -209,7 +209,7 @@ async def test_a_task_that_is_ended_stays_ended_whatever_it_raises() -> None:
     assert task.cancelled()
 
 
-async def test_a_server_that_is_away_is_told_of_once_and_without_a_traceback() -> None:
+async def test_a_server_that_is_away_is_logged_once_and_without_a_traceback() -> None:
     ends: list[Exception] = [
         ConnectionRefusedError(111, "Connection refused"),
         ExceptionGroup("in a group", [psycopg.OperationalError("connection failed: refused\n\tIs the server running?")]),

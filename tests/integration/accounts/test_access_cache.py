@@ -187,7 +187,7 @@ async def test_while_the_connection_is_down_the_database_is_asked(people: People
     assert len(asked) == 4
 
 
-async def test_a_process_that_hangs_holds_nobody_up_for_long(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_hangs_delays_no_change_for_long(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     from gridfleet.api.access import invalidation
 
     monkeypatch.setattr(invalidation, "_LONGEST_SECONDS", 0.2)
@@ -199,12 +199,12 @@ async def test_a_process_that_hangs_holds_nobody_up_for_long(people: People, mon
             await hanging.execute(f"LISTEN {channel}".encode())
         async with asyncio.timeout(20):
             assert (await people.call("POST", "/auth/logout", who=ada)).status_code == 200
-        heard = [notice.channel async for notice in hanging.notifies(timeout=20, stop_after=1)]
-        assert heard == ["access_barrier"], "it was waited for"
+        received = [notice.channel async for notice in hanging.notifies(timeout=20, stop_after=1)]
+        assert received == ["access_barrier"], "it was waited for"
     refused(await people.call("GET", "/auth/me", who=ada), 401, "UNAUTHORIZED")
 
 
-async def test_a_silent_connection_is_not_believed_for_long() -> None:
+async def test_a_silent_connection_is_not_relied_on_for_long() -> None:
     from gridfleet.domains.identity.access_tokens import AccessTokens
     from gridfleet.kernel.security.keyring import Keyring
 
@@ -243,7 +243,7 @@ async def test_a_load_that_overlaps_an_end_is_not_remembered(people: People, mon
     refused(await people.call("GET", "/auth/me", who=ada), 401, "UNAUTHORIZED")
 
 
-async def test_refreshing_and_logging_in_strike_nobody_out(people: People) -> None:
+async def test_refreshing_and_logging_in_invalidate_nothing(people: People) -> None:
     ada = await people.with_password("ada@example.com")
     await people.call("GET", "/auth/me", who=ada)
     notices: list[str] = []
@@ -265,8 +265,8 @@ async def test_refreshing_and_logging_in_strike_nobody_out(people: People) -> No
 
 async def test_the_cache_is_bounded(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(people.service.state.access._sessions, "_limit", 3)
-    somebody = [await people.person() for _ in range(6)]
-    for one in somebody * 2:
+    users = [await people.person() for _ in range(6)]
+    for one in users * 2:
         assert (await people.call("GET", "/auth/me", who=one)).status_code == 200
     assert len(people.service.state.access._sessions) == 3
 
@@ -275,15 +275,15 @@ async def test_own_notices_come_before_the_commit_returns(database_url: str) -> 
     """What the whole cache stands on, tried by itself."""
     from gridfleet.kernel.db import open_database
 
-    told: list[str] = []
-    async with open_database(database_url, name="test", size=2, channel="c", on_notification=told.append) as database:
+    received: list[str] = []
+    async with open_database(database_url, name="test", size=2, channel="c", on_notification=received.append) as database:
         for number in range(500):
             async with database.transaction() as db:
                 await db.execute("SELECT pg_notify('c', %s)", (str(number),))
-            assert told[-1] == str(number)
+            assert received[-1] == str(number)
         with pytest.raises(psycopg.errors.DivisionByZero):
             await roll_back(database)
-        assert told[-1] == "499"
+        assert received[-1] == "499"
 
 
 async def roll_back(database: Any) -> None:

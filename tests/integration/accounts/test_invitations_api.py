@@ -81,7 +81,7 @@ async def test_an_invitation_is_mailed_and_listed(inviter: Inviting) -> None:
     assert [event["event"] for event in await inviter.people.events(of=made["id"])] == ["invitation.created"]
 
 
-async def test_whoever_has_no_account_accepts_registers_and_is_in(inviter: Inviting) -> None:
+async def test_a_person_without_an_account_accepts_registers_and_is_a_member(inviter: Inviting) -> None:
     made = await inviter.invite()
     token = await inviter.token()
     accepted = await inviter.accept(token)
@@ -117,7 +117,7 @@ async def test_registering_accepts_by_itself(inviter: Inviting) -> None:
     refused(await inviter.accept(token), 409, "INVITATION_ALREADY_ACCEPTED")
 
 
-async def test_whoever_has_an_account_joins_at_once(inviter: Inviting) -> None:
+async def test_a_person_with_an_account_joins_at_once(inviter: Inviting) -> None:
     member = await inviter.people.person(EMAIL)
     await inviter.invite(role="OPERATOR")
     token = await inviter.token()
@@ -298,7 +298,7 @@ async def test_bad_registrations(inviter: Inviting, changes: dict[str, Any]) -> 
     refused(await inviter.register("a" * 64, **changes), 400, "VALIDATION_ERROR")
 
 
-async def test_an_unknown_token_registers_nobody(inviter: Inviting) -> None:
+async def test_an_unknown_token_creates_no_account(inviter: Inviting) -> None:
     refused(await inviter.register("a" * 64), 404, "INVITATION_NOT_FOUND")
 
 

@@ -28,7 +28,7 @@ async def test_a_change_touches_what_it_names(people: People) -> None:
 
 
 async def test_what_a_change_refuses(people: People) -> None:
-    admin, somebody = await people.person(super_admin=True), await people.person()
+    admin, user = await people.person(super_admin=True), await people.person()
     taken, org = await people.organization(), await people.organization()
     url = f"/organizations/{org.id}"
     refused(await people.call("PATCH", url, {"slug": taken.slug}, who=admin), 409, "CONFLICT")
@@ -37,7 +37,7 @@ async def test_what_a_change_refuses(people: People) -> None:
         refused(await people.call("PATCH", url, body, who=admin), 400, "VALIDATION_ERROR")
     refused(await people.call("PATCH", "/organizations/5", {}, who=admin), 400, "VALIDATION_ERROR")
     refused(await people.call("PATCH", f"/organizations/{uuid4()}", {}, who=admin), 404, "ORGANIZATION_NOT_FOUND")
-    refused(await people.call("PATCH", url, {"name": "Sun"}, who=somebody), 403, "SUPER_ADMIN_REQUIRED")
+    refused(await people.call("PATCH", url, {"name": "Sun"}, who=user), 403, "SUPER_ADMIN_REQUIRED")
 
 
 async def test_only_an_empty_organisation_is_deleted(people: People) -> None:

@@ -65,7 +65,7 @@ async def test_a_new_password_need_only_be_long_and_is_kept_as_typed(people: Peo
     assert (await people.log_in("ada@example.com", new[:-1])).status_code in (400, 401)
 
 
-async def test_whoever_sits_at_an_open_session_gets_ten_tries_and_locks_nobody_out(people: People) -> None:
+async def test_wrong_passwords_in_a_session_are_limited_to_ten_and_lock_no_account(people: People) -> None:
     ada = await people.with_password("ada@example.com")
     wrong = {"currentPassword": "wrong", "newPassword": NEW}
     answers = await asyncio.gather(*(people.call("POST", URL, wrong, who=ada) for _ in range(13)))
@@ -117,7 +117,7 @@ async def test_a_forgotten_password_is_replaced_by_mail(people: People) -> None:
     assert {"user.password_reset_requested", "user.password_reset"} <= set(events)
 
 
-async def test_nobody_learns_whether_an_address_has_an_account(people: People) -> None:
+async def test_no_response_shows_whether_an_address_has_an_account(people: People) -> None:
     await people.with_password("ada@example.com")
     answers = [
         await people.call("POST", "/auth/forgot-password", {"email": who}) for who in ("ada@example.com", "x@example.com")
@@ -129,7 +129,7 @@ async def test_nobody_learns_whether_an_address_has_an_account(people: People) -
     assert await mails_to(people.service.state, "x@example.com") == []
 
 
-async def test_nobody_is_flooded_with_mails_and_the_newest_counts(people: People) -> None:
+async def test_reset_mails_are_limited_and_the_newest_counts(people: People) -> None:
     await people.with_password("ada@example.com")
     state = people.service.state
     for _ in range(4):

@@ -103,7 +103,7 @@ async def test_the_last_request_wins(people: People, end: str) -> None:
     assert (await people.call("GET", "/auth/me", who=ada)).json()["user"]["email"] == "ada@example.com"
 
 
-async def test_where_somebody_starts(people: People) -> None:
+async def test_the_organization_that_a_session_starts_in(people: People) -> None:
     ada = await people.person()
     first, second, foreign = await people.organization(OPERATOR=ada), await people.organization(), await people.organization()
     await add_member(people.service.state.database, second.id, ada.id, OrgRole.VIEWER)

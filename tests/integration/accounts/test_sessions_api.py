@@ -42,7 +42,7 @@ async def test_ending_the_own_session_is_a_logout(people: People) -> None:
     refused(await people.call("GET", "/auth/sessions", who=ada), 401, "UNAUTHORIZED")
 
 
-async def test_nobody_ends_foreign_sessions(people: People) -> None:
+async def test_a_session_of_another_user_cannot_be_ended(people: People) -> None:
     ada, bob = await people.with_password("ada@example.com"), await people.person()
     [session] = (await people.call("GET", "/auth/sessions", who=ada)).json()
     foreign = await people.call("DELETE", f"/auth/sessions/{session['id']}", who=bob)
@@ -53,7 +53,7 @@ async def test_nobody_ends_foreign_sessions(people: People) -> None:
     assert (await people.call("GET", "/auth/me", who=ada)).status_code == 200
 
 
-async def test_logging_out_everywhere_ends_all_and_nobody_elses(people: People) -> None:
+async def test_logging_out_everywhere_ends_only_the_users_own_sessions(people: People) -> None:
     ada, bob = await people.with_password("ada@example.com"), await people.person()
     second = await further(people, ada)
     refresh = await people.log_in("ada@example.com")

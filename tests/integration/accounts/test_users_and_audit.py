@@ -26,17 +26,17 @@ async def test_a_super_admin_registers_finds_and_lists(people: People) -> None:
 
 
 async def test_what_registration_and_users_refuse(people: People) -> None:
-    admin, somebody = await people.person(super_admin=True), await people.person("taken@example.com")
+    admin, user = await people.person(super_admin=True), await people.person("taken@example.com")
     refused(
         await people.call("POST", "/auth/register", {**NEW, "email": "TAKEN@example.com"}, who=admin),
         409,
         "EMAIL_ALREADY_REGISTERED",
     )
-    refused(await people.call("POST", "/auth/register", NEW, who=somebody), 403, "SUPER_ADMIN_REQUIRED")
+    refused(await people.call("POST", "/auth/register", NEW, who=user), 403, "SUPER_ADMIN_REQUIRED")
     refused(await people.call("GET", f"/users/{uuid4()}", who=admin), 404, "NOT_FOUND")
     refused(await people.call("GET", "/users/me", who=admin), 400, "INVALID_UUID")
     refused(await people.call("GET", "/users?page=0", who=admin), 400, "VALIDATION_ERROR")
-    refused(await people.call("GET", "/users", who=somebody), 403, "SUPER_ADMIN_REQUIRED")
+    refused(await people.call("GET", "/users", who=user), 403, "SUPER_ADMIN_REQUIRED")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ async def test_what_registration_and_users_refuse(people: People) -> None:
         ("Abc1!" * 15, "8 to 72"),
     ],
 )
-async def test_a_password_is_told_what_it_lacks(people: People, password: str, lacks: str) -> None:
+async def test_a_refused_password_lists_what_it_lacks(people: People, password: str, lacks: str) -> None:
     admin = await people.person(super_admin=True)
     [detail] = refused(
         await people.call("POST", "/auth/register", {**NEW, "password": password}, who=admin), 400, "VALIDATION_ERROR"

@@ -70,7 +70,7 @@ async def test_a_wrong_password_is_refused(plants: dict[str, Plant], method: str
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_nobody_is_let_in_without_a_name(plants: dict[str, Plant], method: str) -> None:
+async def test_a_login_without_a_name_is_refused(plants: dict[str, Plant], method: str) -> None:
     plant = plants[method]
     context = plant.tls(certificate=False)
     assert await refusal(plant, Login(plant.id), context) in REFUSED

@@ -92,7 +92,7 @@ async def test_a_topic_alias_leads_to_no_topic_of_others(attacker: Plant, victim
     assert victim.refused() == []
 
 
-async def test_a_response_topic_and_correlation_data_are_answered_to_nobody(attacker: Plant, victim: Plant) -> None:
+async def test_a_response_topic_and_correlation_data_are_ignored(attacker: Plant, victim: Plant) -> None:
     asked = Properties(PacketTypes.PUBLISH)
     asked.ResponseTopic = victim.topic("commands")
     asked.CorrelationData = b"x" * 60_000

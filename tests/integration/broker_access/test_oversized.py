@@ -22,10 +22,10 @@ async def test_a_plant_learns_within_seconds_that_its_message_is_too_large(fleet
             pass
         else:
             assert [one["reason"] for one in wait_for(plant.refused)] == ["TOO_LARGE"]
-    await assert_is_heard(plant)
+    await assert_is_received(plant)
 
 
-async def assert_is_heard(plant: Plant) -> None:
+async def assert_is_received(plant: Plant) -> None:
     async with await plant.connect() as connection:
         await connection.publish(plant.topic(), plant.signed({"time": utc_now().isoformat(), "fields": {"after": 1}}))
         await asyncio.to_thread(wait_for, lambda: "after" in plant.latest())

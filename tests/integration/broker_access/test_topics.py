@@ -74,7 +74,7 @@ async def is_cut_off_publishing(plant: Plant, topic: str, qos: int = 1) -> bool:
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_another_plants_client_id_is_refused_and_evicts_nobody(
+async def test_another_plants_client_id_is_refused_and_closes_no_connection(
     plants: dict[str, Plant], victim: Plant, victims_connection: Connection, method: str
 ) -> None:
     plant = plants[method]
@@ -290,7 +290,7 @@ async def test_a_will_on_a_foreign_topic_is_not_sent(
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_a_will_on_its_own_status_tells_that_it_is_gone(fleet: Fleet, method: str) -> None:
+async def test_a_will_on_its_own_status_reports_that_it_is_gone(fleet: Fleet, method: str) -> None:
     plant = fleet.plant(method)
     will = Will(plant.topic("status"), b'{"status":"OFFLINE","reason":"connection lost"}')
     async with await plant.connect(replace(plant.login, will=will)) as connection:

@@ -65,7 +65,7 @@ async def test_a_poll_is_answered_from_the_cache_and_counted(site: Site) -> None
     assert re.fullmatch(r"\d+\.\d (B|kB|MB|GB)", found["memory"])
 
 
-async def test_who_writes_reads_what_he_wrote(site: Site) -> None:
+async def test_a_writer_reads_its_own_write(site: Site) -> None:
     group = (await site.call("POST", "/api/v1/plant-groups", json={"name": "G"})).json()
     available = f"/api/v1/plant-groups/{group['id']}/available-plants"
     assert await site.get(available) == []
@@ -95,7 +95,7 @@ async def test_a_plant_that_moves_shows_in_its_new_organization_at_once(site: Si
     assert [each["id"] for each in await site.get(available, there)] == [plant["id"]]
 
 
-async def test_nobody_gets_what_he_may_not_see(site: Site) -> None:
+async def test_no_caller_gets_what_it_may_not_see(site: Site) -> None:
     client = site.service.client
     seen, hidden = [await new_plant(client, site.org) for _ in range(2)]
     group = (await site.call("POST", "/api/v1/plant-groups", json={"name": "G"})).json()

@@ -128,7 +128,7 @@ async def test_only_the_first_to_ask_waits(own_redis: RedisServer) -> None:
         await link.close()
 
 
-async def test_a_server_that_was_never_there_stops_nobody(database_url: str, home: Path) -> None:
+async def test_a_server_that_was_never_there_stops_no_request(database_url: str, home: Path) -> None:
     async with api_service(database_url, home, redis_url="redis://127.0.0.1:1") as service:
         organization = await add_organization(service.state.database)
         headers = await service.super_admin() | {"x-org-id": str(organization.id)}

@@ -25,7 +25,7 @@ async def test_two_processes_count_together(link: RedisLink) -> None:
     await second.hit("another", "a", 1)
 
 
-async def test_a_refused_call_is_not_counted_and_hears_when_to_come_back(link: RedisLink) -> None:
+async def test_a_refused_call_is_not_counted_and_says_when_to_retry(link: RedisLink) -> None:
     limiter = RateLimiter(enabled=True, redis=link)
     began = time.time()
     assert [await passes(limiter) for _ in range(5)] == [True] * 5

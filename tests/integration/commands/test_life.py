@@ -99,7 +99,7 @@ async def test_words_that_come_again_change_and_count_nothing(bench: Bench, plan
     assert (await row(bench.database, command, "reason"))[0] == {"code": "NO", "message": "not now"}
 
 
-async def test_what_another_plant_or_nobody_was_told_is_passed_over(bench: Bench, plant: BenchPlant) -> None:
+async def test_acknowledgements_of_foreign_and_unknown_commands_are_ignored(bench: Bench, plant: BenchPlant) -> None:
     other = await commandable(bench)
     command = await issue(plant)
     await send(bench, command)
@@ -172,7 +172,7 @@ async def test_late_words_are_recorded_with_the_state_unchanged(bench: Bench, pl
     assert metrics.COMMANDS.labels("LATE")._value.get() == late_before + 2
 
 
-async def test_a_claimed_command_is_nobody_elses_until_its_sender_must_be_dead(bench: Bench, plant: BenchPlant) -> None:
+async def test_a_claimed_command_is_not_claimed_again_until_its_lease_ends(bench: Bench, plant: BenchPlant) -> None:
     command = await issue(plant)
     start = now()
 
@@ -225,9 +225,7 @@ async def test_an_emergency_does_not_wait_in_line(bench: Bench, plant: BenchPlan
     await send(bench, emergency)
 
 
-async def test_a_command_that_nobody_took_waits_longer_each_time_until_its_plant_speaks(
-    bench: Bench, plant: BenchPlant
-) -> None:
+async def test_an_unroutable_command_waits_longer_each_time_until_its_plant_is_online(bench: Bench, plant: BenchPlant) -> None:
     command = await issue(plant)
     moment = now()
     waits = []

@@ -110,7 +110,7 @@ async def test_a_signature_must_be_there_and_fit_every_byte(bench: Bench) -> Non
     assert failures == 8
 
 
-async def test_a_clock_that_is_wrong_is_told_so(bench: Bench) -> None:
+async def test_a_message_with_a_wrong_clock_is_refused_with_that_reason(bench: Bench) -> None:
     plant = await bench.plant()
     for off in (-700_000, 700_000, -(10**12), 10**12, 10**15, 2**63 - 1, -(2**63), 10**30, -(10**30), 10**400):
         sent_at = int(time.time() * 1000) + off
@@ -274,7 +274,7 @@ async def test_a_plant_that_floods_cannot_fill_the_database(bench: Bench) -> Non
     assert await neighbour.rows("SELECT count(*) FROM refused_message WHERE plant_id = %s") == [(3,)]
 
 
-async def test_devices_that_nobody_names_any_more_make_room(bench: Bench) -> None:
+async def test_devices_that_no_snapshot_names_any_more_make_room(bench: Bench) -> None:
     plant = await bench.plant()
     for name in ("gone", "here"):
         await bench.take(plant.message({"time": moment(0).isoformat(), "devices": [{"id": name, "fields": {}}]}))
@@ -374,7 +374,7 @@ async def test_a_plant_that_does_not_work_is_not_provisioned(bench: Bench) -> No
 
 
 @pytest.mark.parametrize("damage", ["key_version = 9", "hmac_secret = '\\x00'", "previous_hmac_secret = hmac_secret"])
-async def test_a_plant_whose_secret_cannot_be_decrypted_holds_up_nobody(bench: Bench, damage: str) -> None:
+async def test_a_plant_whose_secret_cannot_be_decrypted_delays_no_other(bench: Bench, damage: str) -> None:
     good, broken = await bench.plant(), await bench.plant()
     async with bench.database.transaction() as db:
         await db.execute(f"UPDATE plant_secret SET {damage} WHERE plant_id = %s".encode(), (broken.id,))

@@ -119,7 +119,7 @@ async def drained(line: Line, age: timedelta) -> None:
         )
 
 
-async def test_messages_that_waited_while_nobody_worked_are_not_too_old(line: Line) -> None:
+async def test_messages_that_waited_without_a_worker_are_not_too_old(line: Line) -> None:
     """They were fresh when they came, half an hour ago; there are more of them than fit into the window."""
     plants = [await line.bench.plant() for _ in range(4)]
     await drained(line, timedelta(minutes=30))
@@ -488,7 +488,7 @@ BREAK = (
     " RAISE EXCEPTION 'missing chunk' USING ERRCODE = 'XX001'; END $$",
     "CREATE TRIGGER corrupted BEFORE INSERT ON telemetry_frame FOR EACH ROW EXECUTE FUNCTION corrupted()",
 )
-MEND = ("DROP TRIGGER corrupted ON telemetry_frame", "DROP FUNCTION corrupted")
+REPAIR = ("DROP TRIGGER corrupted ON telemetry_frame", "DROP FUNCTION corrupted")
 HIDE = ("ALTER TABLE telemetry_latest RENAME TO hidden",)
 SHOW = ("ALTER TABLE hidden RENAME TO telemetry_latest",)
 
@@ -497,7 +497,7 @@ async def test_a_database_that_takes_nothing_is_waited_for_and_costs_nothing(lin
     """A damaged table, a schema in disorder: no message is to blame for that."""
     plants = [await line.bench.plant() for _ in range(3)]
     async with _supervised(line):
-        for number, (harm, cure) in enumerate([(BREAK, MEND), (HIDE, SHOW)]):
+        for number, (harm, cure) in enumerate([(BREAK, REPAIR), (HIDE, SHOW)]):
             await _carry_out(line, harm)
             for plant in plants:
                 await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}))

@@ -146,7 +146,7 @@ async def test_what_others_write_meanwhile_is_never_overwritten(service: ApiServ
     assert {plant: keys and keys.current for plant, keys in found.items()} == newest
 
 
-async def test_a_row_that_somebody_holds_is_waited_for(rows: EncryptedRows) -> None:
+async def test_a_locked_row_is_waited_for(rows: EncryptedRows) -> None:
     await rows.fill(plants=3, others=0)
     held = sorted(rows.secrets)[1]
     async with rows.database.transaction() as db:

@@ -279,7 +279,7 @@ async def test_without_a_gateway_text_messages_fail_with_a_word_about_it(databas
     assert "GRIDFLEET_SMS_URL" in str(log.error)
 
 
-async def test_a_token_moves_with_whoever_registers_it_and_only_its_owner_deletes_it(database: Database) -> None:
+async def test_a_token_belongs_to_the_user_who_registered_it_last_and_only_that_user_deletes_it(database: Database) -> None:
     first, second = await add_user(database), await add_user(database)
     async with database.transaction() as db:
         one = await register_token(db, first.id, TOKEN, "ios")
@@ -373,7 +373,7 @@ async def test_a_delivery_keeps_what_caused_it(database: Database) -> None:
     assert [delivery.cause and delivery.cause["request_id"] for delivery in due] in (["the-cause", None], [None, "the-cause"])
 
 
-async def test_somebodys_newest_devices_are_told_and_no_more(database: Database) -> None:
+async def test_only_the_newest_devices_of_a_user_are_notified(database: Database) -> None:
     """Every alert is a delivery for each device: inventing devices without end would be a flood for everybody."""
     organization, user = await add_organization(database), await add_user(database)
     await add_member(database, organization.id, user.id, OrgRole.OPERATOR)

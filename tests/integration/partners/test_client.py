@@ -37,7 +37,7 @@ class Vhost:
         async with open_management(self.node.management_url) as management:
             await ensure_partner_vhost(management, self.node.url, self.name, PartnerQueues(self.slug, self.slug))
 
-    async def tell(self, kind: EventKind, **content: str) -> UUID:
+    async def publish(self, kind: EventKind, **content: str) -> UUID:
         """Publishes an event; its id."""
         event_id = uuid4()
         async with open_channel(self.node.url, self.name) as channel:
@@ -79,14 +79,14 @@ async def vhost(broker: BrokerNode) -> AsyncIterator[Vhost]:
 
 
 async def test_an_event_that_was_not_worked_off_comes_again(vhost: Vhost) -> None:
-    told = await vhost.tell(EventKind.ALERT, message="1")
+    published = await vhost.publish(EventKind.ALERT, message="1")
     async with Partner(vhost.address) as partner, asyncio.timeout(20):
         events = partner.events(EventKind.ALERT)
-        assert (await anext(events)).id == told
+        assert (await anext(events)).id == published
         await events.aclose()  # as when whoever works it off fails
         events = partner.events(EventKind.ALERT)
-        assert (await anext(events)).id == told
-        later = await vhost.tell(EventKind.ALERT, message="2")
+        assert (await anext(events)).id == published
+        later = await vhost.publish(EventKind.ALERT, message="2")
         assert (await anext(events)).id == later
         await events.aclose()
 
@@ -110,5 +110,5 @@ async def test_acks_are_waited_for_again_after_they_were_lost(vhost: Vhost) -> N
         with pytest.raises(aiormq.exceptions.ChannelNotFoundEntity):
             await partner.wait_for(order)
         await vhost.settle()
-        await vhost.tell(EventKind.COMMAND_ACK, messageId=order, ackStatus="ACCEPTED")
+        await vhost.publish(EventKind.COMMAND_ACK, messageId=order, ackStatus="ACCEPTED")
         assert (await partner.wait_for(order))["ackStatus"] == "ACCEPTED"

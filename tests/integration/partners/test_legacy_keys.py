@@ -256,7 +256,7 @@ async def test_no_attack_works(legacy: tuple[Legacy, Legacy]) -> None:
     assert sum((await waiting(other)).values()) == 0
 
 
-async def test_nobody_publishes_under_another_name(legacy: tuple[Legacy, Legacy]) -> None:
+async def test_a_key_cannot_publish_under_another_name(legacy: tuple[Legacy, Legacy]) -> None:
     mine, other = legacy
     properties = aiormq.spec.Basic.Properties(user_id=other.org.slug)
     async with mine.org.connected(mine.key) as connection:

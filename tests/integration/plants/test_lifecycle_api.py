@@ -193,7 +193,7 @@ async def test_a_secret_is_rotated_under_the_newest_key(fleet: Fleet) -> None:
     assert (await fleet.call("GET", f"{path}/provision/download"))[0] == 400
 
 
-async def test_a_secret_that_nobody_can_decrypt_is_replaced(fleet: Fleet) -> None:
+async def test_a_secret_that_cannot_be_decrypted_is_replaced(fleet: Fleet) -> None:
     """Its key was lost, or the row is damaged: a new secret is all that brings the plant back."""
     path, package = await fleet.active_plant("TOKEN")
     await fleet.sql("UPDATE plant_secret SET key_version = 7")

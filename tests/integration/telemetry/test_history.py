@@ -97,7 +97,7 @@ async def test_a_metric_that_nothing_has_gives_nothing(plant: RecordedPlant, met
     assert await ask(plant, DAY, DAY + MINUTE, metric=metric, bucket=Bucket.HOUR) == []
 
 
-async def test_plant_and_sub_device_metrics_of_one_key_are_told_apart(plant: RecordedPlant) -> None:
+async def test_plant_and_sub_device_metrics_of_one_key_are_separate(plant: RecordedPlant) -> None:
     await plant.add_device("PV1")
     await plant.write(None, ["p"], {DAY: [1.0]})
     await plant.write("PV1", ["p"], {DAY: [2.0]})

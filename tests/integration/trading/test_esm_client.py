@@ -107,7 +107,7 @@ async def test_credentials_that_are_refused(client: EsmClient, stand_in: StandIn
     assert SECRET not in repr(access_to(stand_in))
 
 
-async def test_a_token_that_is_never_believed_is_not_asked_for_for_ever(client: EsmClient, stand_in: StandIn) -> None:
+async def test_a_token_that_is_always_refused_is_not_requested_for_ever(client: EsmClient, stand_in: StandIn) -> None:
     stand_in.faults.extend([says(401, b"{}")] * 5)
     assert (await failure(client.plants(access_to(stand_in)))).status == 401
     assert stand_in.tokens_given == 1
@@ -190,7 +190,7 @@ async def test_redirects_are_not_followed(client: EsmClient, stand_in: StandIn, 
 
 @pytest.mark.parametrize("fault", [hangs, drips])
 @pytest.mark.parametrize("of_token", [False, True])
-async def test_nobody_is_waited_for_long(stand_in: StandIn, fault: Fault, of_token: bool) -> None:
+async def test_no_esm_is_waited_for_long(stand_in: StandIn, fault: Fault, of_token: bool) -> None:
     client = EsmClient(Outbound(allow_private=True, seconds=0.2), "http://sandbox")
     (stand_in.token_faults if of_token else stand_in.faults).append(fault)
     async with asyncio.timeout(20):
@@ -233,7 +233,7 @@ async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(client: EsmClie
     assert stand_in.seen == []
 
 
-async def test_an_esm_is_told_what_it_is_called_for(client: EsmClient, stand_in: StandIn) -> None:
+async def test_a_request_names_what_the_esm_is_called_for(client: EsmClient, stand_in: StandIn) -> None:
     with at_work("test", {"request_id": "the-cause"}):
         await client.plants(access_to(stand_in))
     assert {one.headers["x-request-id"] for one in stand_in.seen} == {"the-cause"}

@@ -17,7 +17,7 @@ from support.servers.postbox import work_off
 
 BLOCK = {"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 10, "socMax": 90}
 PLAN = {"timeConfigs": [BLOCK]}
-TOLD = {
+REPORTED = {
     "externalPlantId": "P1",
     "name": "Roof at the ESM",
     "description": "South",
@@ -30,7 +30,7 @@ TOLD = {
     "longitude": 14.4,
     "tag": "north",
 }
-SHOWN = {name: value for name, value in TOLD.items() if name not in ("externalPlantId", "name")}
+SHOWN = {name: value for name, value in REPORTED.items() if name not in ("externalPlantId", "name")}
 
 
 @pytest_asyncio.fixture(autouse=True)
@@ -62,7 +62,7 @@ def configured_at_esm(stand_in: StandIn, *names: str) -> None:
 
 async def test_a_sync_brings_linked_plants_up_to_date(fleet: Fleet, stand_in: StandIn) -> None:
     plant, other = await linked(fleet), (await fleet.plant(serialNumber="unlinked"))["id"]
-    stand_in.plants = [TOLD, {**TOLD, "externalPlantId": "nobody's"}]
+    stand_in.plants = [REPORTED, {**REPORTED, "externalPlantId": "nobody's"}]
     assert await sync(fleet) == (1, 0, None)
     detail = (await fleet.call("GET", f"/plants/{plant}"))[1]
     assert {name: detail[name] for name in SHOWN} == SHOWN
@@ -76,9 +76,9 @@ async def test_a_sync_brings_linked_plants_up_to_date(fleet: Fleet, stand_in: St
     assert (detail["esiState"], detail["tag"], detail["capacityKwh"]) == ("PLC_OFFLINE", None, None)
 
 
-async def test_what_the_esm_told_goes_with_the_link(fleet: Fleet, stand_in: StandIn) -> None:
+async def test_what_the_esm_reported_is_deleted_with_the_link(fleet: Fleet, stand_in: StandIn) -> None:
     plant = await linked(fleet)
-    stand_in.plants = [TOLD]
+    stand_in.plants = [REPORTED]
     await sync(fleet)
     path = f"/plants/{plant}"
     await fleet.call("PATCH", path, {"externalPlantId": "P1", "name": "Other"})
@@ -93,13 +93,13 @@ async def test_what_the_esm_told_goes_with_the_link(fleet: Fleet, stand_in: Stan
 async def test_what_is_wrong_is_counted_and_spoils_nothing_else(fleet: Fleet, stand_in: StandIn) -> None:
     plants = {name: await linked(fleet, name) for name in ("good", "bad", "twice", "missing", "far", "nul")}
     stand_in.plants = [
-        {**TOLD, "externalPlantId": "good"},
-        {**TOLD, "externalPlantId": "bad", "capacityKwh": "much"},
-        {**TOLD, "externalPlantId": "twice"},
-        {**TOLD, "externalPlantId": "twice"},
-        {**TOLD, "externalPlantId": "far", "latitude": 91},
-        {**TOLD, "externalPlantId": "nul", "description": "a\0b"},
-        {**TOLD, "externalPlantId": "not linked", "capacityKwh": "much"},
+        {**REPORTED, "externalPlantId": "good"},
+        {**REPORTED, "externalPlantId": "bad", "capacityKwh": "much"},
+        {**REPORTED, "externalPlantId": "twice"},
+        {**REPORTED, "externalPlantId": "twice"},
+        {**REPORTED, "externalPlantId": "far", "latitude": 91},
+        {**REPORTED, "externalPlantId": "nul", "description": "a\0b"},
+        {**REPORTED, "externalPlantId": "not linked", "capacityKwh": "much"},
         {"name": "nameless"},
         "no plant",
     ]
@@ -125,7 +125,7 @@ async def test_an_esm_that_fails_is_no_failure_of_the_call(fleet: Fleet, stand_i
     assert await sync(fleet) == (0, 3, "The ESM answered 500.")
     stand_in.faults.append(says(200, b'{"plants": {}}'))
     assert (await sync(fleet))[:2] == (0, 3)
-    stand_in.plants = [{**TOLD, "externalPlantId": name} for name in ("P1", "P2", "P3")]
+    stand_in.plants = [{**REPORTED, "externalPlantId": name} for name in ("P1", "P2", "P3")]
     assert await sync(fleet) == (3, 0, None)
 
 
@@ -137,7 +137,7 @@ async def test_many_plants(fleet: Fleet, stand_in: StandIn) -> None:
         fleet.admin["x-org-id"],
         names,
     )
-    stand_in.plants = [{**TOLD, "externalPlantId": f"E{number}"} for number in range(100, 5_000)]
+    stand_in.plants = [{**REPORTED, "externalPlantId": f"E{number}"} for number in range(100, 5_000)]
     assert (await sync(fleet))[:2] == (200, 100)
     [(count,)] = await fleet.sql("SELECT count(*) FROM plant WHERE tag = 'north'")
     assert count == 200
@@ -146,7 +146,7 @@ async def test_many_plants(fleet: Fleet, stand_in: StandIn) -> None:
 async def test_another_organizations_plant_of_the_same_name_is_left_alone(fleet: Fleet, stand_in: StandIn) -> None:
     await linked(fleet)
     theirs = await linked(fleet, headers=fleet.stranger)
-    stand_in.plants = [TOLD]
+    stand_in.plants = [REPORTED]
     assert await sync(fleet) == (1, 0, None)
     assert (await fleet.call("GET", f"/plants/{theirs}", headers=fleet.stranger))[1]["tag"] is None
     status, answer = await fleet.call("POST", "/trading/plants/sync", headers=fleet.stranger)
@@ -155,7 +155,7 @@ async def test_another_organizations_plant_of_the_same_name_is_left_alone(fleet:
 
 async def test_enabled_organizations_are_synced_by_themselves(fleet: Fleet, stand_in: StandIn) -> None:
     plant, state = await linked(fleet), fleet.service.state
-    stand_in.plants = [TOLD]
+    stand_in.plants = [REPORTED]
 
     async def turn() -> None:
         async with state.database.transaction() as db:
@@ -180,7 +180,7 @@ async def test_enabled_organizations_are_synced_by_themselves(fleet: Fleet, stan
 async def test_one_organizations_failure_ends_no_others_sync(fleet: Fleet, stand_in: StandIn) -> None:
     await linked(fleet)
     theirs, state = await linked(fleet, headers=fleet.stranger), fleet.service.state
-    stand_in.plants = [TOLD]
+    stand_in.plants = [REPORTED]
     settings = {"esmApiUrl": stand_in.url, "esmClientId": CLIENT_ID, "esmClientSecret": SECRET}
     await fleet.call("POST", "/trading/config", settings, fleet.stranger)
     for headers in (fleet.admin, fleet.stranger):
@@ -261,7 +261,7 @@ async def test_refusals_time_outs_and_silence_are_recorded_too(fleet: Fleet, sta
     assert all(one["respondedAt"] is not None for one in log)
 
 
-async def test_a_version_that_nobody_can_count_to_is_no_answer(fleet: Fleet, stand_in: StandIn) -> None:
+async def test_a_version_beyond_64_bits_is_no_valid_response(fleet: Fleet, stand_in: StandIn) -> None:
     plant = await linked(fleet)
     configured_at_esm(stand_in, "P1")
     stand_in.answers["P1"] = {"version": 2**70}

@@ -98,8 +98,8 @@ async def test_the_session_user_sees_whether_there_is_a_sandbox(fleet: Fleet) ->
     await admin(fleet, "POST", f"/disable?orgId={fleet.admin['x-org-id']}")
     assert await flags(fleet.viewer) == {"svcEsmEnabled": False}
     database = fleet.service.state.database
-    nobody = await session_of(database, fleet.service.state.access_tokens, await add_user(database))
-    assert await flags(bearer(nobody)) == {"svcEsmEnabled": False}
+    stranger = await session_of(database, fleet.service.state.access_tokens, await add_user(database))
+    assert await flags(bearer(stranger)) == {"svcEsmEnabled": False}
 
 
 async def test_whose_sandbox(fleet: Fleet) -> None:
@@ -290,7 +290,7 @@ async def test_the_meter_follows_the_day(fleet: Fleet) -> None:
         assert (status, answer["code"]) == (400, "BAD_REQUEST")
 
 
-def test_a_meter_tells_nothing_of_the_future() -> None:
+def test_a_meter_returns_nothing_of_the_future() -> None:
     plant = pretended()
     now = datetime.now(UTC)
     rows = list(readings(plant, now - timedelta(minutes=31), now + timedelta(days=1)))

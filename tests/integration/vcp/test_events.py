@@ -31,7 +31,7 @@ async def events(site: PartnerSite, kind: str) -> list[tuple[Any, dict[str, Any]
     return [(event_id, json.loads(body)) for event_id, body in rows]
 
 
-async def test_fresh_measurements_are_told_decoded(site: PartnerSite) -> None:
+async def test_fresh_measurements_are_published_decoded(site: PartnerSite) -> None:
     await site.plant.add_device("INV1", SIGNALS)
     time = datetime.now(UTC).replace(microsecond=0)
     message = site.plant.message(
@@ -89,7 +89,7 @@ async def test_old_measurements_are_history(site: PartnerSite) -> None:
     assert (content["values"], content["devices"]) == ({"load": 3.0}, [])
 
 
-async def test_nobody_listens_nothing_is_written(site: PartnerSite) -> None:
+async def test_without_a_subscription_no_event_is_written(site: PartnerSite) -> None:
     snapshot = {"time": ago(seconds=1), "fields": {"load": 2}}
     stranger = await site.plant.bench.plant()
     await site.plant.bench.take(stranger.message(snapshot))
@@ -104,27 +104,30 @@ async def test_nobody_listens_nothing_is_written(site: PartnerSite) -> None:
     assert len(await events(site, "telemetry")) == 1, "while the queues stood"
 
 
-async def test_the_database_tells_when_to_look_again(site: PartnerSite) -> None:
+async def test_a_notification_invalidates_the_subscriptions(site: PartnerSite) -> None:
     """The gateway and the ingest hear of keys and queues by one channel."""
     async with site.database.autocommit() as db:
         await db.execute("LISTEN partner_key_changed")
         await site.execute("UPDATE partner_queues SET enabled = false")
         await site.execute("UPDATE partner_key SET allowed_plant_ids = '{}'")
-        heard = [notice.payload async for notice in db.notifies(timeout=5, stop_after=2)]
+        received = [notice.payload async for notice in db.notifies(timeout=5, stop_after=2)]
         await db.execute("UNLISTEN *")
-    assert heard == ["", str(site.sender.key.id)]
+    assert received == ["", str(site.sender.key.id)]
 
 
 async def test_every_change_of_connectivity_is_published(site: PartnerSite) -> None:
     for status, reason in ((PlantStatus.ONLINE, None), (PlantStatus.ONLINE, "again"), (PlantStatus.OFFLINE, "maintenance")):
         async with site.database.transaction() as db:
             await record_presence(db, [PlantSeen(site.plant.id, datetime.now(UTC), status, None, reason)], [])
-    told = await events(site, "status")
-    assert [(content["status"], content.get("reason")) for _, content in told] == [("ONLINE", None), ("OFFLINE", "maintenance")]
-    assert datetime.fromisoformat(told[0][1]["time"]) <= datetime.now(UTC)
+    published = await events(site, "status")
+    assert [(content["status"], content.get("reason")) for _, content in published] == [
+        ("ONLINE", None),
+        ("OFFLINE", "maintenance"),
+    ]
+    assert datetime.fromisoformat(published[0][1]["time"]) <= datetime.now(UTC)
 
 
-async def test_alerts_are_told_as_they_change(site: PartnerSite) -> None:
+async def test_alerts_are_published_as_they_change(site: PartnerSite) -> None:
     """As a process of the previous release changes them; `test_published_changes.py` is about this one's."""
     alert = new_id()
     names = {"alert": alert, "org": site.plant.organization_id, "plant": site.plant.id}
@@ -136,10 +139,10 @@ async def test_alerts_are_told_as_they_change(site: PartnerSite) -> None:
         )
         await previous.execute("UPDATE alert SET status = 'RESOLVED', resolved_at = now()")
         await previous.execute("UPDATE alert SET message = 'Too hot!'")
-    told = [content for _, content in await events(site, "alert")]
-    assert [content.pop("status") for content in told] == ["ACTIVE", "RESOLVED"]
-    assert told[0].keys() == {"alertId", "siteId", "type", "severity", "message", "time"}
-    assert (told[0]["alertId"], told[0]["severity"]) == (str(alert), "CRITICAL")
+    published = [content for _, content in await events(site, "alert")]
+    assert [content.pop("status") for content in published] == ["ACTIVE", "RESOLVED"]
+    assert published[0].keys() == {"alertId", "siteId", "type", "severity", "message", "time"}
+    assert (published[0]["alertId"], published[0]["severity"]) == (str(alert), "CRITICAL")
 
 
 async def test_who_is_served_and_listened_to(site: PartnerSite) -> None:
@@ -166,7 +169,7 @@ def test_recipients(whose: str) -> None:
     assert recipients(event, keys) == (keys[:2] if whose == "all" else keys[2:])
 
 
-async def test_a_key_that_changes_while_a_batch_is_read_costs_nobody_its_measurements(site: PartnerSite) -> None:
+async def test_a_key_that_changes_while_a_batch_is_read_loses_no_measurements(site: PartnerSite) -> None:
     bench = site.plant.bench
     new = await bench.plant()
     await bench.take(site.plant.message({"time": ago(seconds=10), "fields": {"load": 1}}))

@@ -313,12 +313,12 @@ async def test_events_keep_their_order_and_their_ids(market: Market, database: D
     async with database.transaction() as db:
         await queue_events(db, [event(-1, new_id()), *events])
     async with market.gateway():
-        told = await market.received(site, 700, EventKind.TELEMETRY)
+        received = await market.received(site, 700, EventKind.TELEMETRY)
         async with asyncio.timeout(10):
             while await site.rows("SELECT 1 FROM partner_event"):
                 await asyncio.sleep(0.05)
-    assert [one["number"] for one in told] == list(range(700)), "another key's is not told"
-    assert [one["id"] for one in told] == [str(one.event_id) for one in events]
+    assert [one["number"] for one in received] == list(range(700)), "another key's is not told"
+    assert [one["id"] for one in received] == [str(one.event_id) for one in events]
 
 
 async def test_nothing_is_struck_off_that_the_broker_did_not_take(market: Market, database: Database) -> None:
@@ -332,5 +332,5 @@ async def test_nothing_is_struck_off_that_the_broker_did_not_take(market: Market
         await asyncio.sleep(1)
         assert len(await site.rows("SELECT 1 FROM partner_event")) == 1
         await market.settle(site.sender)
-        [told] = await market.received(site, 1, EventKind.STATUS)
-    assert told["id"] == str(event.event_id)
+        [received] = await market.received(site, 1, EventKind.STATUS)
+    assert received["id"] == str(event.event_id)

@@ -25,7 +25,7 @@ def scope(site: PartnerSite, *plants: object) -> OrgScope:
     return OrgScope(site.plant.organization_id, OrgRole.VIEWER, PERSON, limited)
 
 
-async def test_a_site_that_nobody_has_steered_yet(site: PartnerSite) -> None:
+async def test_a_site_without_any_partner_command(site: PartnerSite) -> None:
     async with site.database.transaction() as db:
         found = await read_configuration(db, scope(site), site.plant.id, datetime.now(UTC))
     assert (found.operating_mode, found.mode_override, found.active_schedule, found.pending_commands) == (
@@ -115,7 +115,7 @@ async def test_meters_are_read_by_quarters_of_an_hour(site: PartnerSite) -> None
 
 
 @pytest.mark.parametrize("silent", ["imported", "exported"])
-async def test_a_meter_of_which_one_counter_is_silent_tells_nothing_for_that_time(site: PartnerSite, silent: str) -> None:
+async def test_a_meter_with_a_silent_counter_returns_nothing_for_that_time(site: PartnerSite, silent: str) -> None:
     await site.plant.add_device("GRID", METER)
     await site.execute("UPDATE sub_device SET type = 'METER' WHERE plant_id = %(plant)s AND external_id = 'GRID'")
     start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)

@@ -63,7 +63,7 @@ class SiteMachine(RuleBasedStateMachine):
         self.modes: list[Ordered] = []
         self.schedules: list[Ordered] = []
         self.setpoint: Ordered | None = None
-        self.heard = self.now
+        self.last_command_at = self.now
         self.fallen = False
         self.plant = Plant()
         self.revision = 0
@@ -80,7 +80,7 @@ class SiteMachine(RuleBasedStateMachine):
         issued = {"issuedAt": self.now.isoformat()}
         message = order(kind, self.site.plant.id, slug=self.site.sender.key.slug, age=-offset, **issued | members)
         answer = self.runner.run(self.site.take(message, now=self.now))
-        self.heard = max(self.heard, self.now)
+        self.last_command_at = max(self.last_command_at, self.now)
         stopped = self.mode() == STOP
         assert answer == ("REJECTED" if stopped and members.get("mode") != "AUTO" else "ACCEPTED")
         if answer == "REJECTED":
@@ -140,7 +140,7 @@ class SiteMachine(RuleBasedStateMachine):
         override, schedule = self.override(), self.newest(self.schedules)
         for one in (override, schedule):
             if one is not None and one.end is not None and one.end <= self.now:
-                self.heard = max(self.heard, one.end)
+                self.last_command_at = max(self.last_command_at, one.end)
                 if one is override:
                     self.setpoint = None
                     one.what = "AUTO"
@@ -150,9 +150,9 @@ class SiteMachine(RuleBasedStateMachine):
         self.lose_setpoint()
         busy = self.override() is not None or self.schedule() is not None
         if self.setpoint is not None and self.setpoint.end is not None and not self.setpoint.refused:
-            speaks = max(self.heard, self.setpoint.end)
+            speaks = max(self.last_command_at, self.setpoint.end)
         else:
-            speaks = self.heard
+            speaks = self.last_command_at
         if not busy and self.now >= speaks + timedelta(seconds=AFTER):
             self.fallen = True
         while self.runner.run(self.site.steer(now=self.now)):

@@ -40,7 +40,7 @@ def call(peer: str, *forwarded: str, proxies: str = "") -> Call:
         ("::1", ["2001:db8::7"], "::1/128,10.0.0.0/8", "2001:db8::7"),
     ],
 )
-def test_only_trusted_proxies_are_believed(peer: str, forwarded: list[str], proxies: str, address: str) -> None:
+def test_headers_of_trusted_proxies_only_are_used(peer: str, forwarded: list[str], proxies: str, address: str) -> None:
     assert call(peer, *forwarded, proxies=proxies).client_ip == address
 
 

@@ -29,7 +29,7 @@ def test_what_comes_after_two_looks_is_younger_than_the_first_that_saw_nothing_w
     assert shard.deliver(4) == 9_002_000
 
 
-def test_the_next_consumer_is_told_only_what_holds_for_messages_in_flight_too() -> None:
+def test_the_next_consumer_receives_only_what_holds_for_messages_in_flight_too() -> None:
     shard = window()
     shard.note_check(2_000_000, 0, nothing_waits=True)
     shard.deliver(1)

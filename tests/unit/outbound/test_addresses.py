@@ -150,7 +150,7 @@ async def test_a_name_that_leads_to_a_private_address_leads_nowhere(private: Lis
     assert private.requests == []
 
 
-async def test_every_spelling_of_a_listener_is_refused_before_anybody_connects(private: Listener) -> None:
+async def test_every_spelling_of_a_listener_is_refused_before_a_connection(private: Listener) -> None:
     """With the system's own resolver, which would know all of them."""
     refused = 0
     for host in ("127.0.0.1", "localhost", "2130706433", "0x7f000001", "017700000001", "127.1", "0x7f.1", "0", "0.0.0.0",

@@ -58,7 +58,7 @@ async def test_the_certificate_is_checked_against_the_name(server: Server) -> No
     assert server.names[:2] == ["esm.example.com", "other.example.com"]
 
 
-async def test_strange_authorities_are_not_believed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_authorities_are_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     outbound = Outbound(resolve=resolve, allow_private=True)
     async with outbound.open(httpx.URL(f"https://esm.example.com:{server.port}")) as wire:

@@ -70,7 +70,7 @@ async def test_a_rate_limit_is_waited_for(service: str) -> None:
         assert await api.get("/x") == [1]
 
 
-async def test_an_error_answer_is_told_with_its_code_and_details(service: str) -> None:
+async def test_an_error_response_is_raised_with_its_code_and_details(service: str) -> None:
     body = {"statusCode": 400, "code": "VALIDATION_ERROR", "message": "no", "details": ["name: is too long"]}
     Service.answers = {"/x": [(400, {}, body)], "/y": [(502, {}, "<html>bad gateway</html>")]}
     async with Api(service, "a@example.com", "password") as api:
@@ -81,7 +81,7 @@ async def test_an_error_answer_is_told_with_its_code_and_details(service: str) -
             await api.get("/y")
 
 
-async def test_nobody_at_the_address(unused_tcp_port: int) -> None:
+async def test_no_server_at_the_address(unused_tcp_port: int) -> None:
     with pytest.raises(ApiUnreachable, match="is the service running"):
         async with Api(f"http://127.0.0.1:{unused_tcp_port}", "a@example.com", "password"):
             pass

@@ -61,10 +61,10 @@ async def test_a_repeated_message_does_nothing_twice(site: PartnerSite) -> None:
     assert await site.take(message) == "APPLIED"
 
     assert len(await site.commands()) == len(await site.log()) == 1
-    told = await site.received()
-    assert [one["ackStatus"] for one in told] == ["ACCEPTED", "ACCEPTED", "APPLIED", "APPLIED"]
-    assert told[0] == told[1]
-    assert told[2] == told[3], "told again with the same id"
+    acknowledgements = await site.received()
+    assert [one["ackStatus"] for one in acknowledgements] == ["ACCEPTED", "ACCEPTED", "APPLIED", "APPLIED"]
+    assert acknowledgements[0] == acknowledgements[1]
+    assert acknowledgements[2] == acknowledgements[3], "told again with the same id"
 
 
 async def test_a_message_id_belongs_to_one_message(site: PartnerSite) -> None:
