@@ -52,6 +52,27 @@ async def at(service: ApiService, plant: RecordedPlant, role: OrgRole) -> Desk:
     return Desk(service, plant, {**bearer(token), "x-org-id": str(plant.organization_id)})
 
 
+async def test_a_plant_has_at_most_500_rules_and_an_organisation_as_many_for_all_plants(desk: Desk) -> None:
+    async with desk.service.state.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO alert_rule (id, organization_id, plant_id, name, metric, condition, threshold, severity,"
+            " cooldown_minutes, enabled, for_seconds, auto_resolve) SELECT gen_random_uuid(), p.organization_id,"
+            " NULL, 'r', 'soc', 'LT', n, 'INFO', 15, true, 0, false"
+            " FROM plant p, generate_series(1, 499) AS n WHERE p.id = %s",
+            (desk.plant.id,),
+        )
+    status, last = await desk.call("POST", "/alert-rules", NEW)
+    assert status == 201
+    status, refusal = await desk.call("POST", "/alert-rules", NEW)
+    assert (status, refusal["code"]) == (400, "VALIDATION_ERROR")
+    assert refusal["details"] == ["plantId: there are 500 rules for all plants, which is the most"]
+    status, own = await desk.call("POST", "/alert-rules", {**NEW, "plantId": str(desk.plant.id)})
+    assert status == 201
+    status, refusal = await desk.call("PATCH", f"/alert-rules/{own['id']}", {"plantId": None})
+    assert (status, refusal["code"]) == (400, "VALIDATION_ERROR")
+    assert (await desk.call("PATCH", f"/alert-rules/{last['id']}", {"plantId": None, "threshold": 5}))[0] == 200
+
+
 async def test_a_rule_is_made_listed_changed_and_deleted(desk: Desk) -> None:
     status, rule = await desk.call("POST", "/alert-rules", NEW)
     assert status == 201

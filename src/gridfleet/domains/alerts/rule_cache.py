@@ -3,6 +3,7 @@
 A frame without rules costs one lookup. Missing entries are compiled at the next message of their source.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
@@ -24,6 +25,8 @@ __all__ = ["RULES_CHANNEL", "Check", "RuleCache", "compile_checks"]
 
 RULES_CHANNEL: Final = "alert_rule_changed"
 """Channel of the database notification that rules changed; the payload is their organisation."""
+
+_CHECKS_AT_ONCE: Final = 20_000
 
 _COMPARE: Final[dict[Condition, Callable[[float, float], bool]]] = {Condition.LT: lt, Condition.GT: gt, Condition.EQ: eq}
 
@@ -63,11 +66,18 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
         runs: dict[int, Run] = {}
         if not checks:
             return Findings()
+        since_pause = 0
         horizon = microseconds(now) - MAX_AGE_SECONDS * 1_000_000
         for (source_id, time, layout_id), values in frames.frames.items():
             if time < horizon:
                 continue
-            for position, compare, threshold, keeps_state, watch in checks.get((source_id, layout_id), ()):
+            due = checks.get((source_id, layout_id), ())
+            since_pause += len(due)
+            if since_pause > _CHECKS_AT_ONCE:
+                # Otherwise a batch with many values of a metric with many rules would block heartbeats.
+                await asyncio.sleep(0)
+                since_pause = 0
+            for position, compare, threshold, keeps_state, watch in due:
                 value = values[position]
                 if value is None:
                     continue

@@ -23,6 +23,9 @@ from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = ["check_plant", "create_rule", "delete_rule", "get_rule", "list_rules", "update_rule"]
 
+MOST_RULES: Final = 500
+"""The most rules of a plant, and the most for all plants of an organisation: ingest compares each value with all of them."""
+
 _FOREIGN_PLANT: Final = "plantId: is no plant of this organisation"
 """Raised by the check of the plant, or by the foreign key if the plant is moved or deleted after the check."""
 
@@ -34,10 +37,11 @@ async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) ->
     """Create a rule. Without a `unit` it takes the unit of the newest values that it watches.
 
     Raises:
-        ValidationFailed: The plant is not the organisation's.
+        ValidationFailed: The plant is not the organisation's, or there are too many rules.
         Forbidden: The caller is limited to some plants, and the rule would watch all.
     """
     await check_plant(db, org, columns["plant_id"])
+    await _check_number(db, org, columns["plant_id"])
     if columns["unit"] is None:
         columns["unit"] = await measured_unit(db, org.organization_id, columns["plant_id"], columns["metric"])
     try:
@@ -71,7 +75,7 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
 
     Raises:
         RuleNotFound: There is no such rule, or the caller may not see it.
-        ValidationFailed: The clear threshold does not fit, or the plant is not the organisation's.
+        ValidationFailed: The clear threshold does not fit, the plant is not the organisation's, or it has too many rules.
         Forbidden: The caller is limited to some plants, and the rule watches or would watch all.
     """
     rule = await store.lock(db, org, rule_id)
@@ -84,6 +88,8 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
         return rule
     if "plant_id" in columns:
         await check_plant(db, org, columns["plant_id"])
+        if columns["plant_id"] != rule.plant_id:
+            await _check_number(db, org, columns["plant_id"])
     changed = msgspec.structs.replace(rule, **columns)
     if changed.metric != rule.metric or "unit" in columns:
         if columns.get("unit") is None:
@@ -128,6 +134,12 @@ async def check_plant(db: Connection, org: OrgScope, plant_id: UUID | None) -> N
         await get_plant(db, org, plant_id)
     except PlantNotFound:
         raise ValidationFailed(details=[_FOREIGN_PLANT]) from None
+
+
+async def _check_number(db: Connection, org: OrgScope, plant_id: UUID | None) -> None:
+    if await store.count_at(db, org, plant_id) >= MOST_RULES:
+        which = "for all plants" if plant_id is None else "for one plant"
+        raise ValidationFailed(details=[f"plantId: there are {MOST_RULES} rules {which}, which is the most"])
 
 
 def _refuse_limited(org: OrgScope) -> None:

@@ -98,6 +98,12 @@ async def count(db: Connection, org: OrgScope, plant_id: UUID | None) -> int:
     return await fetch_count(db, f"SELECT count(*) FROM alert_rule WHERE {_VISIBLE}", _visible(org, plant_id))
 
 
+async def count_at(db: Connection, org: OrgScope, plant_id: UUID | None) -> int:
+    """Return the number of the organisation's rules for one plant, or of those for all plants."""
+    query = "SELECT count(*) FROM alert_rule WHERE organization_id = %(org)s AND plant_id IS NOT DISTINCT FROM %(plant)s"
+    return await fetch_count(db, query, {"org": org.organization_id, "plant": plant_id})
+
+
 async def update(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> AlertRule:
     """Write `columns` to a rule of the organisation and return it."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
