@@ -59,6 +59,13 @@ def test_noise_is_no_token(noise: str) -> None:
             reader.read(noise)
 
 
+@pytest.mark.parametrize("crit", [5, None, True, [1], [["x"]], {}, "x", []])
+def test_a_header_of_any_type_is_no_token(crit: object) -> None:
+    for reader, algorithm in ((ACCESS, "HS256"), (PLANT, "EdDSA")):
+        with pytest.raises(InvalidToken):
+            reader.read(f"{segment({'alg': algorithm, 'kid': '2', 'crit': crit})}.e30.aaaa")
+
+
 @given(st.data())
 def test_no_altered_token_reads(data: st.DataObject) -> None:
     token = PLANT.issue(new_id()).token

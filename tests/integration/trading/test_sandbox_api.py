@@ -41,7 +41,7 @@ def basic(client_id: str, secret: str) -> dict[str, str]:
     return {"authorization": f"Basic {base64.b64encode(f'{client_id}:{secret}'.encode()).decode()}"}
 
 
-async def ask_for_token(fleet: Fleet, headers: dict[str, str], **form: str) -> httpx.Response:
+async def ask_for_token(fleet: Fleet, headers: Any, **form: str) -> httpx.Response:
     data = form or {"grant_type": "client_credentials"}
     return await fleet.service.client.post("/api/v1/svc-esm/oauth/token", data=data, headers=headers)
 
@@ -198,6 +198,10 @@ async def test_tokens_are_given_to_whom_they_belong(fleet: Fleet) -> None:
     for form in ({"grant_type": "password"}, {"grant": "client_credentials"}):
         refused = await ask_for_token(fleet, basic(client_id, secret), **form)
         assert (refused.status_code, refused.json()["code"]) == (400, "BAD_REQUEST")
+    refused = await ask_for_token(fleet, {"authorization": "Basic é".encode("latin-1")})
+    assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHORIZED")
+    refused = await ask_for_token(fleet, basic(client_id, secret), **{f"field{number}": "" for number in range(21)})
+    assert (refused.status_code, refused.json()["code"]) == (400, "BAD_REQUEST")
     token = bearer(answer.json()["access_token"])
     assert (await esm(fleet, token, "GET", "/plants"))[0] == 200
     await fleet.sql("UPDATE sandbox_esm_token SET expires_at = now()")

@@ -1,7 +1,6 @@
 """The HTTP API of an ESM, as the sandbox provides it to its clients."""
 
 import base64
-import binascii
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
@@ -115,7 +114,10 @@ async def issue_esm_token(call: Call, db: Connection, body: bytes) -> EsmToken:
     """
     call.no_store()
     client_id, secret = _basic(call)
-    form = parse_qs(body.decode("ascii", "replace"), max_num_fields=20)
+    try:
+        form = parse_qs(body.decode("ascii", "replace"), max_num_fields=20)
+    except ValueError:
+        raise ValidationFailed(details=["body: must have at most 20 fields"]) from None
     if form.get("grant_type") != ["client_credentials"]:
         raise ValidationFailed(details=["grant_type: must be client_credentials"])
     token = await access.issue_token(db, client_id, secret)
@@ -178,7 +180,7 @@ def _basic(call: Call) -> tuple[str, str]:
     scheme, _, encoded = call.headers.get("authorization", "").partition(" ")
     try:
         client_id, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not base64, or not UTF-8
         raise ClientRefused from None
     if scheme.lower() != "basic" or not colon or "\0" in unquote_plus(client_id):
         raise ClientRefused

@@ -79,7 +79,7 @@ class TokenSigner:
         try:
             claims = jwt.decode(token, self._key_of, registry=self._registry).claims
             registry.validate(claims)
-        except (JoseError, ValueError) as error:
+        except (JoseError, ValueError, TypeError) as error:  # joserfc does not check the types in the header `crit`
             raise InvalidToken(str(error)) from None
         return claims
 
