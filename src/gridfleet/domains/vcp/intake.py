@@ -17,6 +17,7 @@ from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, 
 from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import acknowledgement
+from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT
 from gridfleet.domains.vcp.log_entries import LoggedMessage, new_log_entry
 from gridfleet.domains.vcp.models import (
     Inbound,
@@ -27,6 +28,7 @@ from gridfleet.domains.vcp.models import (
     Verified,
 )
 from gridfleet.domains.vcp.rules import check_site, instruct
+from gridfleet.domains.vcp.scheduler import Selection, steer
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.changes import change_site
 from gridfleet.domains.vcp.verification import command_type, prove, read
@@ -37,6 +39,7 @@ from gridfleet.protocol.partner_messages import (
     DeviceCommand,
     PartnerAck,
     RejectionReason,
+    SetpointCommand,
 )
 from gridfleet.protocol.partner_routes import parse_inbound
 
@@ -77,6 +80,8 @@ async def take_command(db: Connection, sender: SendingKey, message: Inbound, now
         verified = read(message, key)
         site = await _site_of(db, sender, verified)
         check_site(verified, site, now)
+        if isinstance(verified.command, SetpointCommand):
+            site = await _steered(db, site, now)
         instruction = await _weigh(db, verified, site, now)
         return await _accept(db, logged, verified, site, instruction, now)
     except Rejection as rejection:
@@ -109,6 +114,16 @@ async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Si
     if sender.key.plant_ids is not None and plant_id not in sender.key.plant_ids:
         raise Rejection(RejectionReason.SITE_NOT_ALLOWED, "siteId: the API key may not command this plant")
     return site
+
+
+async def _steered(db: Connection, site: Site, now: datetime) -> Site:
+    """Return the locked site after what is due there: a setpoint would lose its effect to a step or mode that follows it."""
+    is_over = site.override is not None and site.override.expires_at is not None and site.override.expires_at <= now
+    if not is_over and site.schedule_ends_at is None:
+        return site
+    await steer(db, now - A_MOMENT, Selection(only=[site.plant_id]), falls_back=False)
+    [steered] = await sites.read_locked(db, [site.plant_id])
+    return steered
 
 
 async def _weigh(db: Connection, verified: Verified, site: Site, now: datetime) -> Instruction:

@@ -1,0 +1,43 @@
+"""A setpoint that is accepted when a step of the schedule or the end of a mode is due and not issued yet."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
+
+
+async def sent_in_order(site: PartnerSite) -> list[Any]:
+    """Return the mode or power of each command to the plant."""
+    return [content.get("mode", content.get("powerKw")) for _, content, _ in await site.commands()]
+
+
+async def test_a_setpoint_comes_after_the_step_that_began_before_it(site: PartnerSite) -> None:
+    start = datetime.now(UTC) + timedelta(seconds=60)
+    step = {"start": start.isoformat(), "durationSeconds": 900, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    assert await site.send("command.site-setpoint", now=start + timedelta(seconds=0.3), powerKw=5) == "ACCEPTED"
+    await site.steer(now=start + timedelta(seconds=1))
+    assert await sent_in_order(site) == [None, 2, 5]
+
+
+async def test_a_setpoint_comes_after_the_end_of_the_mode_that_held_before(site: PartnerSite) -> None:
+    end = datetime.now(UTC) + timedelta(seconds=60)
+    await site.send("command.mode", mode="STANDBY", expiresAt=end.isoformat())
+    await site.acknowledge_newest("APPLIED")
+    at = end + timedelta(seconds=0.3)
+    assert await site.send("command.site-setpoint", now=at, powerKw=5, durationSeconds=600) == "ACCEPTED"
+    await site.steer(now=end + timedelta(seconds=1))
+    assert await sent_in_order(site) == ["STANDBY", "AUTO", 5]
+    assert await site.site("setpoint_ends_at") == (at + timedelta(seconds=600),)
+
+
+async def test_a_setpoint_during_a_mode_leaves_the_step_for_the_end_of_the_mode(site: PartnerSite) -> None:
+    step = {"start": soon(-60), "durationSeconds": 900, "powerKw": 2}
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(300))
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    assert await site.send("command.site-setpoint", powerKw=5) == "ACCEPTED"
+    await site.steer()
+    assert await sent_in_order(site) == ["STANDBY", None, 5]
+    await site.steer(301)
+    assert await sent_in_order(site) == ["STANDBY", None, 5, "AUTO", 2]
