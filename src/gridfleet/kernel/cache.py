@@ -1,6 +1,6 @@
 """Responses that may be some seconds old, cached in this process's memory or, shared by all processes, in Redis.
 
-    body = await cache.remembered(org, "/plants/…/energy/today", 10, make)
+    body = await cache.look_up(org, "/plants/…/energy/today", 10, make)
 
 An entry belongs to an organisation. Its key is derived from the `OrgScope` of the authorisation, so an entry cannot be written
 without a scope or read before the caller is authorised. Every entry expires. `outdate` invalidates all entries of an
@@ -74,7 +74,7 @@ class Cache:
         self._backend = backend
         self._reads = {result: metrics.CACHE_READS.labels(backend.name, result) for result in ("hit", "miss", "away")}
 
-    async def remembered(self, org: OrgScope, name: str, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
+    async def look_up(self, org: OrgScope, name: str, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
         """Return the entry `name` of the organisation. If there is none, compute it with `make` and cache it for `seconds`.
 
         Callers who may see different plants have different entries. Errors of `make` are raised and never cached. While Redis

@@ -297,4 +297,4 @@ def _readable_members(text: bytes) -> Iterator[tuple[str, Any]]:
 _NAMES: Final = re.compile(rb'"(messageId|correlationId|siteId)"\s*:\s*("(?:[^"\\]|\\.)*+")')
 
 _encoder: Final = msgspec.json.Encoder()
-_decoders: Final = {order: msgspec.json.Decoder(kind) for order, kind in MESSAGE_TYPES.items()}
+_decoders: Final = {kind: msgspec.json.Decoder(record) for kind, record in MESSAGE_TYPES.items()}

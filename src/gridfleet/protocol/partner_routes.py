@@ -148,7 +148,7 @@ FAMILIES: Final = (
 )
 """Every family of partner commands."""
 
-_FAMILY: Final = {order: family for family in FAMILIES for order in family.commands}
+_FAMILY: Final = {kind: family for family in FAMILIES for kind in family.commands}
 
 
 class InboundKey(NamedTuple):

@@ -39,35 +39,35 @@ async def counts(cache: Cache) -> tuple[int, int, int]:
 
 async def test_an_answer_is_made_once(cache: Cache) -> None:
     org, make = scope(), Maker()
-    assert [await cache.remembered(org, "a", 60, make) for _ in range(3)] == [b"1"] * 3
+    assert [await cache.look_up(org, "a", 60, make) for _ in range(3)] == [b"1"] * 3
     assert await counts(cache) == (2, 1, 1)
     assert (await cache.reads()).size_bytes > 0
 
 
 async def test_an_answer_ends(cache: Cache) -> None:
     org, make = scope(), Maker()
-    assert await cache.remembered(org, "a", 0.05, make) == b"1"
+    assert await cache.look_up(org, "a", 0.05, make) == b"1"
     await asyncio.sleep(0.1)
-    assert await cache.remembered(org, "a", 60, make) == b"2"
+    assert await cache.look_up(org, "a", 60, make) == b"2"
 
 
 async def test_organizations_names_and_visible_plants_are_kept_apart(cache: Cache) -> None:
     own, stranger, make = scope(), scope(), Maker()
     plants = frozenset({new_id(), new_id()})
     of_keys = [scope(wanted, own.organization_id) for wanted in (plants, frozenset(list(plants)[:1]), frozenset[UUID]())]
-    seen = [await cache.remembered(one, "a", 60, make) for one in (own, stranger, *of_keys)]
+    seen = [await cache.look_up(one, "a", 60, make) for one in (own, stranger, *of_keys)]
     assert seen == [b"1", b"2", b"3", b"4", b"5"]
-    assert await cache.remembered(own, "b", 60, make) == b"6"
-    assert await cache.remembered(scope(plants, own.organization_id), "a", 60, make) == b"3"
+    assert await cache.look_up(own, "b", 60, make) == b"6"
+    assert await cache.look_up(scope(plants, own.organization_id), "a", 60, make) == b"3"
 
 
 async def test_a_write_outdates_what_the_organization_has(cache: Cache) -> None:
     own, stranger, make = scope(), scope(), Maker()
     for org in (own, stranger):
-        await cache.remembered(org, "a", 60, make)
+        await cache.look_up(org, "a", 60, make)
     await cache.outdate(own.organization_id)
-    assert await cache.remembered(own, "a", 60, make) == b"3"
-    assert await cache.remembered(stranger, "a", 60, make) == b"2"
+    assert await cache.look_up(own, "a", 60, make) == b"3"
+    assert await cache.look_up(stranger, "a", 60, make) == b"2"
 
 
 @pytest.mark.parametrize("end", ["outdate", "flush"])
@@ -78,8 +78,8 @@ async def test_an_answer_that_is_being_made_meanwhile_is_not_kept(cache: Cache, 
         await getattr(cache, end)(org.organization_id)
         return b"stale"
 
-    assert await cache.remembered(org, "a", 60, overtaken) == b"stale"
-    assert await cache.remembered(org, "a", 60, make) == b"1"
+    assert await cache.look_up(org, "a", 60, overtaken) == b"stale"
+    assert await cache.look_up(org, "a", 60, make) == b"1"
 
 
 async def test_a_refusal_is_not_kept(cache: Cache) -> None:
@@ -88,20 +88,20 @@ async def test_a_refusal_is_not_kept(cache: Cache) -> None:
 
     org = scope()
     with pytest.raises(NotFound):
-        await cache.remembered(org, "a", 60, refuse)
-    assert await cache.remembered(org, "a", 60, Maker()) == b"1"
+        await cache.look_up(org, "a", 60, refuse)
+    assert await cache.look_up(org, "a", 60, Maker()) == b"1"
 
 
 async def test_flushing_leaves_the_counters(cache: Cache) -> None:
     own, stranger, make = scope(), scope(), Maker()
     for org in (own, stranger, own):
-        await cache.remembered(org, "a", 60, make)
+        await cache.look_up(org, "a", 60, make)
     await cache.flush(own.organization_id)
     assert await counts(cache) == (1, 2, 1)
-    assert await cache.remembered(stranger, "a", 60, make) == b"2"
+    assert await cache.look_up(stranger, "a", 60, make) == b"2"
     await cache.flush()
     assert await counts(cache) == (2, 2, 0)
-    assert await cache.remembered(own, "a", 60, make) == b"3"
+    assert await cache.look_up(own, "a", 60, make) == b"3"
 
 
 async def test_a_body_of_any_bytes_comes_back(cache: Cache) -> None:
@@ -110,14 +110,14 @@ async def test_a_body_of_any_bytes_comes_back(cache: Cache) -> None:
     async def make() -> bytes:
         return body
 
-    assert await cache.remembered(org, "a", 60, make) == body
-    assert await cache.remembered(org, "a", 60, Maker()) == body
+    assert await cache.look_up(org, "a", 60, make) == body
+    assert await cache.look_up(org, "a", 60, Maker()) == body
 
 
 async def test_flushing_leaves_everything_else_in_redis(link: RedisLink) -> None:
     cache, limiter = Cache(RedisBackend(link)), RateLimiter(enabled=True, redis=link)
     await limiter.hit("login", "a", 3)
-    await cache.remembered(scope(), "a", 60, Maker())
+    await cache.look_up(scope(), "a", 60, Maker())
     await link.client.set("somebody:else", "1")
     limits = await link.client.keys("gridfleet:limits*")
     await cache.flush()
@@ -132,12 +132,12 @@ async def test_processes_share_entries_counters_and_writes(link: RedisLink, runn
     try:
         first, second = Cache(RedisBackend(link)), Cache(RedisBackend(there))
         org, make = scope(), Maker()
-        assert [await cache.remembered(org, "a", 60, make) for cache in (first, second)] == [b"1", b"1"]
+        assert [await cache.look_up(org, "a", 60, make) for cache in (first, second)] == [b"1", b"1"]
         await first.outdate(org.organization_id)
-        assert await second.remembered(org, "a", 60, make) == b"2"
+        assert await second.look_up(org, "a", 60, make) == b"2"
         assert await counts(first) == await counts(second) == (1, 2, 2)
         await second.flush()
-        assert await first.remembered(org, "a", 60, make) == b"3"
+        assert await first.look_up(org, "a", 60, make) == b"3"
     finally:
         await there.close()
 
@@ -150,13 +150,13 @@ async def test_reads_are_counted_for_the_scraper(cache: Cache) -> None:
     before = counted("hit"), counted("miss")
     org = scope()
     for _ in range(3):
-        await cache.remembered(org, "a", 60, Maker())
+        await cache.look_up(org, "a", 60, Maker())
     assert (counted("hit"), counted("miss")) == (before[0] + 2, before[1] + 1)
 
 
 async def test_every_entry_in_redis_has_its_end(link: RedisLink) -> None:
     cache, org = Cache(RedisBackend(link)), scope()
-    await cache.remembered(org, "a", 60, Maker())
+    await cache.look_up(org, "a", 60, Maker())
     await cache.outdate(org.organization_id)
     await link.ping()
     for key in await link.client.keys("*"):
@@ -173,20 +173,20 @@ async def test_memory_is_bounded() -> None:
 
         return make
 
-    await cache.remembered(org, "first", 60, of_size(5_000))
+    await cache.look_up(org, "first", 60, of_size(5_000))
     for number in range(40):
-        await cache.remembered(org, "first", 60, of_size(5_000))  # used all the time
-        await cache.remembered(org, str(number), 60, of_size(5_000))
+        await cache.look_up(org, "first", 60, of_size(5_000))  # used all the time
+        await cache.look_up(org, str(number), 60, of_size(5_000))
     reads = await cache.reads()
     assert reads.size_bytes <= 80_000
     assert reads.hits == 40
-    await cache.remembered(org, "large", 60, of_size(40_000))
+    await cache.look_up(org, "large", 60, of_size(40_000))
     assert (await cache.reads()).size_bytes <= 80_000
-    assert await cache.remembered(org, "large", 60, Maker()) == b"1"
+    assert await cache.look_up(org, "large", 60, Maker()) == b"1"
 
 
 async def test_many_small_answers_are_bounded_too() -> None:
     cache, org, make = Cache(MemoryBackend(100_000_000)), scope(), Maker()
     for number in range(10_100):
-        await cache.remembered(org, str(number), 60, make)
+        await cache.look_up(org, str(number), 60, make)
     assert (await cache.reads()).keys == 10_000

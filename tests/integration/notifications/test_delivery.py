@@ -25,7 +25,7 @@ from gridfleet.domains.notifications.delivery import Deliveries
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing
 from gridfleet.domains.notifications.push_tokens import delete_token, register_token
-from gridfleet.domains.notifications.queue import Notice, notify_members
+from gridfleet.domains.notifications.queue import NotificationContent, notify_members
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
@@ -36,7 +36,9 @@ from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import free_ports
 from support.servers.running_task import running
 
-NOTICE = Notice("CRITICAL: Low battery", "bat1.soc of North is 9 %\nMeasured now.", {"alertId": "a", "severity": "CRITICAL"})
+CONTENT = NotificationContent(
+    "CRITICAL: Low battery", "bat1.soc of North is 9 %\nMeasured now.", {"alertId": "a", "severity": "CRITICAL"}
+)
 TOKEN = "ExponentPushToken[aaaaaaaaaaaaaaaaaaaaaa]"
 OTHER = "ExpoPushToken[bbbbbbbbbbbbbbbbbbbbbb]"
 
@@ -62,7 +64,7 @@ async def add_staff(
 
 async def queue(database: Database, organization_id: UUID, *channels: Channel) -> int:
     async with database.transaction() as db:
-        return await notify_members(db, organization_id, channels, NOTICE)
+        return await notify_members(db, organization_id, channels, CONTENT)
 
 
 @asynccontextmanager
@@ -125,7 +127,7 @@ async def test_a_push_reaches_admins_and_operators_alone(database: Database, exp
     assert expo.headers[0]["authorization"] == "Bearer expo-access-token"
     assert {message["to"] for message in expo.messages} == {TOKEN, OTHER}
     message = expo.messages[0]
-    assert (message["title"], message["body"], message["priority"]) == (NOTICE.subject, NOTICE.body, "high")
+    assert (message["title"], message["body"], message["priority"]) == (CONTENT.subject, CONTENT.body, "high")
     assert message["data"]["alertId"] == "a"
 
 
@@ -134,7 +136,7 @@ async def test_a_rolled_back_change_sends_nothing(database: Database, expo: Expo
     await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
     with contextlib.suppress(RuntimeError):
         async with database.transaction() as db:
-            await notify_members(db, organization.id, [Channel.PUSH], NOTICE)
+            await notify_members(db, organization.id, [Channel.PUSH], CONTENT)
             raise RuntimeError("rolled back")
     async with delivering(database, expo):
         await asyncio.sleep(0.3)
@@ -228,7 +230,7 @@ async def test_a_mail_gets_through_once_the_server_takes_it(database: Database, 
         controller.stop()
     assert (log.status, log.error) == (NotificationStatus.SENT, None)
     (mail,) = mailbox.mails
-    assert mail["Subject"] == NOTICE.subject
+    assert mail["Subject"] == CONTENT.subject
     assert "bat1.soc of North is 9 %" in mail.get_payload()[0].get_payload()
 
 
@@ -382,7 +384,7 @@ async def test_only_the_newest_devices_of_a_user_are_notified(database: Database
         async with database.transaction() as db:
             await register_token(db, user.id, token, None)
     async with database.transaction() as db:
-        assert await notify_members(db, organization.id, [Channel.PUSH], NOTICE) == 50
+        assert await notify_members(db, organization.id, [Channel.PUSH], CONTENT) == 50
         cursor = await db.execute("SELECT token FROM push_token WHERE user_id = %s", (user.id,))
         assert {row[0] for row in await cursor.fetchall()} == set(tokens[3:])
 

@@ -233,7 +233,7 @@ class Pipeline:
         arguments.update((name, value) for name, value in admitted._asdict().items() if name in endpoint.arguments)
         if endpoint.kept_seconds and isinstance(org, OrgScope):
             name = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
-            kept = await self._state.cache.remembered(org, name, endpoint.kept_seconds, partial(self._fresh, arguments))
+            kept = await self._state.cache.look_up(org, name, endpoint.kept_seconds, partial(self._fresh, arguments))
             return Response(endpoint.success, self._response_headers(call, "application/json"), kept)
         response = await self._carry_out(call, scope["query_string"], body, admitted, arguments)
         if endpoint.method in UNSAFE and isinstance(org, OrgScope):

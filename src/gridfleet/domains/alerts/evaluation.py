@@ -17,7 +17,7 @@ from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import CHANNELS, Severity
 from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.domains.alerts.rules import store as rules
-from gridfleet.domains.notifications.queue import Notice, notify_members
+from gridfleet.domains.notifications.queue import NotificationContent, notify_members
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.cause import caused_by, current_cause
 from gridfleet.kernel.db import Connection, after_commit
@@ -129,7 +129,7 @@ async def _raise_one(db: Connection, plant: store.PlantName, watch: Watch, point
         measured_at=to_datetime(point.time),
         cause=cause,
     )
-    notice = Notice(
+    content = NotificationContent(
         subject=f"{rule.severity}: {message}",
         body=f"{message}\nMeasured at {to_datetime(point.time):%Y-%m-%d %H:%M:%S} UTC.",
         metadata={
@@ -144,7 +144,7 @@ async def _raise_one(db: Connection, plant: store.PlantName, watch: Watch, point
     if cause is not None:
         known["request_id"] = cause["request_id"]
     after_commit(db, partial(log.info, "alert raised", **known))
-    await notify_members(db, plant.organization_id, CHANNELS[rule.severity], notice)
+    await notify_members(db, plant.organization_id, CHANNELS[rule.severity], content)
     return alert_id
 
 

@@ -9,10 +9,10 @@ from gridfleet.domains.notifications.models import Channel
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
-__all__ = ["Notice", "notify_members"]
+__all__ = ["NotificationContent", "notify_members"]
 
 
-class Notice(NamedTuple):
+class NotificationContent(NamedTuple):
     """The content of a notification. `metadata` is for apps, which use it to find the record."""
 
     subject: str
@@ -20,8 +20,10 @@ class Notice(NamedTuple):
     metadata: dict[str, Any]
 
 
-async def notify_members(db: Connection, organization_id: UUID, channels: Iterable[Channel], notice: Notice) -> int:
-    """Queue the notice for the organisation's ORG_ADMINs and OPERATORs by these channels.
+async def notify_members(
+    db: Connection, organization_id: UUID, channels: Iterable[Channel], content: NotificationContent
+) -> int:
+    """Queue the notification for the organisation's ORG_ADMINs and OPERATORs by these channels.
 
     Returns the number of deliveries.
     """
@@ -31,9 +33,9 @@ async def notify_members(db: Connection, organization_id: UUID, channels: Iterab
                 db,
                 organization_id,
                 channel,
-                subject=notice.subject,
-                body=notice.body,
-                metadata=notice.metadata,
+                subject=content.subject,
+                body=content.body,
+                metadata=content.metadata,
                 cause=current_cause(),
             )
             for channel in channels

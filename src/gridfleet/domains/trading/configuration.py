@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _VHOST_PATTERN: Final = "partner-{keyId}"
-_PLACE: Final[dict[str, Any]] = {"table": "trading_config", "column": "esm_client_secret"}
+_ROW: Final[dict[str, Any]] = {"table": "trading_config", "column": "esm_client_secret"}
 
 ESM_SECRETS: Final = EncryptedTable("trading_config", ("id",), ("esm_client_secret",))
 """The encrypted columns of configurations."""
@@ -81,7 +81,7 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
         raise ValidationFailed(details=["queuePrefix: cannot be changed while trading is enabled"])
     columns = {name: value for name, value in settings._asdict().items() if value is not None}
     if settings.esm_client_secret is not None:
-        encrypted = keyring.encrypt(settings.esm_client_secret.encode(), row_id=row.id, **_PLACE)
+        encrypted = keyring.encrypt(settings.esm_client_secret.encode(), row_id=row.id, **_ROW)
         columns |= {"esm_client_secret": encrypted, "key_version": keyring.current_version}
     await store.save_config(db, org, columns)
     if prefix is not None and prefix != row.queue_prefix:
@@ -136,7 +136,7 @@ def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
     """
     if row.esm_api_url is None or row.esm_client_id is None or row.esm_client_secret is None or row.key_version is None:
         return None
-    secret = keyring.decrypt(row.esm_client_secret, row.key_version, row_id=row.id, **_PLACE)
+    secret = keyring.decrypt(row.esm_client_secret, row.key_version, row_id=row.id, **_ROW)
     return EsmAccess(row.esm_api_url, row.esm_client_id, secret.decode())
 
 

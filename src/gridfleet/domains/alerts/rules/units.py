@@ -9,7 +9,7 @@ from gridfleet.domains.alerts import store as alerts
 from gridfleet.domains.alerts.matches import Watch
 from gridfleet.domains.alerts.models import CHANNELS, AlertRule
 from gridfleet.domains.alerts.rules import store
-from gridfleet.domains.notifications.queue import Notice, notify_members
+from gridfleet.domains.notifications.queue import NotificationContent, notify_members
 from gridfleet.domains.telemetry.units import converted
 from gridfleet.kernel.db import Connection
 
@@ -50,7 +50,7 @@ async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
         rule, plant_id, _, metric, unit = watches[rule_id]
         plant = (await alerts.plant_names(db, [plant_id])).get(plant_id)
         name = plant.name if plant else "a plant"
-        notice = Notice(
+        content = NotificationContent(
             subject=f"Alert rule not applied: {rule.name}",
             body=(
                 f"{metric} of {name} is measured in {unit}, but the thresholds of the rule {rule.name} are in {rule.unit},"
@@ -63,4 +63,4 @@ async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
                 "severity": rule.severity.value,
             },
         )
-        await notify_members(db, rule.organization_id, CHANNELS[rule.severity], notice)
+        await notify_members(db, rule.organization_id, CHANNELS[rule.severity], content)

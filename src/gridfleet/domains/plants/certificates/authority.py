@@ -10,11 +10,9 @@ from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["AUTHORITY_KEY", "AuthorityInUse", "ensure_authority", "find_authority", "replace_authority"]
 
-_PLACE: Final[dict[str, Any]] = {"table": "certificate_authority", "column": "private_key", "row_id": "1"}
+_ROW: Final[dict[str, Any]] = {"table": "certificate_authority", "column": "private_key", "row_id": "1"}
 
-AUTHORITY_KEY: Final = EncryptedTable(
-    "certificate_authority", ("id",), ("private_key",), row_id=lambda _: str(_PLACE["row_id"])
-)
+AUTHORITY_KEY: Final = EncryptedTable("certificate_authority", ("id",), ("private_key",), row_id=lambda _: str(_ROW["row_id"]))
 """The encrypted columns of the authority."""
 
 
@@ -36,7 +34,7 @@ async def find_authority(db: Connection, keyring: Keyring) -> Authority | None:
     if row is None:
         return None
     certificate, private_key, key_version = row
-    return Authority(certificate, keyring.decrypt(private_key, key_version, **_PLACE).decode())
+    return Authority(certificate, keyring.decrypt(private_key, key_version, **_ROW).decode())
 
 
 async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
@@ -44,9 +42,7 @@ async def ensure_authority(db: Connection, keyring: Keyring) -> Authority:
     authority = await find_authority(db, keyring)
     if authority is None:
         fresh = Authority.create()
-        await store.insert(
-            db, fresh.certificate_pem, keyring.encrypt(fresh.key_pem.encode(), **_PLACE), keyring.current_version
-        )
+        await store.insert(db, fresh.certificate_pem, keyring.encrypt(fresh.key_pem.encode(), **_ROW), keyring.current_version)
         authority = await find_authority(db, keyring)
     if authority is None:
         raise LookupError("the certificate authority was removed while it was being read")
@@ -64,5 +60,5 @@ async def replace_authority(db: Connection, keyring: Keyring, authority: Authori
     if plants and not force:
         raise AuthorityInUse(plants)
     await store.replace(
-        db, authority.certificate_pem, keyring.encrypt(authority.key_pem.encode(), **_PLACE), keyring.current_version
+        db, authority.certificate_pem, keyring.encrypt(authority.key_pem.encode(), **_ROW), keyring.current_version
     )

@@ -12,7 +12,7 @@ from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.formats import points_json
 from gridfleet.domains.telemetry.history.models import KeyedPosition, LatestSignal, LayoutIndex, Newest, TelemetryPoint
-from gridfleet.domains.telemetry.history.series import known_layouts
+from gridfleet.domains.telemetry.history.series import layouts_of
 from gridfleet.domains.telemetry.history.store import LatestRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -58,7 +58,7 @@ async def latest_signals(db: Connection, org: OrgScope, plant_id: UUID, external
     """
     device = await get_sub_device(db, org, plant_id, external_id)
     rows = await store.latest_of_device(db, org, device.id)
-    layouts = await known_layouts(db, (row.source for row in rows))
+    layouts = await layouts_of(db, (row.source for row in rows))
     return [
         LatestSignal(newest.position.key, newest.time, newest.position.unit, newest.value) for newest in _newest(rows, layouts)
     ]
@@ -76,7 +76,7 @@ async def _newest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Ite
     rows = await store.latest_of_plant(db, org, plant_id)
     if rows is None:
         raise PlantNotFound
-    return _newest(rows, await known_layouts(db, (row.source for row in rows)))
+    return _newest(rows, await layouts_of(db, (row.source for row in rows)))
 
 
 def _newest(rows: Iterable[LatestRow], layouts: dict[int, LayoutIndex]) -> Iterator[Newest]:

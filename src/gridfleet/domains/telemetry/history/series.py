@@ -11,13 +11,13 @@ from gridfleet.domains.telemetry.history.store import SourceRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["by_unit", "device_series", "known_layouts", "plant_series", "plant_sources"]
+__all__ = ["by_unit", "device_series", "layouts_of", "plant_series", "plant_sources"]
 
 _MOST_CACHED: Final = 5_000
 _layout_cache: dict[tuple[int, bytes], LayoutIndex] = {}
 
 
-async def known_layouts(db: Connection, rows: Iterable[SourceRow]) -> dict[int, LayoutIndex]:
+async def layouts_of(db: Connection, rows: Iterable[SourceRow]) -> dict[int, LayoutIndex]:
     """Return the layouts of the rows by id.
 
     They are cached in the process: a layout never changes, and its digest identifies its content.
@@ -42,7 +42,7 @@ async def plant_sources(
     The newest source comes first, and within a source the newest layout.
     """
     rows = await store.sources(db, org, plant_id, every=every, external_id=external_id)
-    layouts = await known_layouts(db, rows)
+    layouts = await layouts_of(db, rows)
     by_source: dict[int, list[SourceRow]] = {}
     for row in rows:
         by_source.setdefault(row.id, []).append(row)
