@@ -10,6 +10,7 @@ from gridfleet.domains.partners.legacy.topology import ensure_legacy_vhost
 from gridfleet.domains.partners.topology import (
     ensure_partner_vhost,
     has_current_bounds,
+    remove_former_queues,
     remove_partner_vhost,
     vhosts_with_outdated_queues,
 )
@@ -38,6 +39,7 @@ def vhost_updater(settings: Settings, management: Management) -> CarryOut:
                 management, broker_url, wanted.queues, wanted.unwanted, queue_type=settings.broker_queue_type
             )
         elif wanted.stands:
+            await remove_former_queues(management, wanted.vhost, wanted.prefix)
             await ensure_partner_vhost(
                 management,
                 broker_url,

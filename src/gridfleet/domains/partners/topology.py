@@ -43,6 +43,7 @@ __all__ = [
     "forbidden_argument",
     "has_current_bounds",
     "inbound_queue",
+    "remove_former_queues",
     "remove_partner_vhost",
     "replace_service_queues",
     "service_queues",
@@ -183,6 +184,19 @@ async def ensure_partner_vhost(
                 await ensure_queue(channel, queue, kind, types)
     if queues is not None:
         await replace_service_queues(management, broker_url, vhost, queues.slug, outdated, types, kind)
+
+
+async def remove_former_queues(management: Management, vhost: str, prefix: str) -> None:
+    """Delete the partner's own queues whose names do not begin with `prefix`, because they were declared under another one.
+
+    The partner has no access to them any more, and they count towards its limit. Exclusive queues end with their connections.
+
+    Raises:
+        httpx.HTTPError: The broker is unavailable.
+    """
+    for queue in await management.queues(vhost):
+        if not queue.exclusive and not queue.name.startswith((f"{prefix}.", f"{EXCHANGE}.")):
+            await management.delete_queue(vhost, queue.name)
 
 
 async def replace_service_queues(

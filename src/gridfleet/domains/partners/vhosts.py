@@ -52,7 +52,8 @@ class WantedVhost(NamedTuple):
 
     `stands`: the key lives, so the vhost is kept. Otherwise the vhost is removed; in the shared vhost of the legacy keys only
     the
-    connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not.
+    connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not. `prefix` begins the names of the
+    partner's own queues.
     """
 
     vhost: str
@@ -60,6 +61,7 @@ class WantedVhost(NamedTuple):
     stands: bool
     queues: PartnerQueues | None
     unwanted: frozenset[str]
+    prefix: str
 
     @property
     def is_shared(self) -> bool:
@@ -111,7 +113,8 @@ async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
             queues, unwanted = None, frozenset()
         elif unwanted:
             unwanted = named
-    return WantedVhost(vhost, slug, stands, queues, unwanted - (queues.names if queues else frozenset()))
+    prefix = await store.find_prefix(db, organization_id)
+    return WantedVhost(vhost, slug, stands, queues, unwanted - (queues.names if queues else frozenset()), prefix)
 
 
 async def wanted_queues(db: Connection, key: AmqpKey) -> PartnerQueues | None:
