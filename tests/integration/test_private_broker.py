@@ -22,11 +22,11 @@ from gridfleet.kernel.broker.probe import probe
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.configuration import TLS_CIPHERS
-from gridfleet.local.broker.installation import find_installation
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.lean_mqtt import Login, Refused, _packet, _read_packet, _text, connect
+from support.servers.broker_version import broker_version
 from support.servers.free_ports import settings_at
 from support.servers.tls_files import tls_files
 
@@ -241,7 +241,7 @@ async def test_a_killed_node_comes_back_with_its_durable_messages(node: Node) ->
 
 async def test_mqtt_5_works_or_is_closed_without_an_answer(node: Node) -> None:
     settings, _, _, _ = node
-    if old_broker():
+    if broker_version() < (3, 13):
         with pytest.raises(asyncio.IncompleteReadError) as closed:
             await first_answer(settings.mqtt_port, version=5)
         assert closed.value.partial == b""
@@ -254,14 +254,8 @@ async def test_mqtt_5_works_or_is_closed_without_an_answer(node: Node) -> None:
 async def test_a_publish_with_qos_2_is_confirmed_as_one_with_qos_1_or_ends_the_connection(node: Node) -> None:
     settings, _, _, _ = node
     assert await first_answer(settings.mqtt_port, version=4, publish=True) == (0x40, b"\0\x01")
-    if not old_broker():
+    if broker_version() >= (3, 13):
         assert await first_answer(settings.mqtt_port, version=5, publish=True) == (0xE0, b"\x9b\0")
-
-
-def old_broker() -> bool:
-    """Whether it knows MQTT 3.1.1 alone."""
-    version = find_installation().version
-    return version is not None and tuple(map(int, version.split(".")[:2])) < (3, 13)
 
 
 async def first_answer(port: int, version: int, *, publish: bool = False) -> tuple[int, bytes]:

@@ -14,6 +14,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from gridfleet.local.secrets import local_secret
 from support.clients.fleet_under_test import Fleet, Plant, wait_for
 from support.clients.lean_mqtt import Connection, Login, Lost, Refused, Will, connect
+from support.servers.broker_version import needs_mqtt_5
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 CHANNELS = ("telemetry", "status", "ack", "commands")
@@ -99,16 +100,12 @@ async def test_nothing_is_left_for_another_plant(
     assert victim.refused() == []
 
 
+@needs_mqtt_5()  # 3.1.1 has no delayed wills
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_delayed_will_reaches_no_other_plant(
     fleet: Fleet, plants: dict[str, Plant], victim: Plant, method: str
 ) -> None:
     """The broker keeps such a will in a queue of the plant and dead-letters it to the will's topic when its time has come."""
-    overview = management(fleet, "/overview")
-    assert isinstance(overview, dict)
-    version = tuple(int(part) for part in overview["rabbitmq_version"].split(".")[:2])
-    if version < (3, 13):
-        pytest.skip("RabbitMQ before 3.13 does not speak MQTT 5, which brought delayed wills")
     plant = plants[method]
     plant.update(status="ONLINE")
     await die_with_will(plant, plant.topic("status"), delay_seconds=0)

@@ -12,14 +12,11 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from gridfleet.local.broker.installation import find_installation
 from support.clients.fleet_under_test import Fleet, Plant
 from support.clients.lean_mqtt import Connection
+from support.servers.broker_version import needs_mqtt_5
 
-pytestmark = pytest.mark.skipif(
-    tuple(map(int, (find_installation().version or "99.0").split(".")[:2])) < (3, 13),
-    reason="RabbitMQ before 3.13 does not speak MQTT 5",
-)
+pytestmark = needs_mqtt_5()
 
 
 @pytest.fixture(scope="module")

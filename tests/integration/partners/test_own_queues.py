@@ -15,11 +15,11 @@ import pytest
 from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditionFailed, ConnectionClosed
 
-from gridfleet.local.broker.installation import find_installation
 from gridfleet.protocol.partner_routes import EventKind, event_queue
 from support.clients.fleet_under_test import JsonObject, wait_for
 from support.clients.partner_organization import Organization
 from support.clients.raw_properties import NotUtf8
+from support.servers.broker_version import broker_version
 
 DAY = 24 * 3600 * 1000
 MIB = 2**20
@@ -191,9 +191,7 @@ async def test_harmless_arguments_stay(acme: Organization, created: JsonObject) 
     assert removals(acme, created) == []
 
 
-@pytest.mark.skipif(
-    not (find_installation().version or "4.0").startswith("4."), reason="RabbitMQ 3.10 lists such a queue, with another name"
-)
+@pytest.mark.skipif(broker_version() < (4, 0), reason="RabbitMQ 3.10 lists such a queue; only 4.0 was seen to fail at it")
 async def test_a_queue_that_cannot_be_listed_is_removed(
     acme: Organization, acme_energy: Organization, created: JsonObject
 ) -> None:
