@@ -166,10 +166,8 @@ class _Writer:
         components = self.schemas.components
         for name, schema in components.items():
             for property_name, inner in schema.get("properties", {}).items():
-                words = vocabulary()["properties"]
-                entry = words[f"{name}.{property_name}"] if f"{name}.{property_name}" in words else words[property_name]
-                inner["description"] = entry[0]
-                inner["examples"] = [self._example(inner, entry[1]) if len(entry) > 1 else self._example(inner)]
+                inner["description"], example = _entry("properties", f"{name}.{property_name}", property_name)
+                inner["examples"] = [self._example(inner, example)]
         return dict(sorted(components.items()))
 
     def _example(self, schema: Document, given: Any = None, depth: int = 0) -> Any:
@@ -194,32 +192,20 @@ class _Writer:
         return given
 
     def _record_example(self, schema: Document, depth: int) -> Document:
-        words = vocabulary()["properties"]
         name = next((name for name, component in self.schemas.components.items() if component is schema), "")
         found = {}
         for property_name in schema.get("required", []) if depth < _DEEPEST else []:
-            entry = words.get(f"{name}.{property_name}", words[property_name])
-            found[property_name] = self._example(
-                schema["properties"][property_name], entry[1] if len(entry) > 1 else None, depth + 1
-            )
+            _, example = _entry("properties", f"{name}.{property_name}", property_name)
+            found[property_name] = self._example(schema["properties"][property_name], example, depth + 1)
         return found
 
     def _parameters(self, endpoint: Endpoint) -> list[Document]:
         found: list[Document] = []
 
         def add(name: str, where: str, required: bool, schema: Document, more: str = "") -> None:
-            entry = vocabulary()["parameters"][name]
-            example = self._example(schema, entry[1] if len(entry) > 1 else None)
-            found.append(
-                {
-                    "name": name,
-                    "in": where,
-                    "required": required,
-                    "schema": schema,
-                    "description": entry[0] + more,
-                    "example": example,
-                }
-            )
+            description, example = _entry("parameters", name)
+            words = {"description": description + more, "example": self._example(schema, example)}
+            found.append({"name": name, "in": where, "required": required, "schema": schema, **words})
 
         for parameter in endpoint.path_parameters:
             text: Document = {"type": "string", "minLength": 1}
@@ -294,6 +280,13 @@ class _Writer:
         if self.responses.setdefault(name, described) != described:
             raise TypeError(f"two responses are called {name}")
         return {"$ref": f"#/components/responses/{name}"}
+
+
+def _entry(table: str, *names: str) -> tuple[str, Any]:
+    """Return the description, and the example or None, of the first of the names that a table of `vocabulary` has."""
+    words = vocabulary()[table]
+    description, *example = words[next((name for name in names if name in words), names[-1])]
+    return description, example[0] if example else None
 
 
 _DEEPEST: Final = 4
