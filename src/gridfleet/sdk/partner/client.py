@@ -267,9 +267,9 @@ class Partner:
     async def _listen(self) -> None:
         try:
             async for event in self.events(EventKind.COMMAND_ACK):
-                order = str(event.content["messageId"])
+                message_id = str(event.content["messageId"])
                 async with self._changed:
-                    _keep(self._acks, order, [*self.acks(order), event.content], _MOST_COMMANDS)
+                    _keep(self._acks, message_id, [*self.acks(message_id), event.content], _MOST_COMMANDS)
                     self._changed.notify_all()
         finally:
             async with self._changed:
