@@ -70,7 +70,7 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
         async with database.transaction() as db:
             ended = await vhosts.expire_due(db)
         if ended:
-            log.info("keys expired at the broker", keys=ended)
+            log.info("broker access of keys ended", keys=ended)
         await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -48,7 +48,7 @@ class NewAlertRule(Input):
     unit: Unit | None = None
 
     def complaints(self) -> Iterator[str]:
-        """Check that an alert of this rule can clear."""
+        """Yield a complaint if no alert of this rule can clear."""
         if complaint := complaint_about(self.condition, self.threshold, self.clear_threshold):
             yield complaint
 
@@ -78,7 +78,7 @@ class AlertRulePreview(Input):
     until: datetime = Field(alias="to")
 
     def complaints(self) -> Iterator[str]:
-        """Check that the span is positive and the rule valid."""
+        """Yield a complaint if the span is not positive, and those about the rule."""
         if self.since >= self.until:
             yield "from: must be before to"
         for complaint in self.rule.complaints():

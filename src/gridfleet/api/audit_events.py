@@ -22,7 +22,7 @@ class AuditQuery(PageQuery):
     until: datetime | None = Field(alias="to", default=None)
 
     def complaints(self) -> Iterator[str]:
-        """Check that the span is positive."""
+        """Yield a complaint if the span is not positive."""
         if self.since is not None and self.until is not None and self.since >= self.until:
             yield "from: must be before to"
 

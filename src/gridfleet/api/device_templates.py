@@ -96,7 +96,7 @@ class NewDeviceTemplate(Input):
     version: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
 
     def complaints(self) -> Iterator[str]:
-        """Check the rules across the members of signals and actions."""
+        """Yield a complaint for each rule across members that a signal or an action violates."""
         yield from signal_complaints(self.signals)
         yield from action_complaints(self.actions)
 
@@ -109,7 +109,7 @@ class DeviceTemplatePatch(Input):
     actions: Actions = omitted()
 
     def complaints(self) -> Iterator[str]:
-        """Check the rules across the members of signals and actions."""
+        """Yield a complaint for each rule across members that a signal or an action violates."""
         if "signals" in self.model_fields_set:
             yield from signal_complaints(self.signals)
         if "actions" in self.model_fields_set:

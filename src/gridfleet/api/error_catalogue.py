@@ -24,7 +24,7 @@ _conflict = partial(CodeStatus, 409, "Conflict")
 CATALOGUE: Final[dict[str, CodeStatus]] = {
     "VALIDATION_ERROR": _bad_request("query or body are not valid", "correct what `details` names"),
     "BAD_REQUEST": _bad_request(
-        "the same at endpoints without VALIDATION_ERROR, or the record's state does not allow the call",
+        "query or body are not valid, at endpoints without VALIDATION_ERROR; or the record's state does not allow the call",
         "read `message` and `details`; fetch the record and check its state",
     ),
     "INVALID_UUID": _bad_request("an id in the path is not a UUID", "send the id as the service returned it"),

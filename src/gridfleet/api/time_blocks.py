@@ -23,7 +23,7 @@ class TimeBlockInput(Input):
     soc_max: Annotated[float, Field(ge=0, le=100)]
 
     def complaints(self) -> Iterator[str]:
-        """Check the rules of one block."""
+        """Yield a complaint for each rule that the block violates."""
         return time_blocks.TimeBlock(**dict(self)).complaints()
 
 

@@ -50,7 +50,7 @@ def check() -> None:
 def grant(
     role: Annotated[str, typer.Argument(help="Role that serve, ingest, gateway and jobs connect as.")],
 ) -> None:
-    """Let a role run the service that owns nothing and cannot change the schema. Run it as the owner, after each upgrade."""
+    """Give a role the rights to run the service, but not to change its schema. Run it as the owner, after each upgrade."""
     from gridfleet.kernel.db import roles
 
     with _complaints():

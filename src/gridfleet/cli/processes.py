@@ -32,7 +32,7 @@ def serve(
 
 
 def ingest() -> None:
-    """Store telemetry, status and acknowledgements from the broker in the database. Run one process per core."""
+    """Store telemetry, status and acknowledgements from the broker in the database. Run one process for every two cores."""
     from gridfleet.processes import run_ingest
 
     run_ingest(load_settings())

@@ -158,7 +158,7 @@ PROCESSES = Gauge("gridfleet_processes", "Running processes by kind.", ["process
 PROCESS_MEMORY_BYTES = Gauge("gridfleet_process_memory_bytes", "Resident memory of the processes of each kind.", ["process"])
 PROCESS_FILES = Gauge(
     "gridfleet_process_open_files",
-    "Open files and sockets of the process of each kind that has the most.",
+    "Open files and sockets of one process: the highest number among the processes of each kind.",
     ["process"],
 )
 PROCESS_CPU_SECONDS = Counter("gridfleet_process_cpu_seconds_total", "CPU time of the processes of each kind.", ["process"])

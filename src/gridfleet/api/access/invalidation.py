@@ -64,7 +64,7 @@ class Barrier:
             # The change itself is committed, so the call succeeds without the acknowledgements.
             log.warning(
                 "not every process confirmed an invalidation",
-                of=wait.expected,
+                expected=wait.expected,
                 confirmed=wait.confirmed,
                 error=type(error).__name__,
             )

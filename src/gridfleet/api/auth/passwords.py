@@ -27,7 +27,7 @@ class PasswordChange(Input):
     new_password: NewPassword
 
     def complaints(self) -> Iterator[str]:
-        """Check that the new password differs from the current one."""
+        """Yield a complaint if the new password is the current one."""
         if self.new_password == self.current_password:
             yield "newPassword: must differ from the current password"
 

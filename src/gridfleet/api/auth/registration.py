@@ -32,7 +32,7 @@ class Registration(Input):
     password: Password
 
     def complaints(self) -> Iterator[str]:
-        """Check the password against the password rules."""
+        """Yield a complaint for each rule that the password violates."""
         return registration_complaints(self.password)
 
 
@@ -57,7 +57,7 @@ class InvitedRegistration(Input):
     token: InvitationToken
 
     def complaints(self) -> Iterator[str]:
-        """Check the password against the password rules."""
+        """Yield a complaint for each rule that the password violates."""
         return registration_complaints(self.password)
 
 

@@ -48,7 +48,7 @@ class NewApiKey(Input):
 
 
 class ApiKeyTest(Input):
-    """The text of a key."""
+    """The key to log in with."""
 
     key: Annotated[str, Field(min_length=1, max_length=200)]
 

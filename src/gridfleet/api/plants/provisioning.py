@@ -26,7 +26,7 @@ class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
     "POST", "/api/v1/plants/{id}/provision", caller=org_member(OrgRole.ORG_ADMIN), codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 )
 async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
-    """Make a PENDING plant ACTIVE and return its provisioning package, once."""
+    """Make a PENDING plant ACTIVE and return its provisioning package."""
     call.no_store()
     return await provisioning.provision(db, org, await _provisioner(call.state, db), id)
 
@@ -38,7 +38,7 @@ async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
 )
 async def download_provisioning_package(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
-    """Return the package as a file: provision a PENDING plant, or repeat the response of `provision` for 15 minutes."""
+    """Return the package as a file: provision a PENDING plant, or repeat the response of `provision` once within 15 minutes."""
     call.no_store()
     plant, package = await provisioning.download_package(db, org, await _provisioner(call.state, db), id)
     call.download_as(f"{plant.serial_number}.json")

@@ -54,7 +54,7 @@ class NewEsmPlant(Input):
     time_configs: TimeBlocks = ()
 
     def complaints(self) -> Iterator[str]:
-        """Check that the blocks do not overlap."""
+        """Yield a complaint for each overlap between blocks."""
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 
@@ -70,7 +70,7 @@ class EsmPlantPatch(Input):
     esi_state: EsiState = omitted()
 
     def complaints(self) -> Iterator[str]:
-        """Check that the blocks do not overlap."""
+        """Yield a complaint for each overlap between blocks."""
         return complaints_about_blocks(self.time_configs if "time_configs" in self.model_fields_set else (), "timeConfigs")
 
 

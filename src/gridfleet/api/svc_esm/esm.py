@@ -80,7 +80,7 @@ class EsmPlan(Input):
     time_configs: TimeBlocks
 
     def complaints(self) -> Iterator[str]:
-        """Check that the blocks do not overlap."""
+        """Yield a complaint for each overlap between blocks."""
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 

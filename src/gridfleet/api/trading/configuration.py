@@ -36,7 +36,7 @@ class NewSettings(Input):
     queue_prefix: Annotated[QueuePrefix | None, NOT_NULL] = None
 
     def complaints(self) -> Iterator[str]:
-        """Check that the queue prefix is not the reserved one."""
+        """Yield a complaint if the queue prefix is the reserved one."""
         if self.queue_prefix == RESERVED_PREFIX:
             yield f"queuePrefix: must not be {RESERVED_PREFIX}, which is reserved"
 

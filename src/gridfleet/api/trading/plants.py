@@ -33,7 +33,7 @@ class PlantPlan(Input):
     validate_only: bool = False
 
     def complaints(self) -> Iterator[str]:
-        """Check that the blocks do not overlap."""
+        """Yield a complaint for each overlap between blocks."""
         return complaints_about_blocks(self.time_configs, "timeConfigs")
 
 

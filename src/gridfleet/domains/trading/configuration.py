@@ -132,7 +132,9 @@ async def esm_access(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAcce
 def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
     """Return address and credentials of a configuration's ESM; None if one is missing.
 
-    Raises what `Keyring.decrypt` raises.
+    Raises:
+        UnknownKeyVersion: The secret's version is not in the keyring.
+        DecryptionFailed: The secret was modified or belongs to another row.
     """
     if row.esm_api_url is None or row.esm_client_id is None or row.esm_client_secret is None or row.key_version is None:
         return None

@@ -91,7 +91,7 @@ async def take_command(db: Connection, sender: SendingKey, message: Inbound, now
 
 
 async def refuse_unstorable(db: Connection, sender: SendingKey, message: Inbound, now: datetime) -> PartnerAck:
-    """Refuse a message that cannot be processed or stored. Its payload is left out of the log logged."""
+    """Refuse a message that cannot be processed or stored. The command log does not keep its payload."""
     logged = LoggedMessage(message, sender)
     logged.keeps_payload = False
     rejection = Rejection(RejectionReason.MALFORMED, "the message cannot be processed")

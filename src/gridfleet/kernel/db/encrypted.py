@@ -29,7 +29,7 @@ class EncryptedRow(NamedTuple):
 
 
 class EncryptedRecords(Protocol):
-    """One kind of rows with encrypted columns, read in the order of their keys."""
+    """The rows of one table that have encrypted columns, read in the order of their keys."""
 
     @property
     def kind(self) -> str:

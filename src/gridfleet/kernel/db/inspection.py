@@ -35,5 +35,5 @@ def inspect_server(url: str) -> ServerFacts:
         ).fetchone()
         now = connection.execute("SELECT clock_timestamp()").fetchone()
     if row is None or now is None:
-        raise LookupError("a query without FROM answered no row")
+        raise LookupError("a query without FROM returned no row")
     return ServerFacts(*row, *now)

@@ -47,7 +47,11 @@ class PromptPool(AsyncConnectionPool[Connection]):
     """
 
     async def getconn(self, timeout: float | None = None) -> Connection:
-        """Get a connection like the parent class. Raises CancelledError also if the connection came at the same moment."""
+        """Return a connection, as the parent class does.
+
+        Raises:
+            CancelledError: The waiting task was cancelled, even if the pool had a connection for it at the same moment.
+        """
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
         connection = await super().getconn(timeout)

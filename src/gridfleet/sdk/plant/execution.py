@@ -78,7 +78,7 @@ class CommandExecutor:
 
     async def _execute(self, command: Command) -> tuple[AckStatus, AckReason | None]:
         if command.expires_at.timestamp() <= self._clock():
-            return AckStatus.REJECTED, AckReason("EXPIRED", "the command came after its time")
+            return AckStatus.REJECTED, AckReason("EXPIRED", "the command has expired")
         if self._on_command is None:
             return AckStatus.REJECTED, AckReason("UNSUPPORTED", "this plant obeys no commands")
         try:

@@ -123,7 +123,7 @@ def _read_row(line: int, row: Mapping[str, str]) -> LegacyKey:
         raise ValueError("needs either key or hash")
     digest = broker_digest_of(text) if text else _hex(digest_text, "hash")
     if digest is None:
-        raise ValueError("key: must have 20 to 200 printable ASCII characters, and a right checksum if it begins with gf_live_")
+        raise ValueError("key: must have 20 to 200 printable ASCII characters, and a valid checksum if it begins with gf_live_")
     shown = text[:SHOWN_CHARACTERS] if text else f"sha256:{digest_text}"[:SHOWN_CHARACTERS]
     name = row.get("name") or "Imported key"
     if len(name) > _MAX_NAME:

@@ -62,7 +62,7 @@ def expire(life: CommandLife) -> tuple[CommandLife, Transition]:
 
 
 def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
-    """Return a command in its state at `now`, even if the sweep has not expired it yet."""
+    """Return a command in its state at `now`, even if no process has expired it yet."""
     if command.status not in OPEN or now < command.expires_at:
         return command
     return replace(

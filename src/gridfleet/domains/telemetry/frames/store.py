@@ -210,7 +210,7 @@ async def delete_source(db: Connection, source_id: int) -> None:
 
 
 async def source_owners(db: Connection, source_ids: Sequence[int]) -> list[SourceOwner]:
-    """Return the owners of these sources."""
+    """Return the owners of these sources, in any order. Sources that do not exist are left out."""
     cursor = db.cursor(row_factory=class_row(SourceOwner))
     await cursor.execute(
         "SELECT id, organization_id, plant_id, external_id FROM telemetry_source WHERE id = ANY(%s)", (source_ids,)
@@ -219,7 +219,7 @@ async def source_owners(db: Connection, source_ids: Sequence[int]) -> list[Sourc
 
 
 async def layout_columns(db: Connection, layout_ids: Sequence[int]) -> list[LayoutColumns]:
-    """Return the metrics of these layouts."""
+    """Return the keys and units of these layouts, in any order. Layouts that do not exist are left out."""
     cursor = db.cursor(row_factory=class_row(LayoutColumns))
     await cursor.execute(
         "SELECT id AS layout_id, metrics AS keys, units FROM telemetry_layout WHERE id = ANY(%s)", (layout_ids,)

@@ -259,7 +259,7 @@ async def claim_ended_overrides(db: Connection, now: datetime, limit: int, selec
 
 
 async def claim_silent(db: Connection, now: datetime, limit: int, selection: Selection) -> list[Site]:
-    """Lock sites whose partner has been silent for the time that their fallback sets.
+    """Lock and return up to `limit` of the selected sites whose partner has been silent for the time of their fallback.
 
     The time counts from the end of an override, a schedule or a setpoint with a duration, if one holds.
     """
