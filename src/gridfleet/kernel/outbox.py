@@ -75,9 +75,12 @@ class Outbox:
         """Register the handler of a kind, with up to `workers` concurrent executions.
 
         Each execution uses a connection of the pool while it runs.
+
+        Raises:
+            ValueError: The kind has a handler already.
         """
         if kind in self._kinds:
-            raise ValueError(f"effects of kind {kind} are carried out already")
+            raise ValueError(f"effects of kind {kind} have a handler already")
         self._kinds[kind] = carry_out
         self._wake[kind] = [asyncio.Event() for _ in range(workers)]
 

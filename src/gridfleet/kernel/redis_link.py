@@ -74,7 +74,7 @@ class RedisLink:
         except self._failures as error:
             if not self.away:
                 # The client's error text may contain the URL with its password.
-                log.warning("redis unavailable; nothing is shared until it answers", error=type(error).__name__)
+                log.warning("redis unavailable; rate limits and responses are not shared", error=type(error).__name__)
                 self._probe = asyncio.create_task(self._wait_for_return(), name="redis probe")
             raise RedisAway from error
 

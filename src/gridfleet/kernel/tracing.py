@@ -25,7 +25,7 @@ class TracingNotInstalled(RuntimeError):
 
 
 def configure_tracing(endpoint: str, process: str) -> None:
-    """Send this process's spans to the collector at `endpoint`, if it is set. Raises `TracingNotInstalled`.
+    """Send this process's spans to the collector at `endpoint`, if it is set. Raises TracingNotInstalled.
 
     The SDK sends pending spans when the process exits.
     """

@@ -92,7 +92,11 @@ class EmbeddedPostgres:
         return self._url(_DATABASE)
 
     def prepare(self) -> None:
-        """Create the data folder at the first start, and make everything accessible for the server's user."""
+        """Create the data folder at the first start, and make everything accessible for the server's user.
+
+        Raises:
+            EmbeddedPostgresError: The server is not installed, or the folder cannot be prepared.
+        """
         self.data.parent.mkdir(parents=True, exist_ok=True)
         user = self._user()
         if user is not None:
@@ -126,7 +130,11 @@ class EmbeddedPostgres:
         )
 
     def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 300) -> None:
-        """Wait for the server, including its crash recovery, and create the database if it is missing."""
+        """Wait for the server, including its crash recovery, and create the database if it is missing.
+
+        Raises:
+            EmbeddedPostgresError: The server ended, or `seconds` have passed.
+        """
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -141,7 +149,11 @@ class EmbeddedPostgres:
             time.sleep(0.05)
 
     def start(self) -> str:
-        """Start the server as a child of this process and return the connection string. Output goes to `logs/postgres.log`."""
+        """Start the server as a child of this process and return the connection string. Output goes to `logs/postgres.log`.
+
+        Raises:
+            EmbeddedPostgresError: The server did not start within 60 seconds.
+        """
         self.prepare()
         self._log.parent.mkdir(parents=True, exist_ok=True)
         program = self.program()

@@ -138,7 +138,7 @@ class Endpoint:
         if self.kept_seconds and (
             self.method != "GET" or self.caller.everywhere or not {"org", "db"} <= self.arguments or "call" in self.arguments
         ):
-            raise TypeError(f"{where}: only a GET in an organisation that needs no more than org and db can be kept")
+            raise TypeError(f"{where}: only a GET in an organisation that uses no more than org and db can be cached")
         named = (*self.codes, *filter(None, (self.bad_path_id, self.bad_input)))
         if missing := [code for code in named if code not in CATALOGUE]:
             raise TypeError(f"{where}: unknown codes {missing}")

@@ -61,7 +61,7 @@ class EmailTaken(CodedError):
 class TokenDead(ValidationFailed):
     """The token of a mail is unknown, expired, used, or was replaced by a newer one."""
 
-    message = "This link does not count any more. Ask for a new one."
+    message = "This link is no longer valid. Request a new one."
 
     def __init__(self) -> None:
         super().__init__(details=["token: is unknown, expired or used"])

@@ -22,6 +22,9 @@ async def complaints_about(db: Connection, org: OrgScope, plants: Sequence[Plant
     """Return why some of the plants cannot be registered, by row.
 
     Reasons are numbers that are taken or that occur twice in the file, and templates that do not fit.
+
+    Raises:
+        Forbidden: The caller is limited to some plants.
     """
     if org.plant_ids is not None:
         raise Forbidden("A key that is limited to some plants cannot create plants.")
@@ -39,7 +42,7 @@ async def complaints_about(db: Connection, org: OrgScope, plants: Sequence[Plant
         if plant.serial_number in serials:
             yield "serialNumber: is taken by another plant of the organisation"
         if rows_of_serial[plant.serial_number] > 1:
-            yield "serialNumber: stands in several rows"
+            yield "serialNumber: is in several rows"
         if plant.external_plant_id is not None:
             if plant.external_plant_id in external_ids:
                 yield "externalPlantId: is linked to another plant of the organisation"

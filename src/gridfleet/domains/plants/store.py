@@ -180,7 +180,7 @@ async def update(db: Connection, org: OrgScope, plant_id: UUID, changes: dict[st
     )
     plant = await cursor.fetchone()
     if plant is None:
-        raise LookupError("the locked plant is gone")
+        raise LookupError("the locked plant was deleted")
     return plant
 
 

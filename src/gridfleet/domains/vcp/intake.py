@@ -99,7 +99,7 @@ async def refuse_unstorable(db: Connection, sender: SendingKey, message: Inbound
 
 
 async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Site:
-    """Return the site that the command names, locked. Raises `Rejection`."""
+    """Return the site that the command names, locked. Raises Rejection."""
     try:
         plant_id = UUID(verified.command.site_id)
     except ValueError:

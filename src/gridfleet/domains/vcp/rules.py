@@ -47,7 +47,7 @@ _LONGEST_INTERVAL: Final = 7 * 86_400
 
 
 def check_site(verified: Verified, site: Site, now: datetime) -> None:
-    """Check that the site accepts this command now. Raises `Rejection`."""
+    """Check that the site accepts this command now. Raises Rejection."""
     command = verified.command
     if command.expires_at is not None and command.expires_at <= now:
         raise Rejection(RejectionReason.EXPIRED, f"expired at {format_time(command.expires_at)}")

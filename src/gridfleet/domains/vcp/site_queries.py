@@ -37,7 +37,7 @@ class MeterReading(msgspec.Struct, frozen=True):
 
 
 async def read_configuration(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> SiteConfiguration:
-    """Return the site's configuration. Raises `Forbidden`."""
+    """Return the site's configuration. Raises Forbidden."""
     site = await _site(db, org, plant_id)
     schedule = None
     if site.schedule_ends_at is not None and site.schedule_ends_at > now and site.schedule_id is not None:
@@ -61,7 +61,7 @@ def _holding(override: ModeOverride | None, now: datetime) -> ModeOverride | Non
 
 
 async def list_recent_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
-    """Return the commands of the last 24 hours and the open ones, newest first, at most 1,000. Raises `Forbidden`."""
+    """Return the commands of the last 24 hours and the open ones, newest first, at most 1,000. Raises Forbidden."""
     await _site(db, org, plant_id)
     return await store.recent(db, org, plant_id, now - _HISTORY, _MOST_COMMANDS)
 
@@ -69,7 +69,7 @@ async def list_recent_commands(db: Connection, org: OrgScope, plant_id: UUID, no
 async def list_log(
     db: Connection, org: OrgScope, plant_id: UUID, command_type: CommandType | None, paging: Paging
 ) -> Page[LogEntry]:
-    """Return one page of all partner commands of a plant, refused ones too, newest first. Raises `PlantNotFound`."""
+    """Return one page of all partner commands of a plant, refused ones too, newest first. Raises PlantNotFound."""
     await get_plant(db, org, plant_id)
     entries = await store.log_page(db, org, plant_id, command_type, paging)
     return Page.of(entries, await store.log_count(db, org, plant_id, command_type), paging)

@@ -110,7 +110,7 @@ def _text(value: Any) -> str | None:
 
 
 def read(message: Inbound, key: InboundKey) -> Verified:
-    """Return the command in a proved message. Raises `Rejection`."""
+    """Return the command in a proved message. Raises Rejection."""
     try:
         command = open_command(key.kind, message.body)
     except msgspec.DecodeError as error:

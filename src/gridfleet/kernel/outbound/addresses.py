@@ -121,7 +121,7 @@ def parse_base_url(text: str) -> httpx.URL:
         raise AddressRefused("must name its host by a name, or by an IP address in its usual spelling")
     if port is not None and not (int(port) in _WEB_PORTS or _FIRST_FREE_PORT <= int(port) <= 65535):
         # Other services listen on ports below 1024, such as mail servers. A request could be interpreted as a command there.
-        raise AddressRefused("must have port 80, 443, or one from 1024 on")
+        raise AddressRefused("must use port 80, 443, or one from 1024 on")
     if {".", ".."} & set(path.split("/")):
         raise AddressRefused("must have a path without dot segments")
     return httpx.URL(text.rstrip("/"))
@@ -136,7 +136,7 @@ def _is_literal(host: str) -> bool:
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host from the system's resolver. An IP address resolves to itself."""
+    """Return the addresses of a host from the system's resolver. An IP address resolves to itself. Raises NameUnknown."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)

@@ -127,7 +127,7 @@ class Keyring:
         try:
             return self._ciphers[key_version].decrypt(nonce, encrypted, _associated_data(table, column, row_id))
         except InvalidTag:
-            raise DecryptionFailed(f"{table}.{column}: not made for this row by key version {key_version}") from None
+            raise DecryptionFailed(f"{table}.{column}: was not encrypted for this row by key version {key_version}") from None
 
     def _key(self, version: int) -> bytes:
         try:

@@ -76,7 +76,7 @@ async def count_certificates(db: Connection, org: OrgScope, soon: timedelta) -> 
     )
     counts = await cursor.fetchone()
     if counts is None:
-        raise LookupError("an aggregate answered no row")
+        raise LookupError("an aggregate returned no row")
     return counts
 
 

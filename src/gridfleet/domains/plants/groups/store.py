@@ -36,7 +36,7 @@ async def insert(db: Connection, org: OrgScope, group_id: UUID, name: str, descr
     )
     group = await cursor.fetchone()
     if group is None:
-        raise LookupError("an insert answered no row")
+        raise LookupError("an insert returned no row")
     return group
 
 

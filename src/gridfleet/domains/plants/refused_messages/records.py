@@ -38,9 +38,9 @@ async def record_refused_messages(db: Connection, messages: Sequence[tuple[UUID,
 
 
 async def record_unregistered_devices(db: Connection, unregistered: Sequence[tuple[UUID, str, datetime, int]]) -> None:
-    """Store unregistered devices: of one plant, at most 2,000; more than that are invented ids.
+    """Store unregistered devices, at most 2,000 of one plant. A plant that names more sends invented ids.
 
-    `trim_unregistered_devices` deletes the surplus later.
+    `trim_unregistered_devices` later deletes all but 1,000.
 
     Args:
         unregistered: (plant, external id, time seen, how often).
@@ -74,7 +74,8 @@ async def trim_refused_messages(db: Connection) -> int:
 
 
 async def trim_unregistered_devices(db: Connection) -> int:
-    """Delete unregistered devices that were not seen for 30 days, and those beyond the 1,000 of a plant that were seen last.
-    Returns their number.
+    """Delete unregistered devices that were not seen for 30 days, and keep only the 1,000 of each plant that were seen last.
+
+    Returns the number of deleted devices.
     """
     return await store.trim_unregistered_devices(db, MAX_UNREGISTERED_AGE, MAX_PER_PLANT)

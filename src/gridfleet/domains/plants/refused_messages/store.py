@@ -110,8 +110,9 @@ async def record_unregistered_devices(
 
 
 async def trim_unregistered_devices(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
-    """Delete unregistered devices that were not seen for `max_age`, and those beyond the `max_per_plant` of a plant that were
-    seen last. Returns their number.
+    """Delete unregistered devices that were not seen for `max_age`, and keep the `max_per_plant` of each plant seen last.
+
+    Returns the number of deleted devices.
     """
     cursor = await db.execute(
         "WITH first AS (SELECT p.id AS plant_id, o.last_seen_at, o.external_id FROM plant p"

@@ -115,7 +115,11 @@ class EsmClient:
         *,
         validate_only: bool,
     ) -> PlanResponse:
-        """Send a plan once and return the ESM's response. With `validate_only` the ESM only checks it."""
+        """Send a plan once and return the ESM's response. With `validate_only` the ESM only checks it.
+
+        Raises:
+            EsmFailed: The ESM did not respond, refused the request, or sent an invalid response.
+        """
         content = msgspec.json.encode({"requestCode": request_code, "timeConfigs": list(blocks)})
         path = f"{_path(external_plant_id)}/config"
         call, method, path = ("validate", "POST", f"{path}/validate") if validate_only else ("plan", "PUT", path)
