@@ -95,7 +95,7 @@ class EmbeddedPostgres:
         """Create the data folder at the first start, and make everything accessible for the server's user.
 
         Raises:
-            EmbeddedPostgresError: The server is not installed, or the folder cannot be prepared.
+            EmbeddedPostgresError: The folder cannot be created, or another version of PostgreSQL created it.
         """
         self.data.parent.mkdir(parents=True, exist_ok=True)
         user = self._user()
