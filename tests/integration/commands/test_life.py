@@ -215,6 +215,23 @@ async def test_commands_to_one_plant_leave_in_their_order(bench: Bench, plant: B
     assert await claim(bench, later) == []
 
 
+async def test_commands_that_were_lost_with_a_session_are_sent_again_in_their_order(bench: Bench, plant: BenchPlant) -> None:
+    """The first was tried more often than the second, so it waits longer for its next attempt."""
+    first, second = [await issue(plant) for _ in range(2)]
+    start = now() - timedelta(seconds=242.5)
+    for command, seconds in ((first, 1), (second, 125)):
+        await age(bench.database, command, timedelta(seconds=243 - seconds))
+    for command, seconds in ((first, 1), (first, 121), (second, 125)):
+        at = start + timedelta(seconds=seconds)
+        claimed = await claim(bench, at)
+        assert [one.command.id for one in claimed] == [command]
+        await settled(bench, claimed, at=at)
+    at = start + timedelta(seconds=241)
+    await settled(bench, await claim(bench, at), delivered=False, at=at)
+    await bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+    assert [one.command.id for one in await claim(bench, now() + timedelta(seconds=0.7))] == [first, second]
+
+
 async def test_an_emergency_does_not_wait_in_line(bench: Bench, plant: BenchPlant) -> None:
     await issue(plant)
     await claim(bench)

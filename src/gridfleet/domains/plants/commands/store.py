@@ -165,7 +165,7 @@ async def claim(db: Connection, now: datetime, hold: timedelta, repeat: timedelt
         " WHERE e.plant_id = c.plant_id AND e.due_at IS NOT NULL AND e.expires_at > %(now)s"
         " AND (e.status = 'PENDING' OR e.due_at <= %(now)s + %(hold)s)"
         f" AND (e.issued_at, e.id) < (c.issued_at, c.id) AND {_NOT_WITHDRAWN.format('e')}))"
-        " ORDER BY c.due_at LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
+        " ORDER BY c.due_at, c.issued_at, c.id LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
         " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
         " FROM due WHERE c.id = due.id RETURNING c.*)"
         " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim,"
@@ -247,13 +247,17 @@ async def wake(db: Connection, plant_ids: Collection[UUID], unsent_due: datetime
 
     Args:
         unsent_due: The latest due time of commands that were not sent.
-        sent_due: The latest due time of commands that were sent.
+        sent_due: The latest due time of commands that were sent. Those of one plant are due together, so that they are sent in
+            their order.
     """
     await db.execute(
-        "WITH waiting AS (SELECT id, CASE status WHEN 'SENT' THEN %(sent)s ELSE %(unsent)s END AS due FROM plant_command"
+        "WITH waiting AS (SELECT id, plant_id, status, due_at FROM plant_command"
         " WHERE plant_id = ANY(%(plants)s) AND due_at IS NOT NULL ORDER BY id FOR NO KEY UPDATE),"
-        " woken AS (UPDATE plant_command c SET due_at = least(c.due_at, waiting.due), attempts = 0"
-        " FROM waiting WHERE c.id = waiting.id RETURNING 1)"
+        " next AS (SELECT plant_id, status,"
+        " least(min(due_at), CASE status WHEN 'SENT' THEN %(sent)s ELSE %(unsent)s END) AS due"
+        " FROM waiting GROUP BY plant_id, status),"
+        " woken AS (UPDATE plant_command c SET due_at = next.due, attempts = 0"
+        " FROM waiting JOIN next USING (plant_id, status) WHERE c.id = waiting.id RETURNING 1)"
         " SELECT pg_notify('plant_command_due', '') FROM woken LIMIT 1",
         {"plants": list(plant_ids), "unsent": unsent_due, "sent": sent_due},
     )
