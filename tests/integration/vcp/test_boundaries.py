@@ -41,3 +41,15 @@ async def test_a_setpoint_during_a_mode_leaves_the_step_for_the_end_of_the_mode(
     assert await sent_in_order(site) == ["STANDBY", None, 5]
     await site.steer(301)
     assert await sent_in_order(site) == ["STANDBY", None, 5, "AUTO", 2]
+
+
+async def test_a_setpoint_comes_after_the_mode_that_replaces_one_that_failed(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(300))
+    await site.send_commands()
+    await site.acknowledge_newest("FAILED")
+    assert await site.send("command.site-setpoint", powerKw=5) == "ACCEPTED"
+    sent = await site.send_commands()
+    await site.steer(1)
+    sent += await site.send_commands(1) + await site.send_commands(2)
+    contents: dict[Any, Any] = dict(await site.rows("SELECT id, instruction FROM plant_command"))
+    assert [contents[one].get("mode", contents[one].get("powerKw")) for one in sent] == ["AUTO", 5]

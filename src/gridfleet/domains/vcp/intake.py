@@ -17,6 +17,7 @@ from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, 
 from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import acknowledgement
+from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT
 from gridfleet.domains.vcp.log_entries import LoggedMessage, new_log_entry
 from gridfleet.domains.vcp.models import (
@@ -118,10 +119,11 @@ async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Si
 
 async def _steered(db: Connection, site: Site, now: datetime) -> Site:
     """Return the locked site after what is due there: a setpoint would lose its effect to a step or mode that follows it."""
+    before = now - A_MOMENT
     is_over = site.override is not None and site.override.expires_at is not None and site.override.expires_at <= now
-    if not is_over and site.schedule_ends_at is None:
+    if not is_over and site.schedule_ends_at is None and not await confirmation.is_due(db, site.plant_id, before):
         return site
-    await steer(db, now - A_MOMENT, Selection(only=[site.plant_id]), falls_back=False)
+    await steer(db, before, Selection(only=[site.plant_id]), falls_back=False)
     [steered] = await sites.read_locked(db, [site.plant_id])
     return steered
 

@@ -121,6 +121,12 @@ async def lock_due(db: Connection, now: datetime, limit: int, selection: Selecti
     return list({row[0] for row in await cursor.fetchall()})
 
 
+async def is_due(db: Connection, plant_id: UUID, now: datetime) -> bool:
+    """Return whether something is due at the plant."""
+    cursor = await db.execute("SELECT FROM vcp_unconfirmed WHERE plant_id = %s AND due_at <= %s", (plant_id, now))
+    return cursor.rowcount > 0
+
+
 async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandType], before: UUID) -> Predecessor | None:
     """Return the newest command of these types before the command `before`, or None.
 
