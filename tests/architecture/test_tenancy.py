@@ -80,7 +80,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/commands/delivery": ("the gateway sends the commands of all organisations", "claim_due record_published"),
     "plants/commands/expiry": ("commands of all organisations expire", "expire_due list_due delete_ended"),
     "plants/commands/relaying": ("the gateway relays partners' commands to their sites", "relay relay_stop"),
-    "plants/connected": ("ingest serves all plants that the broker let in", "load_ingest_plants"),
+    "plants/ingest_plants": ("ingest serves all plants that the broker let in", "load_ingest_plants"),
     "plants/credentials/store": (
         "the service signs for all plants, and old secrets of all are deleted",
         "delete_old_packages delete_previous_secrets find_many",

@@ -56,7 +56,7 @@ class Stream:
 class Asset:
     """A response with its own content type and bytes.
 
-    Clients may keep one with an `etag`. At each use they ask whether it is unchanged, which is answered without the bytes.
+    Clients may keep one with an `etag`. At each use they send the `etag`. While it is unchanged, the response has no body.
     """
 
     content_type: str

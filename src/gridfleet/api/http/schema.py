@@ -1,7 +1,7 @@
 """Named JSON Schemas of requests and responses.
 
 Pydantic describes requests. Responses are the domains' msgspec records and are described here: msgspec's generator omits
-the format of times and does not know that responses contain every field.
+the format of times and does not mark every field of a response as required.
 """
 
 import re

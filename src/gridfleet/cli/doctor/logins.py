@@ -96,7 +96,7 @@ def _password_finding(way: str, refusal: str | None, reached_service: bool) -> F
         plugin = f"start the broker; it needs the plugin rabbitmq_{way} and its listener"
         return fail(check, refusal, plugin if way == "mqtt" else start)
     remedy = (
-        "the broker did not ask this service: enable rabbitmq_auth_backend_http, put it into auth_backends, and let the four"
+        "the broker did not query this service: enable rabbitmq_auth_backend_http, put it into auth_backends, and let the four"
         " auth_http paths lead to the internal listener (docs/operations.md)"
     )
     return fail(check, f"refused without a request to this service ({refusal})", remedy)

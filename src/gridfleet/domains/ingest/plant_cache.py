@@ -12,7 +12,7 @@ from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import DeviceTemplate, Signal
 from gridfleet.domains.ingest.readers import OwnNamesReader, Reader, TemplateReader
-from gridfleet.domains.plants.connected import IngestPlant, load_ingest_plants
+from gridfleet.domains.plants.ingest_plants import IngestPlant, load_ingest_plants
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.lookup import load_sources

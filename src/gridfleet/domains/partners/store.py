@@ -238,7 +238,7 @@ async def find_live(db: Connection, digest: bytes) -> LiveKey | None:
 
 
 async def note_use(db: Connection, key_id: UUID, every: timedelta) -> None:
-    """Set the last use of a live key to now, unless it is less than `every` ago."""
+    """Set the last use of a live key to now, unless its stored last use is less than `every` ago."""
     await db.execute(
         "UPDATE partner_key SET last_used_at = now()"
         f" WHERE id = %s AND {_LIVES} AND (last_used_at IS NULL OR last_used_at < now() - %s)",

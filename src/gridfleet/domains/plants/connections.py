@@ -1,6 +1,6 @@
 """Close a plant's connections at the broker, queued in the transaction that ends the plant's right to connect.
 
-The broker asks the service about every login, so a plant without that right cannot connect again; its open connections are
+The broker queries the service at every login, so a plant without that right cannot connect again; its open connections are
 closed after the commit. A login that was allowed just before the commit can still become a connection just after it, so the
 request to close is repeated until no such connection can be left.
 """

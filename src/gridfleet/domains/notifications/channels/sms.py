@@ -34,7 +34,7 @@ class SmsChannel:
 
         gateway = apprise.Apprise()
         if not gateway.add(self._url.replace("{phone}", quote(delivery.address, safe=""))):
-            return Outcome("GRIDFLEET_SMS_URL is no URL that Apprise knows")
+            return Outcome("GRIDFLEET_SMS_URL is not a URL that Apprise supports")
         with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:  # type: ignore[no-untyped-call]
             sent = gateway.notify(body=delivery.subject[:_LONGEST])
             return Outcome() if sent else Outcome(log.getvalue().strip()[:500] or "the SMS gateway refused the message")

@@ -186,9 +186,9 @@ async def list_ids(db: Connection, without: Sequence[UUID]) -> list[UUID]:
 
 
 async def claim_due_intervals(db: Connection, now: datetime, limit: int, selection: Selection) -> list[DueInterval]:
-    """Claim the intervals that have begun at sites of ACTIVE plants without an override, or have ended, and mark them as done.
+    """Claim intervals and mark them as done. Their sites stay locked.
 
-    The sites stay locked.
+    These are the intervals that have begun at sites of ACTIVE plants without an override, and all that have ended.
     """
     times = {"now": now, "limit": limit, **selection.parameters}
     cursor = await db.execute(
