@@ -17,7 +17,6 @@ import hypothesis
 import psycopg
 import pytest
 import structlog
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.migrate import migrate
@@ -28,6 +27,7 @@ from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.fleet_under_test import Fleet
 from support.servers.broker_node import BrokerNode
+from support.servers.distribution import ByServers, unlisted_server
 from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import settings_at
 from support.servers.running_stack import RunningStack
@@ -40,39 +40,12 @@ hypothesis.settings.load_profile("no deadline")
 _numbers = itertools.count(1)
 
 
-USE_STACK = {
-    "tests/acceptance/test_accounts.py",
-    "tests/acceptance/test_alerts.py",
-    "tests/acceptance/test_backup.py",
-    "tests/acceptance/test_commands.py",
-    "tests/acceptance/test_guides.py",
-    "tests/acceptance/test_main_path.py",
-    "tests/acceptance/test_partner.py",
-    "tests/acceptance/test_plant_life.py",
-    "tests/acceptance/test_trading.py",
-    "tests/faults/test_revocation.py",
-    "tests/integration/broker_access/test_logins.py",
-    "tests/integration/broker_access/test_topics.py",
-    "tests/integration/ingest/test_end_to_end.py",
-    "tests/integration/test_doctor.py",
-    "tests/integration/test_simulate.py",
-}
-"""Files whose tests share `stack`. A file that is missing here makes a worker start another whole service."""
-USE_VICTIM = {
-    "tests/faults/test_commands.py",
-    "tests/faults/test_kills.py",
-    "tests/faults/test_partner.py",
-    "tests/faults/test_telemetry_campaign.py",
-}
-"""Files whose tests share `victim` of tests/faults/conftest.py."""
-
-
-class ByServers(LoadScopeScheduling):  # type: ignore[misc]
-    """Scheduler that runs tests with shared servers in one worker: those of a file, and of files that use the same service."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        return "stack" if path in USE_STACK else "victim" if path in USE_VICTIM else path
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a file that uses a shared server and is not listed: its worker would start a second one."""
+    missing = {f"{found[0]}: {found[1]}" for item in items if (found := unlisted_server(item)) is not None}
+    if missing:
+        raise pytest.UsageError(f"tests/support/servers/distribution.py lacks {', '.join(sorted(missing))}")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:

@@ -23,7 +23,6 @@ from gridfleet.local.broker.installation import find_installation
 from gridfleet.local.broker.plugins import needs_auth_plugin
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
-from support.servers.broker_node import BrokerNode
 from support.servers.free_ports import free_ports, settings_at
 from support.servers.running_stack import ADMIN_EMAIL, ADMIN_PASSWORD, RunningStack
 
@@ -64,7 +63,7 @@ def test_a_second_start_in_the_same_home_is_refused(own: RunningStack) -> None:
 def test_a_killed_part_is_started_again(own: RunningStack, name: str) -> None:
     killed = own.kill(name)
     own.wait_for_restart(name, killed)
-    wait_until_healthy(own)
+    own.wait_until_healthy()
     login(own)
 
 
@@ -151,29 +150,6 @@ def test_ctrl_c_while_starting_ends_at_once(home: Path, until: str) -> None:
         stack.destroy()
 
 
-def test_runs_on_an_external_database_and_broker(home: Path, database_url: str, broker: BrokerNode) -> None:
-    node = broker.settings
-    (home / "secrets").mkdir()
-    for secret in ("internal_secret", "keys"):
-        shutil.copy(node.home / "secrets" / secret, home / "secrets" / secret)
-    stack = RunningStack(
-        home,
-        changes={
-            "database_url": database_url,
-            "broker_url": broker.url,
-            "broker_management_url": broker.management_url,
-            "internal_port": node.internal_port,
-        },
-    )
-    try:
-        stack.start()
-        assert set(stack.state["processes"]).isdisjoint({"postgres", "broker", "epmd"})
-        wait_until_healthy(stack)
-        assert stack.stop() == 0
-    finally:
-        stack.destroy()
-
-
 @pytest.mark.skipif(not needs_auth_plugin(find_installation().version), reason="only RabbitMQ 4.0 needs the plugin")
 def test_a_broker_without_its_plugin_is_refused(home: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private_node, "needed_plugins", lambda _: ("gridfleet_bounds",))
@@ -211,16 +187,3 @@ def call(stack: RunningStack, method: str, path: str, body: object, token: str |
 
 def login(stack: RunningStack) -> dict[str, object]:
     return call(stack, "POST", "/api/v1/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD})
-
-
-def wait_until_healthy(stack: RunningStack, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if call(stack, "GET", "/api/v1/health/ready", None)["status"] == "healthy":
-                return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,10 +14,7 @@ from gridfleet.protocol.partner_routes import EventKind, event_queue
 from gridfleet.sdk.partner import LoginRefused, Partner
 from support.clients.fleet_under_test import JsonObject, wait_for
 from support.clients.partner_address import address_of
-from support.clients.partner_organization import Organization, vhosts_at
-from support.clients.people import People, refused
-from support.servers.api_service import api_service
-from support.servers.broker_node import BrokerNode
+from support.clients.partner_organization import Organization
 from support.servers.running_stack import RunningStack
 
 
@@ -158,26 +153,6 @@ async def test_a_vhost_that_the_broker_lost_is_made_again(acme: Organization, st
     async with acme.connected(created) as connection:
         channel = await connection.channel()
         await channel.basic_consume(event_queue(acme.slug, EventKind.STATUS), lambda _: asyncio.sleep(0), no_ack=True)
-
-
-@pytest.fixture
-async def people(database_url: str, home: Path, broker: BrokerNode) -> AsyncIterator[People]:
-    """An api whose broker asks nobody: every partner's login fails."""
-    async with api_service(
-        database_url, home, broker_url=broker.url, broker_management_url=broker.management_url, rate_limits="off"
-    ) as service:
-        yield People(service)
-
-
-async def test_nothing_remains_of_a_key_that_the_broker_refuses(people: People, broker: BrokerNode) -> None:
-    admin = await people.person()
-    org = await people.organization(ORG_ADMIN=admin)
-    before = vhosts_at(broker.management_url)
-    body = {"name": "K", "partnerId": "p", "scopes": ["vcp:connect"]}
-    refused(await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id), 500, "INTERNAL_SERVER_ERROR")
-    assert vhosts_at(broker.management_url) == before
-    assert await people.execute("SELECT id FROM partner_key") == []
-    assert [event for event in await people.events() if event["event"] == "api_key.created"] == []
 
 
 async def test_a_key_of_an_older_installation_shares_the_first_vhost(acme: Organization, acme_energy: Organization) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,6 +127,20 @@ class RunningStack:
                 return pid
             time.sleep(0.1)
         raise TimeoutError(f"{name} was not started again:\n{self.log.read_text()[-4000:]}")
+
+    def wait_until_healthy(self, seconds: float = 300) -> None:
+        """Wait until the readiness check reports every part as healthy."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.base_url}/api/v1/health/ready", timeout=10) as answer:
+                    if json.load(answer)["status"] == "healthy":
+                        return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
 
     def processes(self) -> list[psutil.Process]:
         """Return every process that works in this home folder."""
