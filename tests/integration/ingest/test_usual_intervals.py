@@ -69,3 +69,23 @@ async def test_the_time_between_two_connections_is_no_interval(bench: Bench, at:
         await bench.take(plant.delivery(status, "status"))
     await send(bench, plant, at(9 * 3600 + 1))
     assert await statuses_after(bench, plant, timedelta(minutes=2)) == ("OFFLINE", "UNKNOWN")
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+async def test_messages_that_waited_for_the_service_do_not_make_the_plant_seem_faster(
+    bench: Bench, at: At, restarts: bool
+) -> None:
+    plant = await bench.plant(["D"])
+    for number in range(3):
+        await send(bench, plant, at(300 * number))
+    waiting = [at(300 * number) for number in range(3, 23)]
+    if restarts:
+        bench.pipeline = bench.another_process()
+    for number, sent_at in enumerate(waiting):
+        at(300 * 22 + 10 + number)
+        await send(bench, plant, sent_at)
+    await send(bench, plant, at(300 * 23))
+    assert await statuses_after(bench, plant, timedelta(minutes=5)) == ("ONLINE", "ONLINE")
+    for number in range(24, 27):
+        await send(bench, plant, at(300 * number))
+    assert await statuses_after(bench, plant, timedelta(minutes=20)) == ("OFFLINE", "UNKNOWN")

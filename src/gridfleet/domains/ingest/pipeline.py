@@ -158,7 +158,7 @@ class Pipeline:
         message = self._verify(batch, plant, delivery, now)
         if channel is Channel.TELEMETRY:
             await self._take_telemetry(batch, plant, delivery, message, now)
-            plant.seen.note(now)
+            plant.seen.note(now, message.sent_at)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
             batch.plants_held.add(plant.id)
@@ -214,7 +214,7 @@ class Pipeline:
                     _refuse(batch, plant, delivery, now, refusal)
         await self._make_room(snapshots)
         for snapshot in snapshots:
-            _add_snapshot(batch, plant, delivery, snapshot, message.id, now)
+            _add_snapshot(batch, plant, delivery, snapshot, message, now)
 
     async def _make_room(self, snapshots: Sequence["_Snapshot"]) -> None:
         """Assign positions to new field names, of each device once a message: each time takes a transaction."""
@@ -261,7 +261,7 @@ def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: 
 
 
 def _add_snapshot(
-    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message_id: str, now: datetime
+    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message: wire.Envelope, now: datetime
 ) -> None:
     """Add a snapshot to the batch, except names without room."""
     fresh = microseconds(now - EVENT_MAX_AGE)
@@ -270,7 +270,7 @@ def _add_snapshot(
     for device, own_time, fields, where in snapshot.entries:
         if names := device.reader.without_room(fields):
             detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
-            _refuse(batch, plant, delivery, now, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
+            _refuse(batch, plant, delivery, now, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message.id))
         frames, dropped = device.reader.read(fields)
         batch.undeclared_fields += dropped
         for layout_id, values in frames:
@@ -282,8 +282,9 @@ def _add_snapshot(
     if len(batch.frames.frames) < before + added:
         batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in snapshot.entries}
     if published:
-        _add_event(batch, plant, delivery, f"{message_id} {snapshot.path}", snapshot.time, published)
+        _add_event(batch, plant, delivery, f"{message.id} {snapshot.path}", snapshot.time, published)
     for device, status in snapshot.statuses:
+        device.seen.note(now, message.sent_at)
         _see_device(batch, plant, device, status, now)
     for external_id in snapshot.unregistered:
         key = (plant.id, external_id)
@@ -342,7 +343,6 @@ def _see_plant(
 
 def _see_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus, now: datetime) -> None:
     seen = device.seen
-    seen.note(now)
     if status is not device.status or seen.is_due(now, PRESENCE_EVERY):
         device.status = status
         seen.written_at = now

@@ -38,11 +38,13 @@ class Presence:
 
     Attributes:
         last_at: When the last message was read, or the first of those that count as one.
+        last_sent_at: The `sentAt` of that message, in epoch milliseconds.
         written_at: When the presence was last written to the database.
         interval_seconds: Usual time between messages; None before the second one.
     """
 
     last_at: datetime = _NEVER
+    last_sent_at: int = 0
     written_at: datetime = _NEVER
     interval_seconds: float | None = None
 
@@ -50,22 +52,27 @@ class Presence:
         """Return whether presence is to be written: `every` after the last time, or because the clock was set back."""
         return not self.written_at <= now < self.written_at + every
 
-    def note(self, now: datetime) -> None:
-        """Record a message of telemetry, and smooth the interval between messages."""
+    def note(self, now: datetime, sent_at: int) -> None:
+        """Record a message of telemetry that was sent at `sent_at` (epoch ms), and smooth the interval between messages."""
         if self.last_at is not _NEVER and now > self.last_at:
             gap = (now - self.last_at).total_seconds()
             # Several messages may carry one report. Counted one by one, they would make a slow source seem fast.
             if gap < _ONE_REPORT_SECONDS:
                 return
-            usual = self.interval_seconds
-            if usual is None:
-                self.interval_seconds = gap
-            else:
-                # A longer gap was an outage. Counted in full, an outage of days would keep the source ONLINE for days when it
-                # fails again.
-                longest = max(_LEAST_SILENCE_SECONDS, _SILENT_INTERVALS * usual)
-                self.interval_seconds = usual + _SMOOTHING * (min(gap, longest) - usual)
-        self.last_at = now
+            # So would messages that waited while the service was down: they are read faster than they were sent.
+            if 2000 * gap >= sent_at - self.last_sent_at:
+                self._smooth(gap)
+        self.last_at, self.last_sent_at = now, sent_at
+
+    def _smooth(self, gap: float) -> None:
+        usual = self.interval_seconds
+        if usual is None:
+            self.interval_seconds = gap
+            return
+        # A longer gap was an outage. Counted in full, an outage of days would keep the source ONLINE for days when it fails
+        # again.
+        longest = max(_LEAST_SILENCE_SECONDS, _SILENT_INTERVALS * usual)
+        self.interval_seconds = usual + _SMOOTHING * (min(gap, longest) - usual)
 
 
 @dataclass(slots=True)
