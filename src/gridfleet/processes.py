@@ -87,7 +87,7 @@ async def _ingest(settings: Settings) -> None:
 
 async def _gateway(settings: Settings) -> None:
     from gridfleet.amqp.effects import carry_out_effects
-    from gridfleet.amqp.legacy_commands import forward_legacy_commands
+    from gridfleet.amqp.legacy_vhost import keep_legacy_vhost
     from gridfleet.amqp.partner_gateway import PartnerGateway
     from gridfleet.amqp.partner_queues import remove_forbidden_queues
     from gridfleet.amqp.partner_vhosts import keep_partner_vhosts
@@ -105,7 +105,7 @@ async def _gateway(settings: Settings) -> None:
                 "effects": partial(carry_out_effects, settings, database),
                 "partner vhosts": partial(keep_partner_vhosts, settings, database),
                 "plant channels": partial(disconnect_broken_plants, settings),
-                "legacy orders": partial(forward_legacy_commands, settings, database),
+                "legacy vhost": partial(keep_legacy_vhost, settings, database),
                 "partner queues": partial(remove_forbidden_queues, settings, database),
                 "plant commands": partial(send_commands, settings, database, keyring),
                 "command expiry": partial(expire_commands, database),

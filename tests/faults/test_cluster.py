@@ -24,11 +24,8 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.upkeep import keep_broker
 from gridfleet.domains.partners.legacy.topology import (
-    LEGACY_COMMANDS,
     LEGACY_EVENTS,
-    LEGACY_INTAKE,
     ensure_legacy_vhost,
-    replace_legacy_intake,
 )
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue
@@ -204,7 +201,6 @@ async def _settle(node: Node) -> None:
     async with open_management(node.management_url) as management:
         await ensure_partner_vhost(management, node.url, PARTNER_VHOST, PARTNER, queue_type="quorum")
         await ensure_legacy_vhost(management, node.url, PARTNER, queue_type="quorum")
-        await replace_legacy_intake(management, node.url, queue_type="quorum")
 
 
 async def _partner_is_served(alive: list[Node]) -> None:
@@ -213,8 +209,7 @@ async def _partner_is_served(alive: list[Node]) -> None:
         (PARTNER_VHOST, EXCHANGE, status, event_queue("acme", EventKind.STATUS)),
         (PARTNER_VHOST, EXCHANGE, mode, inbound_queue("acme")),
         (LEGACY_VHOST, LEGACY_EVENTS, status, event_queue("acme", EventKind.STATUS)),
-        (LEGACY_VHOST, EXCHANGE, mode, LEGACY_INTAKE),
-        (LEGACY_VHOST, LEGACY_COMMANDS, mode, inbound_queue("acme")),
+        (LEGACY_VHOST, EXCHANGE, mode, inbound_queue("acme")),
     ):
         received: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
         async with open_channel(alive[0].url, vhost) as sender, open_channel(alive[1].url, vhost) as receiver:

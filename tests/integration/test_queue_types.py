@@ -10,11 +10,8 @@ from aiormq.exceptions import ChannelPreconditionFailed
 from pamqp.commands import Basic
 
 from gridfleet.domains.partners.legacy.topology import (
-    LEGACY_COMMANDS,
     LEGACY_EVENTS,
-    LEGACY_INTAKE,
     ensure_legacy_vhost,
-    replace_legacy_intake,
 )
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
 from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
@@ -174,15 +171,14 @@ async def test_a_partners_queues_follow_the_setting(broker: BrokerNode) -> None:
 
 async def test_the_queues_of_legacy_keys_follow_the_setting(broker: BrokerNode) -> None:
     queues = PartnerQueues("legacy-acme", "legacy-acme")
-    names = {LEGACY_INTAKE, *queues.names}
     async with open_management(broker.management_url) as management:
         try:
             await ensure_legacy_vhost(management, broker.url, queues, queue_type="classic")
             types = await management.queue_types(LEGACY_VHOST)
-            assert {types[name] for name in names} == {"classic"}
+            assert {types[name] for name in queues.names} == {"classic"}
             sent = {EXCHANGE: "legacy-acme.command.mode", LEGACY_EVENTS: "legacy-acme.event.status"}
             async with open_channel(broker.url, LEGACY_VHOST) as channel:
-                for exchange, key in (*sent.items(), (LEGACY_COMMANDS, "legacy-acme.schedule.set")):
+                for exchange, key in (*sent.items(), (EXCHANGE, "legacy-acme.schedule.set")):
                     await channel.basic_publish(key.encode(), exchange=exchange, routing_key=key, mandatory=True)
             async with open_channel(broker.url, LEGACY_VHOST) as consumer:
                 await consumer.basic_consume(inbound_queue("legacy-acme"), asyncio.Queue().put, exclusive=True)
@@ -190,21 +186,16 @@ async def test_the_queues_of_legacy_keys_follow_the_setting(broker: BrokerNode) 
                 await asyncio.wait([consumer.closing], timeout=5)
                 assert consumer.closing.done()
             types = await management.queue_types(LEGACY_VHOST)
-            assert types[LEGACY_INTAKE] == "classic", "only the process that may consume it replaces it"
-            await replace_legacy_intake(management, broker.url, queue_type="quorum")
-            await ensure_legacy_vhost(management, broker.url, queues, queue_type="quorum")
-            types = await management.queue_types(LEGACY_VHOST)
-            assert {types[name] for name in names} == {"quorum"}
+            assert {types[name] for name in queues.names} == {"quorum"}
             assert not [name for name in types if name.endswith(".replacing")]
             async with open_channel(broker.url, LEGACY_VHOST) as channel:
                 for exchange, key in sent.items():
                     await channel.basic_publish(b"after", exchange=exchange, routing_key=key, mandatory=True)
                 for name, wanted in (
-                    (LEGACY_INTAKE, ["legacy-acme.command.mode", "after"]),
                     (event_queue("legacy-acme", EventKind.STATUS), ["legacy-acme.event.status", "after"]),
-                    (inbound_queue("legacy-acme"), ["legacy-acme.schedule.set"]),
+                    (inbound_queue("legacy-acme"), ["legacy-acme.command.mode", "legacy-acme.schedule.set", "after"]),
                 ):
                     assert [(await channel.basic_get(name, no_ack=True)).body.decode() for _ in wanted] == wanted
         finally:
-            for name in names:
+            for name in queues.names:
                 await management.delete_queue(LEGACY_VHOST, name)

@@ -2,17 +2,14 @@
 
 import asyncio
 import contextlib
-import csv
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -23,43 +20,15 @@ from aiormq.abc import AbstractChannel
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditionFailed
 
 from gridfleet.domains.partners.key_text import make_key
-from gridfleet.protocol.partner_routes import EventKind, event_queue
+from gridfleet.protocol.partner_routes import EventKind
 from support.builders.partner_commands import order
 from support.clients.fleet_under_test import JsonObject, wait_for
+from support.clients.legacy_keys import Legacy, created, import_keys
 from support.clients.partner_organization import Organization
 from support.servers.running_stack import RunningStack
 
 SIGNING_KEY = bytes(range(32))
 Act = Callable[[AbstractChannel], Awaitable[object]]
-
-
-class Legacy(NamedTuple):
-    """An organisation with a key in the shared vhost."""
-
-    org: Organization
-    key: JsonObject
-
-    def queue(self, kind: EventKind) -> str:
-        return event_queue(self.org.slug, kind)
-
-    @property
-    def queues(self) -> list[str]:
-        return [f"{self.org.slug}.inbound", f"vcp.{self.org.slug}.dropped", *(self.queue(kind) for kind in EventKind)]
-
-
-def import_keys(stack: RunningStack, folder: Path, rows: list[dict[str, str]]) -> "subprocess.CompletedProcess[str]":
-    """`gridfleet keys import`."""
-    file = folder / "keys.csv"
-    with file.open("w", newline="") as output:
-        writer = csv.DictWriter(output, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    argv = (sys.executable, "-m", "gridfleet", "keys", "import", str(file))
-    return subprocess.run(argv, env=stack.environment, text=True, capture_output=True, timeout=120, check=False)
-
-
-def created(text: str, key_id: str) -> JsonObject:
-    return {"key": text, "apiKey": {"id": key_id, "vhost": "/"}}
 
 
 @pytest.fixture(scope="module")
@@ -369,7 +338,7 @@ async def test_a_running_service_replaces_the_queues_that_it_consumes(classic: R
     key, row = org.key(), {"id": str(uuid4()), "organisation": org.slug, "key": make_key().text, "scopes": "vcp:connect"}
     assert import_keys(classic, tmp_path, [row]).returncode == 0
     legacy = Legacy(org, created(row["key"], row["id"]))
-    places = {"%2F": {*legacy.queues, "vcp.legacy.inbound"}, key["apiKey"]["vhost"]: set(legacy.queues)}
+    places = {"%2F": set(legacy.queues), key["apiKey"]["vhost"]: set(legacy.queues)}
 
     def are(kind: str) -> bool:
         found = httpx.get(f"{org.management_url}/api/queues?disable_stats=true&columns=vhost,name,type").json()

@@ -124,6 +124,22 @@ async def test_orders_wait_for_a_gateway_and_acks_for_the_partner(market: Market
     assert await site.rows("SELECT 1 FROM partner_event") == []
 
 
+async def test_copies_of_another_organisations_messages_are_ignored(market: Market, database: Database) -> None:
+    """RabbitMQ before 4.0 without the service's plugin delivers them in the shared vhost of legacy keys."""
+    site = await market.add(database)
+    slug = site.sender.key.slug
+    message = order("command.site-setpoint", site.plant.id, slug=slug, powerKw=1)
+    properties = aiormq.spec.Basic.Properties(headers={**message.headers, "BCC": [message.routing_key]})
+    async with market.channel(site) as channel:
+        await channel.basic_publish(message.body, exchange=EXCHANGE, routing_key="other.command.mode", properties=properties)
+        waiting = await channel.queue_declare(inbound_queue(slug), passive=True)
+    assert waiting.message_count == 1
+    own = await market.order(site)
+    async with market.gateway():
+        assert [ack["messageId"] for ack in await market.received(site, 1)] == [own]
+    assert len(await site.rows("SELECT 1 FROM vcp_command")) == 1
+
+
 async def test_no_fallback_starts_while_commands_wait_that_arrived_during_an_outage(market: Market, database: Database) -> None:
     site = await market.add(database)
     await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})

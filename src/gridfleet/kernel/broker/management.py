@@ -49,6 +49,10 @@ class Management:
             {"pattern": pattern, "apply-to": apply_to, "definition": definition, "priority": priority},
         )
 
+    async def delete_policy(self, vhost: str, name: str) -> None:
+        """Delete a policy. Has no effect if it is missing."""
+        await self._remove(f"/api/policies/{quote(vhost, safe='')}/{quote(name, safe='')}")
+
     async def limit_queues(self, vhost: str, most: int) -> None:
         """Limit the number of queues in the vhost."""
         await self._call("PUT", f"/api/vhost-limits/{quote(vhost, safe='')}/max-queues", {"value": most})

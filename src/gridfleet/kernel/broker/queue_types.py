@@ -16,7 +16,7 @@ from pamqp.commands import Basic
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management
 
-__all__ = ["QueueType", "ServiceQueue", "choose_queue_type", "ensure_queue", "is_outdated", "replace_queue"]
+__all__ = ["ROUTED_SECONDS", "QueueType", "ServiceQueue", "choose_queue_type", "ensure_queue", "is_outdated", "replace_queue"]
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ QueueType = Literal["classic", "quorum"]
 
 _FIRST_SAFE_QUORUM: Final = (3, 12)
 _DELIVERY_LIMIT: Final = 1_000_000
-_ROUTED_SECONDS: Final = 0.5
+ROUTED_SECONDS: Final = 0.5
 """Maximum time between the publishing of a message and its arrival in a queue that was bound to the exchange at that time."""
 
 
@@ -111,7 +111,7 @@ async def _drain(channel: AbstractChannel, source: ServiceQueue, target: Service
     """Move a queue's bindings and messages to another queue."""
     for key in source.routing_keys:
         await channel.queue_unbind(source.name, source.exchange, routing_key=key)
-    await asyncio.sleep(_ROUTED_SECONDS)
+    await asyncio.sleep(ROUTED_SECONDS)
     # A separate exchange, because a message must keep its routing key.
     exchange = target.name
     await channel.exchange_declare(exchange, exchange_type="fanout", auto_delete=True)
