@@ -138,7 +138,7 @@ class PartnerLink:
             ack = await self._take_until_done(message)
             if ack is None:
                 # The key has ended, and its vhost is removed too.
-                raise ConnectionError("the key works no longer")
+                raise ConnectionError("the key is no longer valid")
             log.info("partner command processed", family=message.routing_key.partition(".")[2][:100], ack=ack)
         metrics.PARTNER_COMMANDS.labels(ack).inc()
         await channel.basic_ack(delivered.delivery_tag or 0)

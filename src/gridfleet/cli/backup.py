@@ -173,7 +173,7 @@ def _check(archive: "Archive") -> None:
         )
     unexpected = [name for name in archive.names if name != _DUMP and not _MEMBER.fullmatch(name)]
     if unexpected:
-        raise _Refused(f"the backup has members that no backup has: {', '.join(unexpected)}")
+        raise _Refused(f"the backup has unexpected members: {', '.join(unexpected)}")
     if _DUMP not in archive.names or "secrets/keys" not in archive.names:
         raise _Refused("the backup lacks the database or the keyring")
 

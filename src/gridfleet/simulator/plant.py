@@ -107,7 +107,7 @@ class SimulatedPlant:
                 power = _watts(command.params)
                 if not -battery.discharge_max_w <= power <= battery.charge_max_w:
                     raise CommandRejected(
-                        "OUT_OF_RANGE", f"{device} can do {-battery.discharge_max_w} to {battery.charge_max_w} W"
+                        "OUT_OF_RANGE", f"the power of {device} must be {-battery.discharge_max_w} to {battery.charge_max_w} W"
                     )
                 targets = replace(targets, battery_w={**targets.battery_w, device: power})
             case "set_power_limit" if device in pvs:

@@ -47,7 +47,7 @@ class SiteCommands:
                 return replace(self, setpoint_w=None, until_ms=None, step_of=None) if over else self
             case CommandType.CONFIG:
                 return replace(self, constraints={**self.constraints, **((command.params or {}).get("constraints") or {})})
-        raise CommandRejected("PARAMS_INVALID", f"{command.type} does not say what to do")
+        raise CommandRejected("PARAMS_INVALID", f"{command.type} lacks its parameters")
 
     def _hold(self, command: Command, now_ms: int) -> "SiteCommands":
         assert command.power_kw is not None

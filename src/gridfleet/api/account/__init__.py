@@ -32,11 +32,11 @@ async def invitation_page(call: Call) -> Asset:
 
 @page("/account/page.js", response_content_types=("text/javascript",))
 async def account_script(call: Call) -> Asset:
-    """The pages' script."""
+    """Return the script of the pages."""
     return page_file(call, _HERE / "page.js")
 
 
 @page("/account/page.css", response_content_types=("text/css",))
 async def account_style(call: Call) -> Asset:
-    """The pages' look."""
+    """Return the style sheet of the pages."""
     return page_file(call, _HERE / "page.css")

@@ -13,13 +13,13 @@ _POLICY: Final = f"{POLICY}; img-src data:"
 
 @page("/docs", response_content_types=("text/html",))
 async def docs_page(call: Call) -> Asset:
-    """The page itself."""
+    """Return the page to try the API."""
     return page_file(call, _HERE / "page.html", _POLICY)
 
 
 @page("/docs/page.js", response_content_types=("text/javascript",))
 async def docs_script(call: Call) -> Asset:
-    """The script that starts Swagger UI."""
+    """Return the script that starts Swagger UI."""
     return page_file(call, _HERE / "page.js", _POLICY)
 
 
@@ -31,5 +31,5 @@ async def swagger_ui_script(call: Call) -> Asset:
 
 @page("/docs/swagger-ui.css", response_content_types=("text/css",))
 async def swagger_ui_style(call: Call) -> Asset:
-    """The style sheet of Swagger UI."""
+    """Return the style sheet of Swagger UI."""
     return page_file(call, swagger_ui_path / "swagger-ui.css", _POLICY)

@@ -66,7 +66,7 @@ async def update(db: Connection, template_id: UUID, changes: dict[str, Any]) -> 
     )
     template = await cursor.fetchone()
     if template is None:
-        raise LookupError("the locked template is gone")
+        raise LookupError("the locked template was deleted")
     return template
 
 

@@ -374,5 +374,5 @@ async def find_amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:
     )
     row = await cursor.fetchone()
     if row is None:
-        raise LookupError("the organisation is gone")
+        raise LookupError("the organisation was deleted")
     return AmqpAddress(row[0], row[1])

@@ -47,7 +47,7 @@ async def complaints_about(db: Connection, org: OrgScope, plants: Sequence[Plant
             if plant.external_plant_id in external_ids:
                 yield "externalPlantId: is linked to another plant of the organisation"
             if rows_of_external[plant.external_plant_id] > 1:
-                yield "externalPlantId: stands in several rows"
+                yield "externalPlantId: is in several rows"
         if plant.template_id is not None:
             yield from _template_complaints(templates.get(plant.template_id))
 

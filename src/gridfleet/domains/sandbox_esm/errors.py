@@ -16,4 +16,4 @@ class ClientRefused(CodedError):
     """Credentials or token that are invalid or no longer valid."""
 
     code = "UNAUTHORIZED"
-    message = "The client's credentials do not count."
+    message = "The client's credentials are not valid."

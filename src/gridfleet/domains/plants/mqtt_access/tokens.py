@@ -44,7 +44,7 @@ class PlantTokens:
         try:
             return UUID(claims["sub"]), datetime.fromtimestamp(claims["exp"], UTC)
         except (ValueError, OverflowError):
-            raise InvalidToken("subject or expiry makes no sense") from None
+            raise InvalidToken("subject or expiry is not valid") from None
 
 
 def _ed25519_key(keyring: Keyring, version: int) -> OKPKey:

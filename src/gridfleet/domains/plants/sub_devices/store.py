@@ -102,7 +102,7 @@ async def update(db: Connection, org: OrgScope, sub_device_id: UUID, changes: di
     )
     device = await cursor.fetchone()
     if device is None:
-        raise LookupError("the locked sub-device is gone")
+        raise LookupError("the locked sub-device was deleted")
     return device
 
 
