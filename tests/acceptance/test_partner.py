@@ -238,7 +238,7 @@ async def test_unsigned_forged_and_foreign_orders_do_nothing(trading: Partnershi
 
 
 async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership, battery: Battery) -> None:
-    """RabbitMQ 3 does not look at CC and BCC; the gateway does. RabbitMQ 4 refuses the keys that the scope forbids."""
+    """The broker refuses copies to another routing key. The gateway refuses a CC with the message's own key."""
     created = await asyncio.to_thread(trading.key, WRITING[:3])
     carried_out = 0
     async with trading.partner(created) as partner:
@@ -247,7 +247,7 @@ async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership
                 body = {
                     "messageId": str(uuid4()),
                     "siteId": battery.plant.id,
-                    "issuedAt": "2026-11-20T10:00:00Z",
+                    "issuedAt": datetime.now(UTC).isoformat(),
                     "mode": "AUTO",
                     "powerKw": 1,
                 }

@@ -213,9 +213,9 @@ def test_answer(row: Row) -> None:
     endpoint, success, schemas = BUILT[row], ROWS[row]["success"], JsonSchemas()
     assert endpoint.success == decided_status(row, success["shape"])
     if success["shape"] == "empty":
-        assert endpoint.answer is type(None)
+        assert endpoint.response is type(None)
         return
-    schema = schemas.given(endpoint.answer)
+    schema = schemas.given(endpoint.response)
     if success["shape"] == "array":
         assert schema["type"] == "array"
         schema = schema["items"]
