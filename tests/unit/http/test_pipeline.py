@@ -84,8 +84,9 @@ async def test_unknown_routes_and_methods_answer_not_found(browse: Browse) -> No
 async def test_the_path_id_comes_before_query_and_body_which_come_together(browse: Browse) -> None:
     declare_things(codes=("INVALID_UUID", "VALIDATION_ERROR"))
     async with browse() as client:
-        bad_id = await client.post("/api/v1/things/5?page=0", json={})
-        assert (bad_id.json()["code"], bad_id.json()["details"]) == ("INVALID_UUID", ["thingId: must be a UUID"])
+        for text in ("5", "%7B%7D", "{thingId}"):
+            bad_id = await client.post(f"/api/v1/things/{text}?page=0", json={})
+            assert (bad_id.json()["code"], bad_id.json()["details"]) == ("INVALID_UUID", ["thingId: must be a UUID"])
         bad_rest = await client.post(f"/api/v1/things/{SOME_ID}?page=0", json={})
         assert bad_rest.json()["code"] == "VALIDATION_ERROR"
         assert bad_rest.json()["details"] == ["page: must be an integer >= 1", "name: is required"]

@@ -144,8 +144,8 @@ class Application:
         return pipeline
 
 
-_ANY: Final = "{}"
-"""The segment of a path parameter. A request cannot contain it unescaped."""
+_ANY: Final = "/"
+"""The segment of a path parameter. No segment of a request contains it."""
 
 
 @dataclass(slots=True)
