@@ -4,6 +4,7 @@ All state that must survive a restart is in the database: a batch that is rolled
 and another process that takes over a plant continues from that state.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from uuid import UUID
@@ -61,7 +62,10 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     plants = await store.plant_names(db, plant_ids)
     runs = {key: run for key, run in runs.items() if _watches(run.watch, plants)}
     wishes = {rule_id: hit for rule_id, hit in wishes.items() if _watches(hit.watch, plants)}
-    steps = {key: _advance(run, known.get(key), may_raise=True) for key, run in runs.items()}
+    steps: dict[RunKey, Progress] = {}
+    for key, run in runs.items():
+        steps[key] = _advance(run, known.get(key), may_raise=True)
+        await asyncio.sleep(0)  # otherwise many values of a metric with many rules would block heartbeats
     winners: dict[UUID, RunKey] = {}
     for key, step in steps.items():
         if step.raised_at is None:
@@ -74,6 +78,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     for key, step in steps.items():
         if step.raised_at is not None and not (key[0] in raised and winners[key[0]] == key):
             steps[key] = _advance(runs[key], known.get(key), may_raise=False)
+            await asyncio.sleep(0)
     await _save(db, runs, known, steps, raised)
     return [wishes[rule_id].watch.rule.severity for rule_id in raised]
 

@@ -35,6 +35,7 @@ class Run:
     """All values of a metric whose rule depends on more than one value.
 
     Attributes:
+        points: Times and values. The runs of all rules of the metric share them.
         matched: Whether one of them meets the condition.
         newest: Time of the metric's newest value of earlier batches, if the rule needs it.
     """

@@ -64,6 +64,8 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
         checks = {key: compiled.checks for key, compiled in known.items() if compiled.checks}
         hits: dict[int, tuple[int, float, Watch]] = {}
         runs: dict[int, Run] = {}
+        # All rules of a metric share its points: each on its own, a thousand rules would take gigabytes for a batch.
+        points: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
         if not checks:
             return Findings()
         since_pause = 0
@@ -87,8 +89,9 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
                 if keeps_state:
                     run = runs.get(id(watch))
                     if run is None:
-                        run = runs[id(watch)] = Run(watch)
-                    run.points.append((time, value))
+                        run = runs[id(watch)] = Run(watch, points.setdefault((source_id, layout_id, position), []))
+                    if not run.points or run.points[-1][0] != time:
+                        run.points.append((time, value))
                     run.matched = run.matched or matched
                 elif matched:
                     rule = id(watch.rule)
