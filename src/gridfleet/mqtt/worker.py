@@ -189,6 +189,10 @@ class IngestWorker:
                 cause = {"request_id": str(new_id())}
                 with structlog.contextvars.bound_contextvars(**cause):
                     batch = await self._prepare(deliveries)
+                if batch is not None and batch.taken < len(messages):
+                    self._buffer[:0] = messages[batch.taken :]
+                    self._arrived.set()
+                    del messages[batch.taken :], deliveries[batch.taken :]
                 if writing is not None:
                     await writing
                 writing = asyncio.create_task(self._write_and_acknowledge(channel, messages, deliveries, batch, cause))
@@ -254,8 +258,11 @@ class IngestWorker:
     async def _read_again(self, deliveries: Sequence[Delivery]) -> None:
         # The failed attempt may have cached values as written that are not in the database, such as a plant's status.
         self._pipeline.invalidate()
-        batch = await _until_it_works(partial(self._pipeline.prepare, deliveries))
-        await _until_it_works(partial(self._store, batch))
+        taken = 0
+        while taken < len(deliveries):
+            batch = await _until_it_works(partial(self._pipeline.prepare, deliveries[taken:]))
+            await _until_it_works(partial(self._store, batch))
+            taken += batch.taken
 
     async def _set_aside(self, delivery: Delivery, error: Exception) -> None:
         await _until_it_works(partial(self._refuse, delivery))

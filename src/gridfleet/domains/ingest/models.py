@@ -57,6 +57,8 @@ class Refusal(Exception):
 class Batch:
     """Everything that one transaction writes, and what is counted after its commit."""
 
+    taken: int = 0
+    """Number of messages in the batch: the first of those that were to be read."""
     frames: FrameBatch = field(default_factory=FrameBatch)
     ends: list[tuple[int, Delivery]] = field(default_factory=list)
     """For each snapshot: the number of frames after it was added, and its message."""

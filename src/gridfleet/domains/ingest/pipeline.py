@@ -62,6 +62,8 @@ EventValues = dict[tuple[UUID, int], dict[str, float]]
 PRESENCE_EVERY: Final = timedelta(seconds=10)
 """The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 MAX_STATUS_REASON: Final = 200
+MOST_FRAMES: Final = 10_000
+"""A batch ends with the message that brings its frames to this number (docs/decisions/0246)."""
 
 
 class Pipeline:
@@ -75,7 +77,9 @@ class Pipeline:
         self._window = window_seconds * 1000
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Batch:
-        """Verify and decode messages. A bad message is refused with its reason, and the others are still processed.
+        """Verify and decode the first messages, as many as one batch holds: see `Batch.taken`.
+
+        A bad message is refused with its reason, and the others are still processed.
 
         Raises:
             DatabaseError: A lookup failed.
@@ -87,6 +91,9 @@ class Pipeline:
         plants = await self.plant_cache.plants(topic.plant_id for topic in topics if topic)
         batch.subscribed = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
         for delivery, topic in zip(deliveries, topics, strict=True):
+            if len(batch.frames.frames) >= MOST_FRAMES:
+                break
+            batch.taken += 1
             plant = plants.get(topic.plant_id) if topic else None
             if plant is None or topic is None:
                 batch.count("unknown_plant")

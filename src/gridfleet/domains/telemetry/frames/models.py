@@ -112,7 +112,6 @@ class FrameBatch:
     def __init__(self) -> None:
         self.frames: dict[tuple[int, int, int], Values] = {}
         self.latest: dict[tuple[int, int], LatestRow] = {}
-        self.points = 0
 
     def add(self, source_id: int, layout_id: int, time: int, vals: Values) -> None:
         """Add one frame. `time` is in `microseconds`."""
