@@ -59,7 +59,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/test_queue_types.py",
             "tests/integration/vcp/test_dropped_events.py",
             "tests/integration/vcp/test_gateway.py",
-            "tests/integration/vcp/test_legacy_commands.py",
+            "tests/integration/vcp/test_legacy_vhost.py",
         }
     ),
     "tests/unit/sdk::broker": frozenset(
