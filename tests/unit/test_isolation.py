@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from aiormq.exceptions import AMQPConnectionError, ChannelInvalidStateError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import DataError, OperationalError
@@ -78,6 +79,11 @@ def test_a_slow_or_blocked_statement_is_the_fault_of_an_item_that_is_tried_again
     for error in (DataError(), DatatypeMismatch(), ValueError()):
         assert is_poison(error)
         assert is_poison(error, is_retried=True)
+
+
+def test_a_closed_channel_is_an_outage() -> None:
+    for error in (AMQPConnectionError(), ChannelInvalidStateError()):
+        assert not is_poison(error)
 
 
 def test_a_reason_can_be_stored() -> None:

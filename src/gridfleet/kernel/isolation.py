@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import httpx
 import structlog
-from aiormq.exceptions import AMQPError
+from aiormq.exceptions import AMQPError, ChannelInvalidStateError
 from psycopg import InterfaceError, OperationalError
 
 from gridfleet.kernel import metrics
@@ -24,7 +24,16 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-_OUTAGES: Final = (DatabaseError, AMQPError, httpx.HTTPError, OSError, MemoryError, DecryptionFailed, UnknownKeyVersion)
+_OUTAGES: Final = (
+    DatabaseError,
+    AMQPError,
+    ChannelInvalidStateError,  # no AMQPError: a call on a channel that has closed
+    httpx.HTTPError,
+    OSError,
+    MemoryError,
+    DecryptionFailed,
+    UnknownKeyVersion,
+)
 _AWAY: Final = ("08", "53", "57P")
 """Prefixes of SQLSTATEs: connection, server resources, server shutdown."""
 

@@ -1,4 +1,5 @@
 """Topics, envelopes, messages and signatures that plants, partners and the service exchange.
 
-Pure functions and structs without I/O. The service and both clients import this package, so each byte is defined once.
+Pure functions and structs without I/O, except the connection in `amqp`. The service and both clients import this package, so
+each byte is defined once.
 """

@@ -16,6 +16,7 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.protocol.partner_routes import EXCHANGE, event_queue, event_routing_key
 from gridfleet.sdk.partner import CommandKind, CommandRefused, EventKind, Partner
+from support.servers.broker_line import broker_line
 from support.servers.broker_node import BrokerNode
 
 SITE = "018f6b1e-7c1a-7c3e-9b0a-3d1f5a2b4c6d"
@@ -112,3 +113,17 @@ async def test_acks_are_waited_for_again_after_they_were_lost(vhost: Vhost) -> N
         await vhost.settle()
         await vhost.publish(EventKind.COMMAND_ACK, messageId=order, ackStatus="ACCEPTED")
         assert (await partner.wait_for(order))["ackStatus"] == "ACCEPTED"
+
+
+async def test_a_command_is_sent_again_after_the_line_hung(vhost: Vhost) -> None:
+    async with (
+        broker_line(vhost.node.url) as line,
+        asyncio.timeout(60),
+        Partner(f"{line.url(vhost.address)}?heartbeat=2") as partner,
+    ):
+        await partner.send(CommandKind.SETPOINT, SITE, powerKw=1)
+        line.hang()
+        sending = asyncio.create_task(partner.send(CommandKind.SETPOINT, SITE, powerKw=2))
+        await asyncio.wait({sending})
+        assert not sending.cancelled()
+        assert sending.exception() is None

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import quote
 
-import aiormq
-from aiormq.abc import AbstractChannel, AbstractConnection
+from aiormq.abc import AbstractChannel
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.decoding import tolerate_undecodable_properties
+from gridfleet.protocol.amqp import open_connection
 
 __all__ = ["HEARTBEAT_SECONDS", "LOG_EXCHANGE", "LOG_VHOST", "fail_when_closed", "open_channel", "vhost_url"]
 
@@ -35,7 +35,7 @@ async def open_channel(broker_url: str, vhost: str) -> AsyncIterator[AbstractCha
     A lost connection raises an error in the code that uses the channel. The caller's supervisor restarts that code, which
     declares everything again and continues.
     """
-    connection: AbstractConnection = await aiormq.connect(vhost_url(broker_url, vhost))
+    connection = await open_connection(vhost_url(broker_url, vhost))
     metrics.BROKER_CONNECTIONS.inc()
     try:
         yield await connection.channel()

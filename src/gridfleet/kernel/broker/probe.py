@@ -6,8 +6,9 @@ import time
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-import aiormq
 from aiormq.exceptions import AMQPError
+
+from gridfleet.protocol.amqp import open_connection
 
 __all__ = ["LOGIN_CHANNEL", "PROBE_PREFIX", "Probe", "login_text", "probe", "probe_user"]
 
@@ -53,7 +54,7 @@ async def probe(broker_url: str, vhost: str, user: str, password: str, exchange:
     error = None
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
-            connection = await aiormq.connect(url)
+            connection = await open_connection(url)
             try:
                 channel = await connection.channel()
                 await channel.exchange_declare(exchange, passive=True)

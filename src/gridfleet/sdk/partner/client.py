@@ -19,6 +19,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from yarl import URL
 
 from gridfleet.protocol import signature
+from gridfleet.protocol.amqp import Connection
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.partner_routes import (
     EXCHANGE,
@@ -94,7 +95,7 @@ class Partner:
         self._context = ssl.create_default_context(cadata=authority) if self._url.scheme == "amqps" else None
         self._patience = patience_seconds
         self._opening, self._ordering = asyncio.Lock(), asyncio.Lock()
-        self._connection: aiormq.Connection | None = None
+        self._connection: Connection | None = None
         self._commands_channel: AbstractChannel | None = None
         self._listening: asyncio.Task[None] | None = None
         self._acks: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
@@ -275,11 +276,11 @@ class Partner:
             async with self._changed:
                 self._changed.notify_all()
 
-    async def _connected(self) -> aiormq.Connection:
+    async def _connected(self) -> Connection:
         """Return the connection; open a new one if it is lost."""
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
-                connection = aiormq.Connection(self._url, context=self._context)
+                connection = Connection(self._url, context=self._context)
                 try:
                     async with asyncio.timeout(_CONNECT_SECONDS):
                         await connection.connect()

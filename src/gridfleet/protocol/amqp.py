@@ -1,0 +1,41 @@
+"""The AMQP connection that the service and the partner's client use."""
+
+import asyncio
+
+import aiormq
+from aiormq.abc import ExceptionType, TimeoutType
+from aiormq.exceptions import AMQPConnectionError, AMQPError
+
+__all__ = ["Connection", "open_connection"]
+
+
+class Connection(aiormq.Connection):
+    """A connection whose end raises an `AMQPError` or an `OSError` in every call that waits for it.
+
+    aiormq raises the reason of the end. That is a plain `Exception` if the broker ended the stream between two frames. After
+    missed heartbeats and after `close` it is a `CancelledError`, as if the caller had been cancelled: a task group does not
+    notice that such a task has ended.
+    """
+
+    async def close(self, exc: ExceptionType | None = asyncio.CancelledError, timeout: TimeoutType = None) -> None:
+        """Close the connection.
+
+        Args:
+            exc: The reason, for the calls that wait.
+            timeout: Seconds.
+        """
+        # Before the connection is open, only `connect` waits for it, and its caller may have been cancelled.
+        if self.connected.is_set() and not isinstance(exc, AMQPError | OSError):
+            exc = AMQPConnectionError("the connection to the broker ended")
+        await super().close(exc, timeout)
+
+
+async def open_connection(url: str) -> Connection:
+    """Connect to a broker.
+
+    Raises:
+        AMQPError, OSError: The broker is unreachable or refuses.
+    """
+    connection = Connection(url)
+    await connection.connect()
+    return connection

@@ -1,0 +1,60 @@
+"""However a connection to the broker ends: its calls fail with an outage, none as if its caller was cancelled or at fault."""
+
+import asyncio
+
+import pytest
+from aiormq.abc import AbstractChannel, DeliveredMessage
+
+from gridfleet.kernel.broker import connection
+from gridfleet.kernel.broker.connection import LOG_VHOST, fail_when_closed, open_channel
+from gridfleet.kernel.isolation import is_poison
+from support.servers.broker_line import BrokerLine, broker_line
+from support.servers.broker_node import BrokerNode
+
+WAYS = ["reset", "end", "silence", "closed"]
+EXCHANGE = "amq.fanout"
+DELIVERIES = 300
+"""More frames than a channel of the client buffers, so that it still reads them when the stream ends."""
+
+
+async def publish(channel: AbstractChannel) -> None:
+    while True:
+        await channel.basic_publish(b"{}", exchange=EXCHANGE, timeout=30)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_every_call_fails_with_an_outage(broker: BrokerNode, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    if way == "silence":
+        monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 2)
+    async with broker_line(broker.url) as line, open_channel(line.url(broker.url), LOG_VHOST) as channel:
+        queue = (await channel.queue_declare(exclusive=True)).queue or ""
+        for _ in range(DELIVERIES):
+            await channel.basic_publish(b"{}", routing_key=queue)
+        calls = [asyncio.create_task(publish(channel)) for _ in range(5)]
+        calls.append(asyncio.create_task(fail_when_closed(channel)))
+        await asyncio.sleep(0.2)
+        line.hang()
+        consuming = asyncio.create_task(channel.basic_consume(queue, ignore, no_ack=True))
+        await asyncio.sleep(0.5)
+        await break_line(line, channel, way)
+        done, waiting = await asyncio.wait(calls, timeout=60)
+        assert not waiting
+        errors = await asyncio.gather(*done, consuming, return_exceptions=True)
+        with pytest.raises(Exception) as later:
+            await channel.basic_publish(b"{}", exchange=EXCHANGE)
+    judged = [error for error in (*errors, later.value) if isinstance(error, BaseException)]
+    assert [error for error in judged if not isinstance(error, Exception) or is_poison(error)] == []
+    assert len(judged) >= len(calls) + 1
+
+
+async def ignore(_: DeliveredMessage) -> None:
+    pass
+
+
+async def break_line(line: BrokerLine, channel: AbstractChannel, way: str) -> None:
+    if way == "reset":
+        line.reset()
+    elif way == "end":
+        line.end()
+    elif way == "closed":
+        await channel.connection.close()

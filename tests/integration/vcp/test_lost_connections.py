@@ -1,0 +1,70 @@
+"""The gateway's connection to a vhost ends while it publishes: every event arrives, none is set aside."""
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+
+from gridfleet.amqp.partner_gateway import PartnerGateway
+from gridfleet.domains.partner_events.models import NewEvent
+from gridfleet.domains.partner_events.queue import queue_events
+from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
+from gridfleet.kernel.broker import connection
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.ids import new_id
+from gridfleet.protocol.partner_routes import EventKind, event_queue
+from support.builders.partner_site import PartnerSite, partner_site
+from support.servers.broker_line import broker_line
+from support.servers.broker_node import BrokerNode
+from support.servers.running_task import running
+
+EVENTS = 60
+
+
+async def queue_alerts(site: PartnerSite, first: int) -> None:
+    key = site.sender.key
+    bodies = [b"%d" % number for number in range(first, first + EVENTS)]
+    async with site.database.transaction() as db:
+        events = [NewEvent(new_id(), key.organization_id, None, key.id, EventKind.ALERT, body) for body in bodies]
+        await queue_events(db, events)
+
+
+async def until_published(site: PartnerSite) -> None:
+    async with asyncio.timeout(60):
+        while await site.rows("SELECT 1 FROM partner_event LIMIT 1"):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("way", ["reset", "hang"])
+async def test_no_event_is_lost_with_a_connection(
+    database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "hang":
+        monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 2)
+    site = await partner_site(database)
+    key = site.sender.key
+    async with open_management(broker.management_url) as management, broker_line(broker.url) as line:
+        await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
+        settings = broker.settings.model_copy(update={"broker_url": SecretStr(line.url(broker.url))})
+        gateway = PartnerGateway(settings, database, site.plant.bench.keyring)
+        async with running(gateway.run()):
+            await queue_alerts(site, 0)
+            await until_published(site)
+            line.hang() if way == "hang" else line.reset_at_next_data()
+            await queue_alerts(site, EVENTS)
+            await until_published(site)
+        found = await arrived(broker, site)
+        await management.delete_vhost(key.vhost)
+    assert await site.rows("SELECT reason FROM set_aside") == []
+    assert found == set(range(2 * EVENTS))
+
+
+async def arrived(broker: BrokerNode, site: PartnerSite) -> set[int]:
+    """Return the numbers of the events in the partner's queue."""
+    numbers: set[int] = set()
+    async with open_channel(broker.url, site.sender.key.vhost) as channel:
+        while body := (await channel.basic_get(event_queue(site.sender.key.slug, EventKind.ALERT), no_ack=True)).body:
+            numbers.add(int(body))
+    return numbers
