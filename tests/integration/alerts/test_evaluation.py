@@ -509,3 +509,15 @@ async def test_a_revoked_plant_resolves_its_alerts_with_auto_resolve(bench: Benc
     found = dict(await plant.rows("SELECT rule_id, status FROM alert WHERE plant_id = %s"))
     assert [found[rule.id] for rule in rules] == ["RESOLVED", "RESOLVED", "ACTIVE"]
     assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []
+
+
+async def test_values_that_were_read_before_their_plant_was_revoked_change_nothing_at_it(bench: Bench) -> None:
+    plant = await bench.plant()
+    await add_rule(bench.database, plant.organization_id, auto_resolve=True, metric="soc")
+    batch = await bench.pipeline.prepare([plant.message(snapshot(ago(5), {"soc": 5}))])
+    async with bench.database.transaction() as db:
+        await revoke_plant(db, operator(plant.organization_id), plant.id)
+    async with bench.database.transaction() as db:
+        await bench.pipeline.store(db, batch)
+    assert await statuses(bench, plant) == []
+    assert await plant.rows("SELECT status FROM plant WHERE id = %s") == [("UNKNOWN",)]

@@ -252,10 +252,14 @@ async def delete_rule_states(db: Connection, keys: Sequence[tuple[UUID, int, str
 
 
 async def plant_names(db: Connection, plant_ids: Iterable[UUID]) -> dict[UUID, PlantName]:
-    """Return the plants' names. The plants cannot be deleted or moved until the transaction ends."""
+    """Return the names of the plants that are not revoked. The plants cannot be deleted, moved or revoked until the transaction
+    ends.
+    """
     cursor = db.cursor(row_factory=class_row(PlantName))
     await cursor.execute(
-        "SELECT id, organization_id, name FROM plant WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", (sorted(plant_ids),)
+        "SELECT id, organization_id, name FROM plant WHERE id = ANY(%s) AND lifecycle_status <> 'DECOMMISSIONED'"
+        " ORDER BY id FOR KEY SHARE",
+        (sorted(plant_ids),),
     )
     return {plant.id: plant for plant in await cursor.fetchall()}
 

@@ -286,7 +286,7 @@ async def record_presence(
     db: Connection,
     seen: Iterable[tuple[UUID, datetime, str, float | None, str | None, datetime | None, str | None]],
 ) -> tuple[list[UUID], list[StatusChange]]:
-    """Update plants. `last_seen_at` never moves back.
+    """Update plants, except DECOMMISSIONED ones. `last_seen_at` never moves back.
 
     Args:
         seen: Plant, time, status, usual interval in seconds if known, reason of the status, when the message was sent if it
@@ -303,7 +303,7 @@ async def record_presence(
         " FROM held JOIN unnest(%(ids)s::uuid[], %(at)s::timestamptz[], %(statuses)s::text[], %(every)s::real[],"
         " %(reasons)s::text[], %(sent_at)s::timestamptz[], %(request_ids)s::text[])"
         " AS seen (id, at, status, every, reason, sent_at, request_id) ON seen.id = held.id"
-        " WHERE plant.id = held.id"
+        " WHERE plant.id = held.id AND plant.lifecycle_status <> 'DECOMMISSIONED'"
         " AND (plant.status <> 'OFFLINE' OR coalesce(seen.sent_at > plant.last_seen_at, true))"
         f" RETURNING {_CHANGED}, seen.reason, seen.request_id) {_PUBLISHED}",
         {
