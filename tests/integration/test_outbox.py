@@ -210,3 +210,19 @@ async def test_it_starts_again_after_the_database_was_away(database: Database) -
     await queue(database, 1)
     async with working(database, carry_out):
         await until(lambda: done == [1])
+
+
+async def test_an_effect_that_waited_for_two_days_is_retried(database: Database) -> None:
+    tries: list[int] = []
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        tries.append(payload["number"])
+        if len(tries) == 1:
+            raise ConnectionError("the broker has not started yet")
+
+    await queue(database, 1)
+    async with database.transaction() as db:
+        await db.execute("UPDATE outbox SET created_at = now() - interval '2 days'")
+    async with working(database, carry_out):
+        await nothing_left(database)
+    assert tries == [1, 1]

@@ -14,7 +14,7 @@ The handler runs after the commit, usually within milliseconds. It may run more 
 effect and its deletion, the effect is repeated. What the handler writes through `db` commits together with the deletion. If it
 raises, or takes longer than half a minute, its writes are rolled back and it is retried: after a quarter of a second, then
 after twice the previous delay, up to half a minute. An effect is set aside if it fails five times by itself (not because of an
-outage), or has failed for a day. Effects of one kind with the same `key` are executed one by one in the order of their
+outage), or in an outage of a day. Effects of one kind with the same `key` are executed one by one in the order of their
 queueing, and a failing one delays those behind it. Other effects run concurrently. Several processes may execute effects.
 """
 
@@ -28,7 +28,6 @@ import structlog
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work, current_cause
-from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, set_aside
 from gridfleet.kernel.db import outbox as queue
 from gridfleet.kernel.db.notifications import listen
@@ -46,9 +45,10 @@ CONSUMER: Final = "effects"
 _FIRST_WAIT: Final = timedelta(milliseconds=250)
 _LONGEST_WAIT: Final = timedelta(seconds=30)
 _CARRY_OUT_SECONDS: Final = 30.0
-_GIVE_UP_AFTER: Final = timedelta(hours=24)
 _MOST_TRIES: Final = 5
 """For an effect that fails without an outage."""
+_MOST_TRIES_IN_AN_OUTAGE: Final = 2_880
+"""A day of tries. An effect may be older than that at its first one, if the service was stopped."""
 
 log = structlog.get_logger(__name__)
 
@@ -127,8 +127,7 @@ class Outbox:
             log.info("effect carried out", kind=effect.kind)
 
     async def _failed(self, db: Connection, effect: queue.Effect, error: Exception) -> None:
-        by_itself = is_poison(error) and effect.attempts + 1 >= _MOST_TRIES
-        given_up = by_itself or utc_now() - effect.created_at > _GIVE_UP_AFTER
+        given_up = effect.attempts + 1 >= (_MOST_TRIES if is_poison(error) else _MOST_TRIES_IN_AN_OUTAGE)
         log.warning(
             "effect given up" if given_up else "effect failed, retrying",
             kind=effect.kind,

@@ -1,6 +1,6 @@
 """SQL of the outbox."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from psycopg.rows import class_row
@@ -22,7 +22,6 @@ class Effect(NamedTuple):
     kind: str
     payload: dict[str, Any]
     attempts: int
-    created_at: datetime
     cause: dict[str, str] | None
 
 
@@ -43,7 +42,7 @@ async def claim(db: Connection, kind: str) -> Effect | None:
     """
     cursor = db.cursor(row_factory=class_row(Effect))
     await cursor.execute(
-        "SELECT id, kind, payload, attempts, created_at, cause FROM outbox o WHERE kind = %s AND due_at <= clock_timestamp()"
+        "SELECT id, kind, payload, attempts, cause FROM outbox o WHERE kind = %s AND due_at <= clock_timestamp()"
         " AND (key IS NULL OR NOT EXISTS (SELECT FROM outbox e WHERE e.kind = o.kind AND e.key = o.key AND e.id < o.id))"
         " ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED",
         (kind,),
