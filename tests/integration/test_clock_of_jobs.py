@@ -1,9 +1,10 @@
-"""Periodic jobs run although the machine's clock is set."""
+"""Periodic jobs run although the machine's clock is set, or the database was away."""
 
 import asyncio
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from gridfleet.jobs.schedule import run_jobs
@@ -38,4 +39,30 @@ async def test_periodic_jobs_run_after_the_clock_was_set(
             await people.execute("DELETE FROM procrastinate_periodic_defers")
             ahead = step_seconds
             while abs(await newest_run(people) - time.time()) > 120:
+                await asyncio.sleep(0.1)
+
+
+async def test_jobs_run_after_the_database_was_away(database_url: str, postgres_url: str, home: Path) -> None:
+    """A worker whose listener cannot connect stops without an error. The connection on which it unregisters is kept."""
+    async with api_service(database_url, home, rate_limits="off") as service:
+        people, state = People(service), service.state
+        jobs = supervise("jobs", lambda: run_jobs(state.settings, state.database), Backoff(first=0.1))
+        async with (
+            running(jobs),
+            asyncio.timeout(60),
+            await psycopg.AsyncConnection.connect(postgres_url.replace("/gridfleet?", "/postgres?"), autocommit=True) as server,
+        ):
+            while not await newest_run(people):
+                await asyncio.sleep(0.1)
+            await people.execute("DELETE FROM procrastinate_periodic_defers")
+            [(name,)] = await people.execute("SELECT current_database()")
+            await server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            await server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = %s AND application_name = 'gridfleet-queue' AND query LIKE 'LISTEN%%'",
+                (name,),
+            )
+            await asyncio.sleep(1)
+            await server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+            while not await newest_run(people):
                 await asyncio.sleep(0.1)

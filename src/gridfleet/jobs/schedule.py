@@ -108,22 +108,34 @@ class ClockChanged(OSError):
     """The machine's clock was set, or the machine was suspended."""
 
 
+class WorkerStopped(ConnectionError):
+    """The worker of a queue stopped without an error, because it had lost the database."""
+
+
 async def run_jobs(settings: Settings, database: Database) -> None:
     """Run jobs until cancelled. Raises when the database connection is lost or the clock is set by more than a minute."""
     app = build_app(settings, database)
     async with app.open_async(), asyncio.TaskGroup() as workers:
         workers.create_task(_fail_when_clock_is_set(), name="clock")
         for queue in QUEUES:
-            work = app.run_worker_async(
-                queues=[queue],
-                concurrency=4,
-                install_signal_handlers=False,
-                delete_jobs="successful",
-                listen_notify=True,
-                fetch_job_polling_interval=5,
-                worker_middleware=[watching(database)],
-            )
-            workers.create_task(work, name=f"jobs of the queue {queue}")
+            workers.create_task(_work(app, database, queue), name=f"jobs of the queue {queue}")
+
+
+async def _work(app: App, database: Database, queue: str) -> None:
+    """Run the jobs of a queue until cancelled. Raises when the worker stops.
+
+    The library's worker returns without an error if it loses the connection on which it listens but can unregister.
+    """
+    await app.run_worker_async(
+        queues=[queue],
+        concurrency=4,
+        install_signal_handlers=False,
+        delete_jobs="successful",
+        listen_notify=True,
+        fetch_job_polling_interval=5,
+        worker_middleware=[watching(database)],
+    )
+    raise WorkerStopped(f"the worker of the queue {queue} stopped")
 
 
 async def _fail_when_clock_is_set() -> None:
