@@ -55,8 +55,7 @@ class BrokerLine:
         pair = _Pair(client, node)
         self._open.add(pair)
         try:
-            with contextlib.suppress(OSError):
-                await asyncio.gather(pair.forward(reader, node), pair.forward(far, client))
+            await asyncio.gather(pair.forward(reader, node), pair.forward(far, client))
         finally:
             self._open.discard(pair)
             pair.client.close()
@@ -73,13 +72,14 @@ class _Pair:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        while data := await source.read(65_536):
-            if self.resets and sink is self.node:
-                self.reset()
-            elif not self.hangs:
-                sink.write(data)
-            elif sink is self.client:
-                self.held += data
+        with contextlib.suppress(OSError):
+            while data := await source.read(65_536):
+                if self.resets and sink is self.node:
+                    self.reset()
+                elif not self.hangs:
+                    sink.write(data)
+                elif sink is self.client:
+                    self.held += data
         if self.hangs:
             await self.ended.wait()  # a hanging line ends no stream
 

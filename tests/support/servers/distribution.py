@@ -55,11 +55,13 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/partners/test_refused_keys.py",
             "tests/integration/partners/test_slow_removals.py",
             "tests/integration/test_external_servers.py",
+            "tests/integration/test_lost_connections.py",
             "tests/integration/test_poison.py",
             "tests/integration/test_queue_types.py",
             "tests/integration/vcp/test_dropped_events.py",
             "tests/integration/vcp/test_gateway.py",
             "tests/integration/vcp/test_legacy_vhost.py",
+            "tests/integration/vcp/test_lost_connections.py",
         }
     ),
     "tests/unit/sdk::broker": frozenset(
