@@ -28,6 +28,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/ingest/test_two_processes.py",
             "tests/integration/partners/test_bounds.py",
             "tests/integration/partners/test_hostile_clients.py",
+            "tests/integration/partners/test_legacy_flood.py",
             "tests/integration/partners/test_legacy_keys.py",
             "tests/integration/partners/test_logins.py",
             "tests/integration/partners/test_own_queues.py",
