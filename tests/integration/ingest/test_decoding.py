@@ -2,6 +2,7 @@
 
 import random
 import time
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gridfleet.kernel.db import Connection, Database
 from support.clients.ingest_bench import Bench, BenchPlant, Values, moment
 
 
@@ -152,6 +154,25 @@ async def test_an_entry_costs_what_it_has_and_not_what_its_device_has(bench: Ben
         seconds.append(time.process_time() - started)
         assert len(batch.frames.frames) == 4_000
     assert max(seconds) < 8 * seconds[0], seconds
+
+
+async def test_new_names_of_many_devices_take_one_transaction(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each device held the messages of all plants for seconds, for a message of 37 kB."""
+    names = [f"D{number}" for number in range(20)]
+    plant = await bench.plant(names)
+    await bench.take(plant.message(snapshot(0, **{name: {"a": 0} for name in names})))
+    begun = 0
+    transaction = Database.transaction
+
+    def counted(database: Database) -> AbstractAsyncContextManager[Connection]:
+        nonlocal begun
+        begun += 1
+        return transaction(database)
+
+    monkeypatch.setattr(Database, "transaction", counted)
+    batch = await bench.pipeline.prepare([plant.message(snapshot(1, **{name: {"b": 1} for name in names}))])
+    assert len(batch.frames.frames) == 20
+    assert begun <= 2  # the other one reads alert rules
 
 
 async def test_a_batch_ends_with_the_message_that_fills_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

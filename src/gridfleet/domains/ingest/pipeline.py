@@ -224,15 +224,14 @@ class Pipeline:
             _add_snapshot(batch, plant, delivery, snapshot, message, now)
 
     async def _make_room(self, snapshots: Sequence["_Snapshot"]) -> None:
-        """Assign positions to new field names, of each device once a message: each time takes a transaction."""
+        """Assign positions to new field names, once a message: each time takes a transaction."""
         new: dict[UUID, tuple[CachedDevice, dict[str, FieldValue]]] = {}
         for snapshot in snapshots:
             for device, _, fields, _ in snapshot.entries:
                 if device.reader.lacks(fields):
                     names = new.setdefault(device.id, (device, {}))[1]
                     names.update((name, value) for name, value in fields.items() if value is not None)
-        for device, fields in new.values():
-            await self.plant_cache.make_room(device, fields)
+        await self.plant_cache.make_room(new.values())
 
 
 class _Snapshot(NamedTuple):

@@ -1,6 +1,6 @@
 """Cache of the plants of this process with keys, readers and sources."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -15,7 +15,7 @@ from gridfleet.domains.ingest.readers import OwnNamesReader, Reader, TemplateRea
 from gridfleet.domains.plants.ingest_plants import IngestPlant, load_ingest_plants
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.domains.telemetry.frames.lookup import load_sources
+from gridfleet.domains.telemetry.frames.lookup import load_sources, used_layouts
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
@@ -164,13 +164,19 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
                 if plant.id in sources  # otherwise it was deleted in the meantime
             }
 
-    async def make_room(self, device: CachedDevice, fields: dict[str, int | float | bool | None]) -> None:
-        """Assign positions to new field names of a device without a template.
+    async def make_room(self, new: Collection[tuple[CachedDevice, dict[str, int | float | bool | None]]]) -> None:
+        """Assign positions to new field names of devices without a template.
 
         This uses a transaction of its own, because positions stay valid if the batch fails.
         """
+        if not new:
+            return
         async with self._database.transaction() as db:
-            await device.reader.extend(db, self.layouts, fields)
+            # Read again each time, because another process may have held the plant's shard and assigned positions. A name
+            # with two positions would be stored twice for the same time.
+            used = await used_layouts(db, [device.source_id for device, _ in new])
+            for device, fields in new:
+                await device.reader.extend(db, self.layouts, used[device.source_id], fields)
 
     def invalidate_status(self, plant_id: str) -> None:
         """Clear the cached statuses of a plant that has gone OFFLINE, and of its sub-devices."""
@@ -200,9 +206,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
             source_id = source_ids[external_id]
             template = templates.get(template_id) if template_id else None
             reader: Reader = (
-                OwnNamesReader(source_id)
-                if template is None
-                else await TemplateReader.of(db, self.layouts, self._signal_map(template))
+                OwnNamesReader() if template is None else await TemplateReader.of(db, self.layouts, self._signal_map(template))
             )
             return CachedDevice(device_id, source_id, reader)
 

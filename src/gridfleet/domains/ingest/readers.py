@@ -8,8 +8,7 @@ from math import isfinite
 from typing import Final
 
 from gridfleet.domains.device_templates.decoder import Metric, SignalMap
-from gridfleet.domains.telemetry.frames.lookup import used_layouts
-from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, frame_layouts
+from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, SourceLayout, frame_layouts
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -50,7 +49,7 @@ class TemplateReader:
         """Return False: a template declares all its fields, so nothing has to be prepared."""
         return False
 
-    async def extend(self, db: Connection, layouts: LayoutIdCache, fields: Fields) -> None:
+    async def extend(self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout], fields: Fields) -> None:
         """Do nothing."""
 
     def without_room(self, fields: Fields) -> list[str]:
@@ -84,8 +83,7 @@ class OwnNamesReader:
     it needs room again, and gets its old position.
     """
 
-    def __init__(self, source_id: int) -> None:
-        self._source_id = source_id
+    def __init__(self) -> None:
         self._placed: dict[int, tuple[str, ...]] = {}
         self._known: frozenset[str] = frozenset()
         self._seen: dict[str, datetime] = {}
@@ -103,20 +101,18 @@ class OwnNamesReader:
             return False
         return time.monotonic() >= self._extend_from
 
-    async def extend(self, db: Connection, layouts: LayoutIdCache, fields: Fields) -> None:
-        """Assign positions to the entry's new names, as far as there is room."""
+    async def extend(self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout], fields: Fields) -> None:
+        """Assign positions to the entry's new names, as far as there is room. `used`: what `used_layouts` returns now."""
         now = utc_now()
-        # Read again each time, because another process may have held the plant's shard and assigned positions. A name
-        # with two positions would be stored twice for the same time.
-        for used in reversed(await used_layouts(db, self._source_id)):
-            self._add(used.id, used.metrics, used.seen)
+        for layout in reversed(used):
+            self._add(layout.id, layout.metrics, layout.seen)
         active = {name for name, seen in self._seen.items() if now - seen < NAME_LIFE}
         missing = sorted(set(self._wanted(fields)) - active)
         accepted = missing[: max(0, MAX_NAMES - len(active))]
         self._extend_from = time.monotonic() + (0 if accepted == missing else _WHEN_FULL_SECONDS)
-        for layout in frame_layouts([Metric(name, "") for name in accepted if name not in self._known]):
-            names = [metric.key for metric in layout.metrics]
-            self._add(await layouts.id_of(db, layout), names, [now] * len(names))
+        for new in frame_layouts([Metric(name, "") for name in accepted if name not in self._known]):
+            names = [metric.key for metric in new.metrics]
+            self._add(await layouts.id_of(db, new), names, [now] * len(names))
         self._seen |= dict.fromkeys(accepted, now)
         self._active = frozenset(active.union(accepted))
         self._positions = {

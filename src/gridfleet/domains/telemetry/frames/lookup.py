@@ -16,12 +16,12 @@ async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
     return await store.sources(db, plant_ids)
 
 
-async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
-    """Return every layout without units and limits that the source has used, oldest first: those of its own names.
+async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:
+    """Return every layout without units and limits that each source has used, oldest first: those of its own names.
 
     A layout of a template gives its metrics a meaning that the device's own values do not have.
     """
-    return await store.used_layouts(db, source_id)
+    return await store.used_layouts(db, source_ids)
 
 
 async def source_owners(db: Connection, source_ids: Iterable[int]) -> dict[int, SourceOwner]:

@@ -54,18 +54,21 @@ async def sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[
     return found
 
 
-async def used_layouts(db: Connection, source_id: int) -> list[SourceLayout]:
-    """Return every layout without units and limits that a source has used, oldest first."""
-    cursor = db.cursor(row_factory=class_row(SourceLayout))
-    await cursor.execute(
-        "SELECT l.id, l.metrics, ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
+async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:
+    """Return every layout without units and limits that each source has used, oldest first."""
+    cursor = await db.execute(
+        "SELECT t.source_id, l.id, l.metrics,"
+        " ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
         " FROM unnest(t.vals, t.times) WITH ORDINALITY AS u (value, at, position) ORDER BY position) AS seen"
-        " FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = %s"
+        " FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = ANY(%s)"
         " AND '' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
         " ORDER BY l.id",
-        (source_id,),
+        (list(source_ids),),
     )
-    return await cursor.fetchall()
+    found: dict[int, list[SourceLayout]] = {source_id: [] for source_id in source_ids}
+    for source_id, *layout in await cursor.fetchall():
+        found[source_id].append(SourceLayout(*layout))
+    return found
 
 
 async def ensure_layout(db: Connection, layout: FrameLayout) -> int:
