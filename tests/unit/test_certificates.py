@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from gridfleet.kernel.security.certificates import Authority
 from support.servers.authorities import EXTENSIONS, company_authority
@@ -52,6 +53,13 @@ def test_our_own_can_be_loaded_again() -> None:
 def test_what_does_not_fit_is_refused(certificates: bytes, key: bytes, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Authority.load(certificates, key)
+
+
+def test_a_certificate_with_one_extension_twice_is_refused() -> None:
+    key_usage, basic_constraints = bytes.fromhex("0603551d0f"), bytes.fromhex("0603551d13")
+    changed = ROOT.certificate.public_bytes(Encoding.DER).replace(key_usage, basic_constraints)
+    with pytest.raises(ValueError, match=r"cannot be read: Duplicate 2\.5\.29\.19 extension"):
+        Authority.load(ssl.DER_cert_to_PEM_cert(changed).encode(), ROOT.key_pem())
 
 
 def test_one_that_may_not_sign_or_has_expired_is_refused() -> None:

@@ -50,13 +50,26 @@ class Issued:
     key: str
 
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """A certificate authority that lives for one test run."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test CA")])
-        self.pem = self._sign(self._name, self._key, [x509.BasicConstraints(ca=True, path_length=None)]).cert
+        self.pem = self._sign(self._name, self._key, [x509.BasicConstraints(ca=True, path_length=None), _SIGNS]).cert
 
     def issue(self, common_name: str, *, server: bool = False) -> Issued:
         names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))])
@@ -74,8 +87,14 @@ class Authority:
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + timedelta(days=1))
         )
-        for extension in extensions:
-            builder = builder.add_extension(extension, critical=False)
+        # Python 3.13 refuses chains without these identifiers.
+        identifiers = (
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+        )
+        for extension in (*extensions, *identifiers):
+            critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
+            builder = builder.add_extension(extension, critical=critical)
         certificate = builder.sign(self._key, hashes.SHA256())
         return Issued(
             certificate.public_bytes(serialization.Encoding.PEM).decode(),

@@ -19,6 +19,8 @@ AUTHORITY_LIFETIME = timedelta(days=3650)
 LEAF_LIFETIME = timedelta(days=365)
 _BACKDATE = timedelta(minutes=5)
 """Tolerates clocks of field equipment that are slightly behind."""
+_UNREADABLE = (UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
+"""Errors of `cryptography` about certificates and keys that are no ValueError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ class Authority:
         """
         try:
             return cls._load(certificates, key, password)
-        except UnsupportedAlgorithm as error:
-            raise ValueError(f"certificate or key are of an unsupported kind: {error}") from None
+        except _UNREADABLE as error:
+            raise ValueError(f"the certificates or the key cannot be read: {error}") from None
 
     @classmethod
     def _load(cls, certificates: bytes, key: bytes, password: bytes | None) -> "Authority":
