@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 _LEASE_KIND: Final = 0x6F1A
 _POLL_SECONDS: Final = 2.0
 _INTAKE_SECONDS: Final = 10.0
-"""Pause between looks for the shared queue, which a gateway of an older release may declare again during an upgrade."""
+"""Pause between checks for the shared queue, which a gateway of an older release may declare again during an upgrade."""
 
 _BATCH: Final = 200
 _CONFIRM_SECONDS: Final = 30.0
@@ -50,16 +50,16 @@ async def keep_legacy_vhost(settings: Settings, database: Database) -> None:
     broker_url = settings.secret("broker_url").get_secret_value()
     management_url = settings.secret("broker_management_url").get_secret_value()
     known: dict[str, list[str]] = {}
-    looks_at = time.monotonic()
+    next_check = time.monotonic()
     async with open_leases(database.url, _LEASE_KIND, 1) as leases, open_management(management_url) as management:
         while True:
             await leases.take(1 - len(leases.held))
             await leases.fair_count()  # raises if the lease is lost
             if leases.held:
                 try:
-                    if time.monotonic() >= looks_at:
+                    if time.monotonic() >= next_check:
                         await empty_intake(management, broker_url)
-                        looks_at = time.monotonic() + _INTAKE_SECONDS
+                        next_check = time.monotonic() + _INTAKE_SECONDS
                     await _bound_connections(management, database, known)
                 except httpx.TimeoutException as error:
                     log.warning("management call took too long, retrying", error=type(error).__name__)

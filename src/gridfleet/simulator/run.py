@@ -1,4 +1,4 @@
-"""Execution of a simulation: fill the past, then send in real time, and write the ledger."""
+"""Execution of a simulation: run its plants together and report their progress."""
 
 import asyncio
 import resource

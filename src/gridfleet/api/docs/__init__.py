@@ -25,7 +25,7 @@ async def docs_script(call: Call) -> Asset:
 
 @page("/docs/swagger-ui.js", response_content_types=("text/javascript",))
 async def swagger_ui_script(call: Call) -> Asset:
-    """Swagger UI."""
+    """Return the script of Swagger UI."""
     return page_file(call, swagger_ui_path / "swagger-ui-bundle.js", _POLICY)
 
 

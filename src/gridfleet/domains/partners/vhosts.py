@@ -51,9 +51,8 @@ class WantedVhost(NamedTuple):
     """The state that a vhost should have.
 
     `stands`: the key lives, so the vhost is kept. Otherwise the vhost is removed; in the shared vhost of the legacy keys only
-    the
-    connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not. `prefix` begins the names of the
-    partner's own queues.
+    the connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not. `prefix` begins the names of
+    the partner's own queues.
     """
 
     vhost: str
