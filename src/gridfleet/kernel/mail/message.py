@@ -15,7 +15,7 @@ __all__ = ["Mail", "compose"]
 
 
 class Mail(msgspec.Struct, frozen=True):
-    """A content with its recipient and the public URL for its links."""
+    """The content of a mail with its recipient and the public URL for its links."""
 
     id: UUID
     to: str
