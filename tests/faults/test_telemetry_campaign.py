@@ -66,13 +66,15 @@ async def nothing_waits(victim: RunningStack, fleet: Fleet) -> None:
     settings: dict[str, Any] = {"home": victim.home, **victim.ports}
     broker = PrivateBroker(Settings(**settings)).management_url
     queues = f"{broker}/api/queues/{PLANTS_VHOST}?disable_stats=true&enable_queue_totals=true"
-    async with httpx.AsyncClient() as http, asyncio.timeout(400):
+    ends = time.monotonic() + 400
+    async with httpx.AsyncClient() as http:
         while True:
             waiting = {queue["name"]: queue["messages"] for queue in (await http.get(queues)).raise_for_status().json()}
             ingest = sum(count for name, count in waiting.items() if name.startswith("gridfleet.ingest"))
             [[dirty]] = await asyncio.to_thread(fleet.sql, "SELECT count(*) FROM telemetry_dirty")
             if ingest == 0 and dirty == 0:
                 return
+            assert time.monotonic() < ends, f"{ingest} messages wait for the ingest, {dirty} dirty hours for a roll-up"
             await asyncio.sleep(1)
 
 
@@ -82,7 +84,8 @@ def hours_of_ledger(load: Load, plant: Plant) -> Hours:
         if plant_id == plant.id:
             for field, value in fields.items():
                 values[f"{device}.{field}", at.replace(minute=0, second=0, microsecond=0)].append(value)
-    return {key: (len(one), min(one), max(one), round(sum(one) / len(one), 6)) for key, one in values.items()}
+    # An average has 12 significant digits.
+    return {key: (len(one), min(one), max(one), float(f"{sum(one) / len(one):.12g}")) for key, one in values.items()}
 
 
 def hours_answered(fleet: Fleet, plant: Plant) -> Hours:
@@ -94,7 +97,7 @@ def hours_answered(fleet: Fleet, plant: Plant) -> Hours:
             point["metadata"]["count"],
             point["metadata"]["min"],
             point["metadata"]["max"],
-            round(point["value"], 6),
+            point["value"],
         )
         for point in points
     }
