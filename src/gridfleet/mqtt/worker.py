@@ -64,6 +64,10 @@ class _Message(NamedTuple):
     arrived_after: int
 
 
+class _TooMany(Exception):
+    """The messages do not fit into one batch."""
+
+
 class IngestWorker:
     """The ingest of one process.
 
@@ -219,7 +223,7 @@ class IngestWorker:
         written.
         """
         try:
-            return await _until_it_works(partial(self._pipeline.prepare, deliveries))
+            return await _until_it_works(partial(self._read, deliveries))
         except Exception as error:
             log.warning("batch cannot be read", messages=len(deliveries), error=reason_of(error))
             return None
@@ -255,14 +259,21 @@ class IngestWorker:
                 log.warning("batch cannot be stored", messages=len(deliveries), error=reason_of(error))
         await isolate(Consumer.INGEST, deliveries, self._read_again, self._set_aside, attrgetter("request_id"))
 
+    async def _read(self, deliveries: Sequence[Delivery]) -> Batch:
+        try:
+            return await self._pipeline.prepare(deliveries)
+        except Exception:
+            # The attempt may have cached as written what is not in the database, such as a plant's status or a layout.
+            self._pipeline.invalidate()
+            raise
+
     async def _read_again(self, deliveries: Sequence[Delivery]) -> None:
-        # The failed attempt may have cached values as written that are not in the database, such as a plant's status.
-        self._pipeline.invalidate()
-        taken = 0
-        while taken < len(deliveries):
-            batch = await _until_it_works(partial(self._pipeline.prepare, deliveries[taken:]))
-            await _until_it_works(partial(self._store, batch))
-            taken += batch.taken
+        """Store all messages or none. Raises if they are more than a batch holds; `isolate` then halves them."""
+        self._pipeline.invalidate()  # as in `_read`: the attempt to write the batch failed
+        batch = await _until_it_works(partial(self._read, deliveries))
+        if batch.taken < len(deliveries):
+            raise _TooMany(f"a batch holds {batch.taken} of {len(deliveries)} messages")
+        await _until_it_works(partial(self._store, batch))
 
     async def _set_aside(self, delivery: Delivery, error: Exception) -> None:
         await _until_it_works(partial(self._refuse, delivery))
