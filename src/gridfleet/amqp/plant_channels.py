@@ -10,6 +10,7 @@ may be connected again already.
 """
 
 import asyncio
+import itertools
 import re
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +36,8 @@ _ARGUMENTS: Final[dict[str, Any]] = {
     "x-expires": 24 * 3_600_000,
 }
 _POLL_SECONDS: Final = 1.0
-_RETRY_SECONDS: Final = 600.0
+_EXCHANGE_SECONDS: Final = 2.0
+_EXCHANGE_LOG_EVERY: Final = 300
 _CHANNEL_ERROR: Final = re.compile(
     # The peers' addresses hold no space, comma or parenthesis. A connection name that an AMQP client chose follows them, and
     # must not be able to name a plant.
@@ -65,13 +67,9 @@ async def disconnect_broken_plants(settings: Settings) -> None:
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
         if not await management.has_mqtt_channels():
             await asyncio.Event().wait()
-        async with open_channel(settings.secret("broker_url").get_secret_value(), LOG_VHOST) as channel:
-            try:
-                await channel.exchange_declare(LOG_EXCHANGE, passive=True)
-            except ChannelNotFoundEntity:
-                log.error("a plant that sends too large a message will hang: set `log.exchange = true` at the broker")
-                await asyncio.sleep(_RETRY_SECONDS)
-                return
+        broker_url = settings.secret("broker_url").get_secret_value()
+        await _wait_for_log_exchange(broker_url)
+        async with open_channel(broker_url, LOG_VHOST) as channel:
             await channel.queue_declare(_QUEUE, durable=True, arguments=_ARGUMENTS)
             await channel.queue_bind(_QUEUE, LOG_EXCHANGE, routing_key="error")
             while True:
@@ -84,3 +82,16 @@ async def disconnect_broken_plants(settings: Settings) -> None:
                     await management.close_connection(broken.name)
                     log.warning("plant disconnected: the broker had closed its channel", user=broken.user)
                 await channel.basic_ack(message.delivery_tag or 0)
+
+
+async def _wait_for_log_exchange(broker_url: str) -> None:
+    # A new node accepts connections up to five seconds before it has this exchange.
+    for attempt in itertools.count():
+        async with open_channel(broker_url, LOG_VHOST) as channel:
+            try:
+                await channel.exchange_declare(LOG_EXCHANGE, passive=True)
+                return
+            except ChannelNotFoundEntity:
+                if attempt % _EXCHANGE_LOG_EVERY == 10:
+                    log.error("a plant that sends too large a message will hang: set `log.exchange = true` at the broker")
+        await asyncio.sleep(_EXCHANGE_SECONDS)
