@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gridfleet.domains.ingest.models import Delivery
 from gridfleet.kernel.db import Connection, Database
 from support.clients.ingest_bench import Bench, BenchPlant, Values, moment
 
@@ -149,11 +150,17 @@ async def test_an_entry_costs_what_it_has_and_not_what_its_device_has(bench: Ben
     for plant in plants:
         await bench.take(plant.message(snapshot(2, D={"n0": 1})))
         message = plant.message(snapshots)
-        started = time.process_time()
-        batch = await bench.pipeline.prepare([message])
-        seconds.append(time.process_time() - started)
-        assert len(batch.frames.frames) == 4_000
+        seconds.append(min([await seconds_of(bench, message) for _ in range(3)]))
     assert max(seconds) < 8 * seconds[0], seconds
+
+
+async def seconds_of(bench: Bench, message: Delivery) -> float:
+    """Return the processor time of reading a message with 4,000 entries."""
+    started = time.process_time()
+    batch = await bench.pipeline.prepare([message])
+    seconds = time.process_time() - started
+    assert len(batch.frames.frames) == 4_000
+    return seconds
 
 
 async def test_new_names_of_many_devices_take_one_transaction(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,9 +132,9 @@ class FrameBatch:
 def _advance(row: LatestRow, time: int, vals: Values) -> None:
     times = row.times or [row.time] * len(row.vals)
     merged = list(row.vals)
-    for position, value in enumerate(vals):
-        if value is not None and (merged[position] is None or time >= times[position]):
-            merged[position] = value
+    for position in [position for position, value in enumerate(vals) if value is not None]:
+        if merged[position] is None or time >= times[position]:
+            merged[position] = vals[position]
             times[position] = time
     row.vals = merged
     row.time = max(row.time, time)
