@@ -132,6 +132,7 @@ class PartnerLink:
         if not message.routing_key.startswith(f"{self.served.key.slug}."):
             # In the shared vhost, another organisation's message with this one in its header CC or BCC: RabbitMQ before 4.0
             # without the service's plugin delivers it, with the routing key that the broker has checked.
+            metrics.PARTNER_COMMANDS.labels("IGNORED").inc()
             await channel.basic_ack(delivered.delivery_tag or 0)
             return
         with at_work("partner command", cause_of(properties), key_id=str(self.served.key.id)):

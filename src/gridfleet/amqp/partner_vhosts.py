@@ -39,7 +39,8 @@ def vhost_updater(settings: Settings, management: Management) -> CarryOut:
                 management, broker_url, wanted.queues, wanted.unwanted, queue_type=settings.broker_queue_type
             )
         elif wanted.stands:
-            await remove_former_queues(management, wanted.vhost, wanted.prefix)
+            if removed := await remove_former_queues(management, wanted.vhost, wanted.prefix):
+                log.warning("own queues with a former prefix deleted", vhost=wanted.vhost, queues=removed)
             await ensure_partner_vhost(
                 management,
                 broker_url,

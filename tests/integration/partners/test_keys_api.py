@@ -45,7 +45,7 @@ def name_missing_broker(people: People) -> None:
     for name in ("broker_url", "broker_management_url"):
         secret = people.service.state.settings.home / "secrets" / name
         secret.parent.mkdir(exist_ok=True)
-        secret.write_text("http://nobody@127.0.0.1:9" if "management" in name else "amqp://nobody@127.0.0.1:9")
+        secret.write_text("http://absent@127.0.0.1:9" if "management" in name else "amqp://absent@127.0.0.1:9")
 
 
 async def by_key(people: People, created: Any, path: str, method: str = "GET", **more: Any) -> httpx.Response:

@@ -13,7 +13,7 @@ from support.servers.broker_node import BrokerNode
 
 @pytest.fixture
 async def people(database_url: str, home: Path, broker: BrokerNode) -> AsyncIterator[People]:
-    """An api whose broker asks nobody: every partner's login fails."""
+    """An API whose broker does not query the service: every partner's login fails."""
     async with api_service(
         database_url, home, broker_url=broker.url, broker_management_url=broker.management_url, rate_limits="off"
     ) as service:

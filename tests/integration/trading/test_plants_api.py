@@ -62,7 +62,7 @@ def configured_at_esm(stand_in: StandIn, *names: str) -> None:
 
 async def test_a_sync_brings_linked_plants_up_to_date(fleet: Fleet, stand_in: StandIn) -> None:
     plant, other = await linked(fleet), (await fleet.plant(serialNumber="unlinked"))["id"]
-    stand_in.plants = [REPORTED, {**REPORTED, "externalPlantId": "nobody's"}]
+    stand_in.plants = [REPORTED, {**REPORTED, "externalPlantId": "unlinked"}]
     assert await sync(fleet) == (1, 0, None)
     detail = (await fleet.call("GET", f"/plants/{plant}"))[1]
     assert {name: detail[name] for name in SHOWN} == SHOWN

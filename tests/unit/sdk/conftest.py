@@ -14,19 +14,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from uuid import uuid4
 
 import aiormq
 import msgspec
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from gridfleet.kernel.security.certificates import Authority
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import Envelope
 from gridfleet.protocol.topics import Channel, routing_key_pattern, topic
@@ -42,68 +37,6 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-@dataclass(frozen=True)
-class Issued:
-    """A certificate and its key as PEM."""
-
-    cert: str
-    key: str
-
-
-_SIGNS = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=True,
-    encipher_only=False,
-    decipher_only=False,
-)
-
-
-class Authority:
-    """A certificate authority that lives for one test run."""
-
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test CA")])
-        self.pem = self._sign(self._name, self._key, [x509.BasicConstraints(ca=True, path_length=None), _SIGNS]).cert
-
-    def issue(self, common_name: str, *, server: bool = False) -> Issued:
-        names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))])
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        return self._sign(subject, ec.generate_private_key(ec.SECP256R1()), [names] if server else [])
-
-    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extensions: list[x509.ExtensionType]) -> Issued:
-        now = datetime.now(UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
-        )
-        # Python 3.13 refuses chains without these identifiers.
-        identifiers = (
-            x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
-        )
-        for extension in (*extensions, *identifiers):
-            critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
-            builder = builder.add_extension(extension, critical=critical)
-        certificate = builder.sign(self._key, hashes.SHA256())
-        return Issued(
-            certificate.public_bytes(serialization.Encoding.PEM).decode(),
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            ).decode(),
-        )
-
-
 @dataclass
 class Plant:
     """A plant's credentials on the test broker."""
@@ -116,7 +49,7 @@ class Plant:
 
     def package(self, method: str = "PASSWORD", **security: str | None) -> Package:
         """Its provisioning package; keyword arguments replace members of `security`."""
-        issued = self.authority.issue(self.id)
+        issued = self.authority.issue_client(self.id)
         tls = method != "PASSWORD"
         document = {
             "plantId": self.id,
@@ -138,9 +71,9 @@ class Plant:
                 "maxMessageBytes": 262144,
             },
             "security": {
-                "caCert": self.authority.pem if tls else None,
-                "clientCert": issued.cert if method == "MTLS" else None,
-                "clientKey": issued.key if method == "MTLS" else None,
+                "caCert": self.authority.certificate_pem if tls else None,
+                "clientCert": issued.certificate_pem if method == "MTLS" else None,
+                "clientKey": issued.key_pem if method == "MTLS" else None,
                 "hmacSecret": SECRET,
                 "password": self.password if method == "PASSWORD" else None,
                 **security,
@@ -182,7 +115,7 @@ class Broker:
     def create(cls, plants: int = 12) -> "Broker":
         folder = Path(tempfile.mkdtemp(prefix="gridfleet-mq-"))
         ports = {name: free_port() for name in ("amqp", "mqtt", "mqtts", "dist", "epmd")}
-        authority = Authority()
+        authority = Authority.create()
         credentials = [
             Plant(str(uuid4()), f"pass-{number}", authority, ports["mqtt"], ports["mqtts"]) for number in range(plants)
         ]
@@ -261,10 +194,10 @@ class Broker:
 
     def _write_configuration(self) -> None:
         files = {name: self.folder / name for name in ("ca.pem", "cert.pem", "key.pem", "definitions.json", "plugins")}
-        issued = self.authority.issue("localhost", server=True)
-        files["ca.pem"].write_text(self.authority.pem)
-        files["cert.pem"].write_text(issued.cert)
-        files["key.pem"].write_text(issued.key)
+        issued = self.authority.issue_server(["localhost", "127.0.0.1"])
+        files["ca.pem"].write_text(self.authority.certificate_pem)
+        files["cert.pem"].write_text(issued.certificate_pem)
+        files["key.pem"].write_text(issued.key_pem)
         files["plugins"].write_text("[rabbitmq_mqtt].\n")
         users = {plant.id: plant.password for plant in self.plants} | {"service": "service"}
         definitions = {
@@ -357,7 +290,7 @@ def plant(broker: Broker) -> Plant:
 @pytest.fixture
 def authority() -> Authority:
     """A certificate authority that the broker does not know."""
-    return Authority()
+    return Authority.create()
 
 
 @pytest.fixture

@@ -107,8 +107,8 @@ async def test_with_a_listener_problems_are_reported_and_tried_on(plant: Any, tm
 
 
 async def test_a_foreign_certificate_never_connects(plant: Any, authority: Any, tmp_path: Path) -> None:
-    foreign = authority.issue(plant.id)
-    package = plant.package("MTLS", clientCert=foreign.cert, clientKey=foreign.key)
+    foreign = authority.issue_client(plant.id)
+    package = plant.package("MTLS", clientCert=foreign.certificate_pem, clientKey=foreign.key_pem)
     problems: list[PlantClientError] = []
     async with PlantClient(package, queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK) as client:
         async with asyncio.timeout(20):
@@ -120,7 +120,7 @@ async def test_a_foreign_certificate_never_connects(plant: Any, authority: Any, 
 
 async def test_a_broker_with_a_foreign_certificate_is_not_trusted(plant: Any, authority: Any, tmp_path: Path) -> None:
     problems: list[PlantClientError] = []
-    package = plant.package("MTLS", caCert=authority.pem)
+    package = plant.package("MTLS", caCert=authority.certificate_pem)
     async with PlantClient(package, queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK):
         async with asyncio.timeout(20):
             while not problems:

@@ -38,7 +38,7 @@ async def arrived(broker: Any, plant: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(plant: Any, tmp_path: Path) -> Path:
-    (tmp_path / "plant.json").write_bytes(msgspec.json.encode(plant.package(caCert=plant.authority.pem)))
+    (tmp_path / "plant.json").write_bytes(msgspec.json.encode(plant.package(caCert=plant.authority.certificate_pem)))
     return tmp_path
 
 
@@ -74,7 +74,7 @@ def test_the_shell_example_signs_what_it_sends(plant: Any, folder: Path) -> None
     assert signature.verify(key, envelope.sig, given["-t"], envelope.id, envelope.sent_at, bytes(envelope.payload))
     assert abs(envelope.sent_at / 1000 - time.time()) < 60
     assert (given["-u"], given["-P"], given["-i"]) == (plant.id, plant.password, plant.id)
-    assert (folder / "ca.pem").read_text().strip() == plant.authority.pem.strip()
+    assert (folder / "ca.pem").read_text().strip() == plant.authority.certificate_pem.strip()
 
 
 def test_a_plants_computer_needs_what_the_page_says() -> None:

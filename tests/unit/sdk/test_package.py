@@ -85,8 +85,9 @@ def test_secrets_are_not_printed() -> None:
 
 def test_the_key_leaves_no_file(authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    issued = authority.issue(PLANT_ID)
-    package = Package.parse(json.dumps(document("MTLS", caCert=authority.pem, clientCert=issued.cert, clientKey=issued.key)))
+    issued = authority.issue_client(PLANT_ID)
+    files = {"caCert": authority.certificate_pem, "clientCert": issued.certificate_pem, "clientKey": issued.key_pem}
+    package = Package.parse(json.dumps(document("MTLS", **files)))
 
     context = package.tls_context()
 

@@ -231,7 +231,8 @@ class Pipeline:
                 if device.reader.lacks(fields):
                     names = new.setdefault(device.id, (device, {}))[1]
                     names.update((name, value) for name, value in fields.items() if value is not None)
-        await self.plant_cache.make_room(new.values())
+        if new:
+            await self.plant_cache.make_room(new.values())
 
 
 class _Snapshot(NamedTuple):

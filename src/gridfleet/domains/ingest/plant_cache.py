@@ -60,7 +60,7 @@ class Presence:
             if gap < _ONE_REPORT_SECONDS:
                 return
             # So would messages that waited while the service was down: they are read faster than they were sent.
-            if 2000 * gap >= sent_at - self.last_sent_at:
+            if gap >= (sent_at - self.last_sent_at) / 1000 / 2:
                 self._smooth(gap)
         self.last_at, self.last_sent_at = now, sent_at
 
@@ -169,8 +169,6 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
 
         This uses a transaction of its own, because positions stay valid if the batch fails.
         """
-        if not new:
-            return
         async with self._database.transaction() as db:
             # Read again each time, because another process may have held the plant's shard and assigned positions. A name
             # with two positions would be stored twice for the same time.

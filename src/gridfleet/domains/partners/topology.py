@@ -186,17 +186,25 @@ async def ensure_partner_vhost(
         await replace_service_queues(management, broker_url, vhost, queues.slug, outdated, types, kind)
 
 
-async def remove_former_queues(management: Management, vhost: str, prefix: str) -> None:
+async def remove_former_queues(management: Management, vhost: str, prefix: str) -> list[str]:
     """Delete the partner's own queues whose names do not begin with `prefix`, because they were declared under another one.
 
     The partner has no access to them any more, and they count towards its limit. Exclusive queues end with their connections.
 
+    Returns:
+        The names of the deleted queues.
+
     Raises:
         httpx.HTTPError: The broker is unavailable.
     """
-    for queue in await management.queues(vhost):
-        if not queue.exclusive and not queue.name.startswith((f"{prefix}.", f"{EXCHANGE}.")):
-            await management.delete_queue(vhost, queue.name)
+    former = [
+        queue.name
+        for queue in await management.queues(vhost)
+        if not queue.exclusive and not queue.name.startswith((f"{prefix}.", f"{EXCHANGE}."))
+    ]
+    for name in former:
+        await management.delete_queue(vhost, name)
+    return former
 
 
 async def replace_service_queues(

@@ -61,15 +61,23 @@ async def metered_energy(
     for external_id in sorted(sources):
         known: set[datetime] = set()
         for source in sources[external_id]:
-            part = _whole_buckets(*measurable(start, end), width)
-            levels: dict[str, float] = {}
-            while part[0] < part[1]:
-                part_end = min(part[1], part[0] + max(width, _PART // width * width))
-                for moment, energy in await _read(db, source, part[0], part_end, width, levels):
-                    if moment not in known:
-                        known.add(moment)
-                        yield MeteredEnergy(moment, external_id, energy)
-                part = part_end, part[1]
+            async for moment, energy in _energy_of(db, source, *measurable(start, end), width):
+                if moment not in known:
+                    known.add(moment)
+                    yield MeteredEnergy(moment, external_id, energy)
+
+
+async def _energy_of(
+    db: Connection, source: LayoutSource, start: datetime, end: datetime, width: timedelta
+) -> AsyncIterator[tuple[datetime, float]]:
+    """Yield the start and the energy of each bucket of one source, read in parts."""
+    start, end = _whole_buckets(start, end, width)
+    levels: dict[str, float] = {}
+    while start < end:
+        part_end = min(end, start + max(width, _PART // width * width))
+        for bucket in await _read(db, source, start, part_end, width, levels):
+            yield bucket
+        start = part_end
 
 
 def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[datetime, datetime]:
