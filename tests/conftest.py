@@ -40,7 +40,7 @@ hypothesis.settings.load_profile("no deadline")
 _numbers = itertools.count(1)
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before `-m` deselects tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse a file that uses a shared server and is not listed: its worker would start a second one."""
     missing = {f"{found[0]}: {found[1]}" for item in items if (found := unlisted_server(item)) is not None}
@@ -77,7 +77,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before `-m` deselects tests
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a session in which a secret was logged. A worker passes its findings to the main session."""
     _stop_noting()
