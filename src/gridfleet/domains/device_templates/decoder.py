@@ -13,13 +13,14 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from gridfleet.domains.device_templates.models import Signal, SignalKind
+from gridfleet.protocol.envelope import FieldValue
 
-__all__ = ["DEFAULT_WORD", "Metric", "SignalMap"]
+__all__ = ["DEFAULT_WORD", "FieldValues", "Metric", "SignalMap"]
 
 DEFAULT_WORD: Final = "status"
 MAX_WORD_BITS: Final = 64
 
-FieldValues = Mapping[str, int | float | bool | None]
+FieldValues = Mapping[str, FieldValue]
 Values = Sequence[float | None]
 
 

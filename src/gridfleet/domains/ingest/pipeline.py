@@ -55,7 +55,6 @@ from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = ["Pipeline", "count_committed"]
 
-FieldValue = int | float | bool | None
 EventValues = dict[tuple[UUID, int], dict[str, float]]
 """Values by metric, for each device and time."""
 
@@ -225,7 +224,7 @@ class Pipeline:
 
     async def _make_room(self, snapshots: Sequence["_Snapshot"]) -> None:
         """Assign positions to new field names, once a message: each time takes a transaction."""
-        new: dict[UUID, tuple[CachedDevice, dict[str, FieldValue]]] = {}
+        new: dict[UUID, tuple[CachedDevice, dict[str, wire.FieldValue]]] = {}
         for snapshot in snapshots:
             for device, _, fields, _ in snapshot.entries:
                 if device.reader.lacks(fields):
@@ -240,7 +239,7 @@ class _Snapshot(NamedTuple):
 
     path: str
     time: int
-    entries: list[tuple[CachedDevice, int, dict[str, FieldValue], str]]
+    entries: list[tuple[CachedDevice, int, dict[str, wire.FieldValue], str]]
     statuses: list[tuple[CachedDevice, SubDeviceStatus]]
     unregistered: list[str]
 

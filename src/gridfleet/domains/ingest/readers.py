@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Final
 
-from gridfleet.domains.device_templates.decoder import Metric, SignalMap
+from gridfleet.domains.device_templates.decoder import FieldValues, Metric, SignalMap
 from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, SourceLayout, frame_layouts
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
 from gridfleet.kernel.clock import utc_now
@@ -23,7 +23,6 @@ _WHEN_FULL_SECONDS: Final = 3600
 
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
-Fields = Mapping[str, int | float | bool | None]
 Frame = tuple[int, Sequence[float | None]]
 """Layout id and values."""
 
@@ -45,14 +44,14 @@ class TemplateReader:
         """Create the reader, and its layouts if they do not exist."""
         return cls(signals, [await layouts.id_of(db, layout) for layout in frame_layouts(signals.metrics)])
 
-    def lacks(self, fields: Fields) -> bool:
+    def lacks(self, fields: FieldValues) -> bool:
         """Return False: a template declares all its fields, so nothing has to be prepared."""
         return False
 
-    async def extend(self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout], fields: Fields) -> None:
+    async def extend(self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout], fields: FieldValues) -> None:
         """Do nothing."""
 
-    def without_room(self, fields: Fields) -> list[str]:
+    def without_room(self, fields: FieldValues) -> list[str]:
         """Return an empty list: every signal has a position."""
         return []
 
@@ -60,7 +59,7 @@ class TemplateReader:
         """Return the values of frames that `read` returned, by metric."""
         return _named(self._names, frames)
 
-    def read(self, fields: Fields) -> tuple[list[Frame], int]:
+    def read(self, fields: FieldValues) -> tuple[list[Frame], int]:
         """Return the frames of an entry, and the number of its fields that were dropped."""
         values = self._signals.decode(fields)
         if values is None:
@@ -93,7 +92,7 @@ class OwnNamesReader:
         self._extend_from: float | None = None
         """In monotonic seconds, because the clock may be set back."""
 
-    def lacks(self, fields: Fields) -> bool:
+    def lacks(self, fields: FieldValues) -> bool:
         """Return whether `extend` must run before `read`."""
         if self._extend_from is None:
             return True
@@ -101,7 +100,7 @@ class OwnNamesReader:
             return False
         return time.monotonic() >= self._extend_from
 
-    async def extend(self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout], fields: Fields) -> None:
+    async def extend(self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout], fields: FieldValues) -> None:
         """Assign positions to the entry's new names, as far as there is room. `used`: what `used_layouts` returns now."""
         now = utc_now()
         for layout in reversed(used):
@@ -122,11 +121,11 @@ class OwnNamesReader:
             if name in self._active
         }
 
-    def without_room(self, fields: Fields) -> list[str]:
+    def without_room(self, fields: FieldValues) -> list[str]:
         """Return the entry's names that got no position."""
         return [] if self._active.issuperset(fields) else sorted(set(self._wanted(fields)) - self._active)
 
-    def read(self, fields: Fields) -> tuple[list[Frame], int]:
+    def read(self, fields: FieldValues) -> tuple[list[Frame], int]:
         """Return the frames of an entry, and the number of its fields that were dropped."""
         # By the entry's fields: it may have one of thousands, thousands of times in one message.
         frames: dict[int, list[float | None]] = {}
@@ -159,7 +158,7 @@ class OwnNamesReader:
             self._seen[name] = max(moment, self._seen.get(name, moment))
 
     @staticmethod
-    def _wanted(fields: Fields) -> list[str]:
+    def _wanted(fields: FieldValues) -> list[str]:
         return [name for name, value in fields.items() if value is not None and _KEY.fullmatch(name)]
 
 
