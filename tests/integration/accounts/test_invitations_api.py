@@ -365,6 +365,24 @@ async def test_joining_ends_no_invitation_of_another_organisation(inviter: Invit
     assert EMAIL in await elsewhere.roles()
 
 
+async def test_a_link_that_was_opened_before_the_account_existed_still_adds_its_owner(inviter: Inviting) -> None:
+    await inviter.invite()
+    first = await inviter.token()
+    elsewhere = Inviting(inviter.people, inviter.boss, await inviter.people.organization(ORG_ADMIN=inviter.boss))
+    made = await elsewhere.invite(role="OPERATOR")
+    second = await elsewhere.token()
+    assert (await inviter.accept(first)).is_success
+    assert (await elsewhere.accept(second)).is_success
+    assert (await inviter.register(first)).status_code == 201
+    refused(await elsewhere.register(second), 409, "EMAIL_ALREADY_REGISTERED")
+    accepted = await elsewhere.accept(second)
+    assert (accepted.status_code, accepted.json().get("redirectPath")) == (200, "/login")
+    assert (await elsewhere.roles())[EMAIL] == "OPERATOR"
+    refused(await elsewhere.accept(second), 409, "INVITATION_ALREADY_ACCEPTED")
+    events = [event["event"] for event in await inviter.people.events(of=made["id"])]
+    assert events == ["invitation.created", "invitation.accepted"]
+
+
 async def test_two_invitations_of_an_address_are_used_at_once(inviter: Inviting) -> None:
     await inviter.invite()
     first = await inviter.token()

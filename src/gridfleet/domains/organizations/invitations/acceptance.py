@@ -37,15 +37,16 @@ async def check(db: Connection, token: str) -> None:
 
 
 async def accept(db: Connection, token: str, ip: str) -> Acceptance:
-    """Mark the invitation as accepted, once. A user who has an account with the invited address becomes a member at once.
+    """Mark the invitation as accepted, once. A user who has an account with the invited address becomes a member at once, also
+    with an invitation that was accepted before the account existed.
 
     Raises InvitationNotFound, InvitationAccepted, InvitationExpired.
     """
     held = await store.lock_held(db, digest(token)) if _TOKEN.fullmatch(token) else None
-    if held is not None and held.status is InvitationStatus.ACCEPTED:
+    account = await account_with_email(db, held.email) if held else None
+    if held is not None and held.status is InvitationStatus.ACCEPTED and account is None:
         raise InvitationAccepted
     held = _open(held)
-    account = await account_with_email(db, held.email)
     await _finish(db, held, account, ip)
     return Acceptance(joined=account is not None)
 
