@@ -52,6 +52,21 @@ async def test_imported_less_exported_in_buckets(fleet: Fleet) -> None:
     assert {(row["interval"], row["energy"]) for row in rows} == {(2.5, 0.625)}
 
 
+async def test_a_meter_that_never_reported_a_direction_has_the_other(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    times = [START + timedelta(minutes=number) for number in range(-5, 71)]
+    await plant.write("QUIET", IN_KWH, {time: (100 + n * 0.5, None) for n, time in enumerate(times)})
+    path = f"/trading/plants/{plant.id}/meters?{HOUR}"
+    _, rows = await fleet.call("GET", path)
+    assert [row["energy"] for row in rows if row["meter_id"] == "QUIET"] == [2.5] * 12
+    # From the first reading on, a bucket without the other direction would be wrong.
+    await plant.write("QUIET", IN_KWH, {time: (None, 40 + n * 0.25) for n, time in enumerate(times[-30:])})
+    _, rows = await fleet.call("GET", path)
+    assert [(row["time"][14:16], row["energy"]) for row in rows if row["meter_id"] == "QUIET"] == [
+        (f"{minute}", 1.25) for minute in (45, 50, 55)
+    ]
+
+
 async def test_a_replaced_meter_keeps_its_readings(fleet: Fleet) -> None:
     plant = await metered(fleet)
     path = f"/trading/plants/{plant.id}/meters?from=2026-11-20T10:00:00Z&to=2026-11-20T13:00:00Z"

@@ -12,6 +12,7 @@ from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
 from gridfleet.domains.telemetry.energy.arithmetic import Step, limited, steps
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
 from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
@@ -61,21 +62,24 @@ async def metered_energy(
     for external_id in sorted(sources):
         known: set[datetime] = set()
         for source in sources[external_id]:
-            async for moment, energy in _energy_of(db, source, *measurable(start, end), width):
+            async for moment, energy in _energy_of(db, org, source, *measurable(start, end), width):
                 if moment not in known:
                     known.add(moment)
                     yield MeteredEnergy(moment, external_id, energy)
 
 
 async def _energy_of(
-    db: Connection, source: LayoutSource, start: datetime, end: datetime, width: timedelta
+    db: Connection, org: OrgScope, source: LayoutSource, start: datetime, end: datetime, width: timedelta
 ) -> AsyncIterator[tuple[datetime, float]]:
     """Yield the start and the energy of each bucket of one source, read in parts."""
     start, end = _whole_buckets(start, end, width)
+    # A template may declare a counter that the meter does not have.
+    reported = await store.reported(db, org, source.id, [counter for counter, _ in _COUNTERS])
+    counters = [one for one in _COUNTERS if one[0] in reported]
     levels: dict[str, float] = {}
     while start < end:
         part_end = min(end, start + max(width, _PART // width * width))
-        for bucket in await _read(db, source, start, part_end, width, levels):
+        for bucket in await _read(db, source, counters, start, part_end, width, levels):
             yield bucket
         start = part_end
 
@@ -86,20 +90,25 @@ def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[da
 
 
 async def _read(
-    db: Connection, source: LayoutSource, start: datetime, end: datetime, width: timedelta, levels: dict[str, float]
+    db: Connection,
+    source: LayoutSource,
+    counters: Sequence[tuple[str, int]],
+    start: datetime,
+    end: datetime,
+    width: timedelta,
+    levels: dict[str, float],
 ) -> Iterator[tuple[datetime, float]]:
     """Return the whole buckets of one part of the range.
 
     Args:
+        counters: The counters to add up, with their signs.
         levels: The level of each counter after the previous parts; updated for the next part. So a dip that lasts from one part
             to the next adds nothing.
     """
     margin = 2 * width
     boundaries = [start + number * width for number in range((end - start) // width + 1)]
     parts: list[list[float | None]] = []
-    for counter, sign in _COUNTERS:
-        if not any(counter in layout.positions for layout in source.layouts):
-            continue
+    for counter, sign in counters:
         level = levels.get(counter)
         # Without a level, the counter may be in a dip at the start of the range.
         before = max(margin, _BEFORE_RANGE) if level is None else margin

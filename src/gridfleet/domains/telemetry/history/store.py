@@ -132,6 +132,17 @@ async def latest_of_device(db: Connection, org: OrgScope, sub_device_id: UUID) -
     return [_latest(*row) for row in await cursor.fetchall()]
 
 
+async def reported(db: Connection, org: OrgScope, source_id: int, metrics: Sequence[str]) -> set[str]:
+    """Return those of the metrics that have a value in a frame of the source, or had one."""
+    cursor = await db.execute(
+        "SELECT DISTINCT m.key FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id CROSS JOIN LATERAL unnest(l.metrics, t.vals) AS m (key, value)"
+        " WHERE s.id = %s AND s.organization_id = %s AND m.key = ANY(%s) AND m.value IS NOT NULL",
+        (source_id, org.organization_id, list(metrics)),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
 _LATEST: Final = "s.id, s.external_id, l.id, l.digest, t.time, t.vals, t.times"
 
 
