@@ -50,9 +50,7 @@ docs: $(DEVELOPMENT) ## Build these docs as a site, in build/docs
 
 bench: $(DEVELOPMENT) ## Measure ingest, history and lists against this machine's limits and peers
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
-	$(RUN)/python -m bench.ingest $(ARGS)
-	$(RUN)/python -m bench.history
-	$(RUN)/python -m bench.lists
+	$(RUN)/python -m bench $(ARGS)
 
 faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
 	@scripts/ensure_rabbitmq.sh $(RUN)/python

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from bench.against import COMPARED
 from bench.load import Frame, Ledger
 from bench.meter import verify
 from bench.stack import BenchFailed
@@ -40,6 +41,7 @@ def test_the_whole_benchmark_runs_and_writes_complete_results(tmp_path: Path) ->
     assert found["peers"].keys() == {"executemany", "copy"}
     assert found["freshness"]["p50_milliseconds"] <= found["freshness"]["p99_milliseconds"]
     assert "ingest, broker to committed" in done.stdout
+    assert all(one.of(found) > 0 for one in COMPARED)
 
 
 @pytest.mark.slow
