@@ -136,3 +136,20 @@ async def test_a_sub_device_that_fails_again_after_an_outage_is_offline_soon(
         await sweep_silent(db)
 
     assert await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s") == [("OFFLINE",)]
+
+
+@pytest.mark.parametrize(
+    ("read_until", "expected"),
+    [("2 minutes", ("ONLINE", "ONLINE")), ("5 seconds", ("OFFLINE", "UNKNOWN")), ("16 minutes", ("OFFLINE", "UNKNOWN"))],
+)
+async def test_no_plant_is_silent_while_its_messages_may_wait(
+    two: TwoProcesses, read_until: str, expected: tuple[str, str]
+) -> None:
+    await two.read_telemetry(two.snapshot())
+    async with two.bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET last_seen_at = now() - interval '3 minutes'")
+        await db.execute("UPDATE sub_device SET last_seen_at = now() - interval '3 minutes'")
+        await db.execute("INSERT INTO ingest_shard SELECT shard, now() FROM generate_series(0, 6) AS shard")
+        await db.execute("INSERT INTO ingest_shard VALUES (7, now() - %s::interval)", (read_until,))
+        await sweep_silent(db)
+    assert await two.statuses() == expected

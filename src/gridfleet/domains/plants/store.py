@@ -31,6 +31,12 @@ _PUBLISHED = (
 AHEAD: Final = "last_seen_at > now() + interval '1 minute'"
 """Whether a row was last seen in the future. Clocks of machines differ by less than a minute."""
 
+READ_UNTIL: Final = "least(now(), (SELECT min(drained_at) FROM ingest_shard WHERE drained_at > now() - interval '15 minutes'))"
+"""The time up to which the messages of plants have been read: what still waits in a queue was sent later.
+
+A queue that was not empty for a quarter of an hour does not count, so that it cannot hide for ever which plants are silent.
+"""
+
 
 def _plant(**row: Any) -> Plant:
     row["type"] = PlantType(row["type"])
@@ -316,7 +322,7 @@ async def record_presence(
 
 
 async def mark_silent(db: Connection) -> tuple[list[UUID], list[StatusChange]]:
-    """Mark ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s).
+    """Mark ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s) before `READ_UNTIL`.
 
     A `last_seen_at` in the future, from a clock that was ahead, becomes the present: the time without messages counts from now.
     Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep checks it again.
@@ -326,7 +332,7 @@ async def mark_silent(db: Connection) -> tuple[list[UUID], list[StatusChange]]:
     """
     cursor = await db.execute(
         f"WITH held AS (SELECT id, status, {AHEAD} AS ahead FROM plant WHERE {AHEAD} OR (status = 'ONLINE' AND last_seen_at"
-        " < now() - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second')"
+        f" < {READ_UNTIL} - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second')"
         " FOR NO KEY UPDATE SKIP LOCKED),"
         " updated AS (UPDATE plant SET last_seen_at = least(plant.last_seen_at, now()),"
         " status = CASE WHEN held.ahead THEN plant.status ELSE 'OFFLINE' END FROM held WHERE plant.id = held.id"

@@ -9,7 +9,7 @@ from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.device_templates.models import DeviceType
-from gridfleet.domains.plants.store import AHEAD
+from gridfleet.domains.plants.store import AHEAD, READ_UNTIL
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -199,7 +199,7 @@ async def clear_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> None
 
 
 async def mark_silent(db: Connection) -> int:
-    """Mark sub-devices as OFFLINE if they no longer send while their plant is ONLINE. Returns their number.
+    """Mark sub-devices as OFFLINE if they no longer send while their plant is ONLINE, as plants. Returns their number.
 
     A `last_seen_at` in the future becomes the present, as for plants. Waits for no lock.
     """
@@ -208,7 +208,8 @@ async def mark_silent(db: Connection) -> int:
         f"WITH silent AS (SELECT d.id, d.{AHEAD} AS ahead FROM sub_device d"
         " JOIN plant p ON p.id = d.plant_id AND p.status = 'ONLINE' WHERE d.status IN ('ONLINE', 'DEGRADED')"
         f" AND (d.{AHEAD}"
-        " OR d.last_seen_at < now() - greatest(90, 3 * coalesce(d.usual_interval_seconds, 0)) * interval '1 second')"
+        f" OR d.last_seen_at < {READ_UNTIL}"
+        " - greatest(90, 3 * coalesce(d.usual_interval_seconds, 0)) * interval '1 second')"
         " FOR NO KEY UPDATE OF d SKIP LOCKED),"
         " updated AS (UPDATE sub_device d SET last_seen_at = least(d.last_seen_at, now()),"
         " status = CASE WHEN silent.ahead THEN d.status ELSE 'OFFLINE' END FROM silent WHERE d.id = silent.id RETURNING ahead)"
