@@ -112,7 +112,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/history/store": (
         "source ids come from `sources` alone, which takes the scope",
-        "values_page frames_page count_values count_points extent buckets wide_buckets",
+        "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets",
     ),
     "telemetry/rollups/store": (
         "roll-ups and retention treat the sources of all organisations alike; `reach` is read with ids of `sources`",

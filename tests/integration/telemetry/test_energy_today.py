@@ -8,7 +8,9 @@ import pytest
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
-from gridfleet.domains.telemetry.energy.today import energy_of_day
+from gridfleet.domains.telemetry.energy.today import energy_of_day, read_in_kilo
+from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.db import Database
 from support.builders.telemetry_records import RecordedPlant, member
 
@@ -143,6 +145,19 @@ async def test_of_two_units_at_one_time_the_newer_layout_counts(plant: RecordedP
     await plant.write("PV1", in_wh, {MIDNIGHT: [1_000.0], MIDNIGHT + MINUTE: [9_000_000.0]})
     await plant.write("PV1", in_kwh, {MIDNIGHT + MINUTE: [2.0], MIDNIGHT + 2 * MINUTE: [3.0]})
     assert (await energy(plant)).produced == 2.0
+
+
+async def test_a_day_has_one_reading_a_second_at_most(plant: RecordedPlant) -> None:
+    # A plant may send any number of readings. A day with ten million of them would block the API for seconds.
+    first = MIDNIGHT + timedelta(hours=1)
+    quick = [first + n * timedelta(milliseconds=10) for n in range(1_000)]
+    await plant.write("PV1", PRODUCED, {time: [1.0, 100.0 + n] for n, time in enumerate(quick)})
+    async with plant.database.transaction() as db:
+        pv1 = next(source for source in await plant_sources(db, plant.org, plant.id) if source.external_id == "PV1")
+        readings = await read_in_kilo(db, pv1, "energy_produced", MIDNIGHT, NOW)
+    assert list(readings.values) == [199.0 + 100 * second for second in range(10)]
+    assert list(readings.times) == [microseconds(quick[99]) + 1_000_000 * second for second in range(10)]
+    assert (await energy(plant)).produced == 900.0
 
 
 async def test_another_organisations_plant_is_not_found(plant: RecordedPlant) -> None:

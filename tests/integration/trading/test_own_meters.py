@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from uuid import UUID
 
+import pytest
+
 from gridfleet.domains.device_templates.decoder import Metric
 from support.builders.telemetry_records import RecordedPlant
 from support.clients.plants_over_http import Fleet
@@ -137,3 +139,13 @@ async def test_a_dip_over_midnight_adds_nothing(fleet: Fleet) -> None:
         _, rows = await fleet.call("GET", f"{path}?from=2026-11-{first}:00Z&to=2026-11-19T01:15:00Z")
         energies = [row["energy"] for row in rows if row["meter_id"] == "QUIET"]
         assert sum(energies) == expected, first
+
+
+async def test_a_response_that_would_be_too_large_is_refused(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = await metered(fleet)
+    path = f"/trading/plants/{plant.id}/meters?{HOUR}"
+    monkeypatch.setattr("gridfleet.domains.trading.metering.MOST_ROWS", 12)
+    assert len((await fleet.call("GET", path))[1]) == 12
+    status, answer = await fleet.call("GET", f"{path}&bucketMinutes=4")
+    assert (status, answer["code"]) == (400, "BAD_REQUEST")
+    assert answer["details"] == ["from: ask for a shorter range, or for wider buckets"]

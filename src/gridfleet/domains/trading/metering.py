@@ -16,9 +16,12 @@ from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["MOST_SPAN", "checked_range", "esm_meters", "in_buckets", "own_meters"]
+__all__ = ["MOST_ROWS", "MOST_SPAN", "checked_range", "esm_meters", "in_buckets", "own_meters"]
 
 MOST_SPAN: Final = timedelta(days=31)
+MOST_ROWS: Final = 200_000
+"""The most readings of a plant's own meters in one response, which is built in memory: those of four meters for 31 days."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE: Final = timedelta(minutes=1)
 _TOLERANCE_MINUTES: Final = 1e-3
@@ -98,12 +101,21 @@ def _cover(parts: Mapping[datetime, EsmReading], start: datetime, minutes: float
 async def own_meters(
     db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, bucket_minutes: float
 ) -> list[MeterRow]:
-    """Return the readings of the plant's METER sub-devices, by their external ids. Raises PlantNotFound."""
+    """Return the readings of the plant's METER sub-devices, by their external ids.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+        ValidationFailed: There are more than `MOST_ROWS` readings.
+    """
     width, interval = timedelta(minutes=bucket_minutes), _plain(bucket_minutes)
-    rows = [
-        MeterRow(one.start, plant_id, one.external_id, interval, one.energy)
-        async for one in metered_energy(db, org, plant_id, start, end, width)
-    ]
+    rows: list[MeterRow] = []
+    async for one in metered_energy(db, org, plant_id, start, end, width):
+        if len(rows) >= MOST_ROWS:
+            raise ValidationFailed(
+                f"The response would have more than {MOST_ROWS:,} readings.",
+                ["from: ask for a shorter range, or for wider buckets"],
+            )
+        rows.append(MeterRow(one.start, plant_id, one.external_id, interval, one.energy))
     return sorted(rows, key=lambda row: (row.time, row.meter_id))
 
 

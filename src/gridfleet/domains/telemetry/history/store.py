@@ -174,9 +174,7 @@ _PLAN_FOR_THIS_RANGE: Final = False
 _IN_RANGE = "source_id = %s::int AND time >= %s::timestamptz AND time < %s::timestamptz"
 
 
-async def values_page(
-    db: Connection, source_id: int, picks: Picks, start: datetime, end: datetime, limit: int | None = None
-) -> ValuesPage:
+async def values_page(db: Connection, source_id: int, picks: Picks, start: datetime, end: datetime, limit: int) -> ValuesPage:
     """Return one metric of a source's first `limit` frames from `start` on, without missing values.
 
     If two layouts have a value of the same time, the older layout's value comes first.
@@ -197,6 +195,28 @@ async def values_page(
     page = await cursor.fetchone()
     assert page is not None
     return page
+
+
+async def values_by_second(db: Connection, source_id: int, picks: Picks, start: datetime, end: datetime) -> tuple[bytes, bytes]:
+    """Return times and values of one metric of a source, of each second the last one, as bytes like those of `ValuesPage`.
+
+    If two layouts have a value of the same time, the newer layout's value is used.
+    """
+    value, arguments = _value(picks)
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        "SELECT coalesce(string_agg(timestamptz_send(time), ''::bytea), ''),"
+        " coalesce(string_agg(float8send(value), ''::bytea), '')"
+        " FROM (SELECT time, value, lead(time) OVER (ORDER BY time, layout_id) AS following"
+        f" FROM (SELECT time, layout_id, {value} AS value FROM telemetry_frame WHERE {_IN_RANGE}) AS every"
+        " WHERE value IS NOT NULL ORDER BY time, layout_id) AS valued"
+        " WHERE following IS NULL OR date_trunc('second', following) > date_trunc('second', time)",
+        (*arguments, source_id, start, end),
+        prepare=_PLAN_FOR_THIS_RANGE,
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return row[0], row[1]
 
 
 async def frames_page(
