@@ -157,6 +157,8 @@ async def test_a_key_that_publishes_nothing_has_no_dead_letters(acme: Organizati
         ("x-dead-letter-exchange", "vcp", True),
         ("x-overflow", "reject-publish", False),
         ("x-overflow", "reject-publish-dlx", False),
+        ("x-consumer-timeout", 10**14, False),
+        ("x-consumer-timeout", "never", True),
         ("x-max-priority", 11, False),
         ("x-max-priority", 255, True),
     ],
@@ -178,8 +180,8 @@ async def test_a_queue_that_harms_others_is_removed(
 async def test_harmless_arguments_stay(acme: Organization, created: JsonObject) -> None:
     vhost = created["apiKey"]["vhost"]
     allowed: list[dict[str, Any]] = [
-        {"x-max-priority": 10, "x-overflow": "drop-head", "x-queue-mode": "lazy", "x-expires": 60_000},
-        {"x-queue-type": "quorum", "x-max-in-memory-length": 2**40, "x-single-active-consumer": True},
+        {"x-max-priority": 10, "x-overflow": "drop-head", "x-queue-mode": "lazy", "x-consumer-timeout": 60_000},
+        {"x-queue-type": "quorum", "x-max-in-memory-length": 2**40, "x-expires": 60_000, "x-single-active-consumer": True},
         {"x-queue-type": "stream", "x-max-age": "1000D", "x-queue-leader-locator": "client-local"},
     ]
     async with acme.connected(created) as connection:

@@ -63,6 +63,9 @@ MAX_CONNECTIONS: Final = 32
 MAX_PRIORITY: Final = 10
 """For each priority of a queue, the broker keeps a separate internal queue."""
 
+MAX_CONSUMER_TIMEOUT: Final = 30 * 60 * 1000
+"""Milliseconds, the broker's default. Until then, the messages that a consumer has not acknowledged have no bound."""
+
 _MIB: Final = 1024 * 1024
 _OUTBOUND: Final[dict[str, Any]] = {
     "x-message-ttl": 24 * 3600 * 1000,
@@ -77,6 +80,7 @@ EVENTS: Final = KEPT | {"dead-letter-exchange": DROPPED_EXCHANGE}
 DROPPED: Final = {"max-length-bytes": 16 * _MIB, "max-length": 100_000, "overflow": "drop-head"}
 # A stream removes whole segments, but never the one it writes to. Both limits together keep it below 256 MiB.
 _STREAMS: Final = {"max-length-bytes": 240 * _MIB, "max-age": "1D", "stream-max-segment-size-bytes": 16 * _MIB}
+_MOST: Final = {"x-max-priority": MAX_PRIORITY, "x-consumer-timeout": MAX_CONSUMER_TIMEOUT}
 _EVERY: Final = ".*"
 OUTBOUND_PATTERN: Final = r"^vcp\.[^.]+\.event\.[^.]+$"
 DROPPED_PATTERN: Final = r"^vcp\.[^.]+\.dropped$"
@@ -115,11 +119,12 @@ def dropped_queue(slug: str) -> str:
 def forbidden_argument(arguments: dict[str, Any]) -> str | None:
     """Return the first argument that a partner's own queue must not have; None if there is none.
 
-    The broker's authorisation does not check arguments, and no policy overrides these three:
+    The broker's authorisation does not check arguments, and no policy overrides these:
 
     - dead-lettered messages pass no topic check and multiply from queue to queue,
     - a full queue that rejects makes the broker refuse the service's events, for the organisation's other keys too,
-    - each priority adds an internal queue.
+    - each priority adds an internal queue,
+    - messages that are not acknowledged do not count for a limit, and from RabbitMQ 3.12 on a queue sets how long they stay.
 
     Arguments that cannot be read make the broker's list of all queues fail.
     """
@@ -129,7 +134,7 @@ def forbidden_argument(arguments: dict[str, Any]) -> str | None:
         if name == "x-overflow" and value != "drop-head":
             return name
         # Of two arguments with one name, the broker returns the last, which may be anything.
-        if name == "x-max-priority" and not (isinstance(value, int) and value <= MAX_PRIORITY):
+        if name in _MOST and not (isinstance(value, int) and value <= _MOST[name]):
             return name
     return None
 
