@@ -1,6 +1,8 @@
 """Open commands end when their plant or sub-device is revoked or deleted, and partners are notified of the end."""
 
 import asyncio
+from collections.abc import Awaitable
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +14,7 @@ from gridfleet.domains.vcp.deletion import delete_plant
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
+from support.builders.alerting import add_rule
 from support.builders.interleaving import is_locked, until_blocked
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
@@ -110,6 +113,36 @@ async def device_deleted(site: PartnerSite) -> None:
     await alert_deletion.delete_sub_device(site.database, administrator(site), site.plant.id, "BAT1")
 
 
+async def carry_out(site: PartnerSite, deletion: Awaitable[None], history: str, table: str, row_id: UUID) -> None:
+    """Carry out a deletion, and check that it has not locked the row of `table` when it changes the first row of `history`."""
+    await site.execute(
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN coalesce(NEW, OLD); END $$"
+    )
+    await site.execute(f"CREATE TRIGGER waits BEFORE UPDATE OR DELETE ON {history} FOR EACH ROW EXECUTE FUNCTION wait()")
+    async with site.database.transaction() as db:
+        await db.execute("SELECT pg_advisory_xact_lock(1)")
+        deleting = asyncio.ensure_future(deletion)
+        await until_blocked(site.database)
+        assert not await is_locked(site.database, table, row_id)
+    await deleting
+
+
+async def test_the_messages_of_other_plants_do_not_wait_while_years_of_alerts_are_deleted(
+    site: PartnerSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridfleet.kernel.db.batches._BATCH", 2)
+    rule = await add_rule(site.database, site.plant.organization_id, plant_id=site.plant.id)
+    await site.execute(
+        "INSERT INTO alert (id, organization_id, plant_id, rule_id, severity, message, metric, value, measured_at)"
+        f" SELECT gen_random_uuid(), organization_id, id, '{rule.id}', 'INFO', 'Low', 'soc', 1, now()"
+        " FROM plant, generate_series(1, 5)"
+    )
+    await carry_out(site, deleted(site), "alert", "plant", site.plant.id)
+    assert await site.rows("SELECT FROM alert") == []
+    assert await site.rows("SELECT FROM plant") == []
+
+
 @pytest.mark.parametrize("table", ["plant", "sub_device"])
 async def test_the_messages_of_other_plants_do_not_wait_while_years_of_commands_are_changed(
     site: PartnerSite, table: str, monkeypatch: pytest.MonkeyPatch
@@ -119,17 +152,7 @@ async def test_the_messages_of_other_plants_do_not_wait_while_years_of_commands_
         await site.send("command.device.BAT1", action="stop")
         await site.acknowledge_newest("APPLIED")
     [(row_id,)] = await site.rows(f"SELECT id FROM {table}")
-    await site.execute(
-        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN coalesce(NEW, OLD); END $$"
-    )
-    await site.execute("CREATE TRIGGER waits BEFORE UPDATE OR DELETE ON plant_command FOR EACH ROW EXECUTE FUNCTION wait()")
-    async with site.database.transaction() as db:
-        await db.execute("SELECT pg_advisory_xact_lock(1)")
-        deleting = asyncio.create_task(deleted(site) if table == "plant" else device_deleted(site))
-        await until_blocked(site.database)
-        assert not await is_locked(site.database, table, row_id)
-    await deleting
+    await carry_out(site, deleted(site) if table == "plant" else device_deleted(site), "plant_command", table, row_id)
     assert await site.rows(f"SELECT FROM {table}") == []
     kept = 0 if table == "plant" else 5
     assert (len(await site.commands()), len(await site.log())) == (kept, kept)

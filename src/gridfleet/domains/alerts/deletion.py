@@ -1,4 +1,4 @@
-"""Deletion of sub-devices, and revocation of plants, that alert rules watch."""
+"""Deletion of sub-devices and plants, and revocation of plants, that alert rules watch."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -12,7 +12,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.batches import in_batches
 
-__all__ = ["delete_sub_device", "revoke_plant"]
+__all__ = ["delete_alerts_of", "delete_sub_device", "revoke_plant"]
 
 
 async def delete_sub_device(database: Database, org: OrgScope, plant_id: UUID, external_id: str) -> None:
@@ -43,6 +43,14 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     """
     await lifecycle.revoke_plant(db, org, plant_id)
     await _resolve(db, org, await store.sources_of_plant(db, org, plant_id))
+
+
+async def delete_alerts_of(database: Database, org: OrgScope, plant_id: UUID) -> None:
+    """Delete the alerts of a plant that will be deleted, in short transactions.
+
+    Alerts whose conditions hold are left: each metric has one for each rule at most.
+    """
+    await in_batches(database, lambda db, limit: store.delete_of_plant(db, org, plant_id, limit))
 
 
 async def _resolve(db: Connection, org: OrgScope, sources: Sequence[int]) -> None:

@@ -195,6 +195,21 @@ async def rule_states(db: Connection, rule_ids: Iterable[UUID], source_ids: Iter
     return await cursor.fetchall()
 
 
+async def delete_of_plant(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
+    """Delete up to `limit` alerts of the organisation's plant, newest first, that no state refers to. Returns their number.
+
+    Ingest changes states without a lock on their alerts: deleting these with their states could end in a deadlock.
+    """
+    cursor = await db.execute(
+        "DELETE FROM alert WHERE id = ANY (ARRAY("
+        "SELECT id FROM alert a WHERE plant_id = (SELECT id FROM plant WHERE id = %s AND organization_id = %s)"
+        " AND NOT EXISTS (SELECT FROM alert_state s WHERE s.alert_id = a.id)"
+        " ORDER BY created_at DESC, id DESC LIMIT %s FOR UPDATE OF a SKIP LOCKED))",
+        (plant_id, org.organization_id, limit),
+    )
+    return cursor.rowcount
+
+
 async def newest_times(db: Connection, metrics: Iterable[tuple[int, str]]) -> dict[tuple[int, str], datetime]:
     """Return when each (source, name of the metric in alerts) had its newest value, for those that have one."""
     wanted = list(metrics)
