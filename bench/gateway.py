@@ -21,7 +21,7 @@ from bench.meter import cpu_of, cpu_of_stack
 from bench.stack import BenchFailed, Stack, running_stack
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
-from gridfleet.domains.partner_events.telemetry import telemetry_event
+from gridfleet.domains.partner_events.telemetry import telemetry_events
 from gridfleet.domains.partners.models import vhost_of
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
 from gridfleet.kernel.broker.connection import open_channel
@@ -141,7 +141,7 @@ def _events(partners: Sequence[Partner], count: int) -> Iterator[NewEvent]:
     now = datetime.now(UTC)
     for number in range(count):
         one = partners[number % len(partners)]
-        yield telemetry_event(one.organization_id, one.plant_id, str(number), now, {(None, now): _VALUES})
+        yield from telemetry_events(one.organization_id, one.plant_id, str(number), now, {(None, now): _VALUES})
 
 
 async def _queue(database: Database, events: Sequence[NewEvent]) -> None:

@@ -78,6 +78,29 @@ async def test_a_value_is_published_with_its_own_time(site: PartnerSite) -> None
         assert found == list(zip(times, (0.0, 1.0, 2.0), strict=True))
 
 
+async def test_a_snapshot_with_many_values_is_several_events(site: PartnerSite) -> None:
+    # A word of 64 bits in 10 bytes is 64 values with their keys, and the broker takes no message above 1 MiB.
+    words = [
+        {"key": f"{word}_{bit}_{'alarm' * 10}", "bit": bit, "word": word} for word in ("first", "second") for bit in range(64)
+    ]
+    names = [f"RACK{number}" for number in range(140)]
+    for name in names:
+        await site.plant.add_device(name, words)
+    devices = [{"id": name, "fields": {"first": 2, "second": 1}} for name in names]
+    message = site.plant.message({"time": ago(seconds=1), "fields": {"load": 2}, "devices": devices})
+    await site.plant.bench.take(message)
+    found = await events(site, "telemetry")
+    sizes = [size for (size,) in await site.rows("SELECT length(body) FROM partner_event WHERE kind = 'telemetry'")]
+    assert sum(sizes) > 2**20 > 2 * max(sizes)
+    assert {(content["siteId"], content["time"]) for _, content in found} == {(str(site.plant.id), found[0][1]["time"])}
+    assert [content["values"] for _, content in found] == [{"load": 2.0}, *[{}] * (len(found) - 1)]
+    assert [device["id"] for _, content in found for device in content["devices"]] == names
+    assert all(sum(device["values"].values()) == 2 for _, content in found for device in content["devices"])
+    assert len({event_id for event_id, _ in found}) == len(found)
+    await site.plant.bench.take(message)
+    assert await events(site, "telemetry") == found * 2
+
+
 async def test_old_measurements_are_history(site: PartnerSite) -> None:
     await site.plant.add_device("INV1", SIGNALS)
     old = {"id": "INV1", "time": ago(minutes=16), "fields": {"power": 1}}

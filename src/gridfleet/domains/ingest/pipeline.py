@@ -30,7 +30,7 @@ from gridfleet.domains.ingest.plant_cache import CachedDevice, CachedPlant, Plan
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
-from gridfleet.domains.partner_events.telemetry import telemetry_event
+from gridfleet.domains.partner_events.telemetry import telemetry_events
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
@@ -288,7 +288,7 @@ def _add_snapshot(
     if len(batch.frames.frames) < before + added:
         batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in snapshot.entries}
     if published:
-        _add_event(batch, plant, delivery, f"{message.id} {snapshot.path}", snapshot.time, published)
+        _add_events(batch, plant, delivery, f"{message.id} {snapshot.path}", snapshot.time, published)
     for device, status in snapshot.statuses:
         device.seen.note(now, message.sent_at)
         _see_device(batch, plant, device, status, now)
@@ -320,12 +320,12 @@ def _take_status(batch: Batch, plant: CachedPlant, delivery: Delivery, now: date
         batch.connected.add(plant.id)
 
 
-def _add_event(batch: Batch, plant: CachedPlant, delivery: Delivery, message: str, time: int, published: EventValues) -> None:
+def _add_events(batch: Batch, plant: CachedPlant, delivery: Delivery, message: str, time: int, published: EventValues) -> None:
     names: dict[UUID, str | None] = {device.id: external_id for external_id, device in plant.devices.items()}
     names[plant.itself.id] = None
     values = {(names[device_id], to_datetime(own_time)): found for (device_id, own_time), found in published.items()}
-    event = telemetry_event(batch.subscribed[plant.id], plant.id, message, to_datetime(time), values)
-    batch.events.append(event._replace(request_id=delivery.request_id))
+    events = telemetry_events(batch.subscribed[plant.id], plant.id, message, to_datetime(time), values)
+    batch.events.extend(event._replace(request_id=delivery.request_id) for event in events)
 
 
 def _see_plant(
