@@ -28,6 +28,7 @@ from support.clients import lean_mqtt
 from support.clients.commands_at_work import add_commandable, age, history, issue, row
 from support.clients.ingest_bench import Bench, BenchPlant
 from support.servers.broker_node import BrokerNode
+from support.servers.broker_version import needs_lasting_qos_0
 from support.servers.running_task import running
 
 QOS_1 = 0x32
@@ -81,13 +82,15 @@ class Line:
         return plant
 
     @asynccontextmanager
-    async def connected(self, plant: BenchPlant, *, lasting: bool = True, subscribe: bool = True) -> AsyncIterator["Inbox"]:
+    async def connected(
+        self, plant: BenchPlant, *, lasting: bool = True, subscribe: bool = True, qos: int = 1
+    ) -> AsyncIterator["Inbox"]:
         """The plant's client, until the block ends as by a cut cable. It logs in with the service's account."""
         account = urlsplit(self.node.url)
         login = lean_mqtt.Login(str(plant.id), account.username, unquote(account.password or ""), clean_session=not lasting)
         async with await lean_mqtt.connect(self.node.settings.mqtt_port, login) as connection:
             if subscribe:
-                assert await connection.subscribe(f"v1/plants/{plant.id}/commands") == [1]
+                assert await connection.subscribe(f"v1/plants/{plant.id}/commands", qos=qos) == [qos]
             yield Inbox(plant, connection)
 
     async def unrouted(self) -> int:
@@ -145,10 +148,11 @@ async def is_state(line: Line, command_id: UUID, state: str) -> bool:
     return (await row(line.bench.database, command_id, "status"))[0] == state
 
 
-async def test_a_plant_that_was_away_receives_nothing_of_the_time_before_it_moved(line: Line) -> None:
+@pytest.mark.parametrize("qos", [1, pytest.param(0, marks=needs_lasting_qos_0())])
+async def test_a_plant_that_was_away_receives_nothing_of_the_time_before_it_moved(line: Line, qos: int) -> None:
     """The broker holds a copy of the command for the plant's session."""
     plant = await line.plant()
-    async with line.connected(plant):
+    async with line.connected(plant, qos=qos):
         pass
     async with line.sender():
         command = await issue(plant)
@@ -161,7 +165,7 @@ async def test_a_plant_that_was_away_receives_nothing_of_the_time_before_it_move
             await update_plant(db, org, plant.id, PlantChanges(organization_id=other))
         async with line.effects():
             await until(lambda: line.is_purged(plant))
-        async with line.connected(plant) as inbox:
+        async with line.connected(plant, qos=qos) as inbox:
             assert await inbox.quiet(1)
 
 

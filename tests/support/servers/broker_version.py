@@ -13,3 +13,8 @@ def broker_version() -> tuple[int, ...]:
 def needs_mqtt_5() -> pytest.MarkDecorator:
     """Skip a test where the broker knows MQTT 3.1.1 alone."""
     return pytest.mark.skipif(broker_version() < (3, 13), reason="RabbitMQ before 3.13 does not support MQTT 5")
+
+
+def needs_lasting_qos_0() -> pytest.MarkDecorator:
+    """Skip on brokers that keep nothing for a subscription with QoS 0 while its client is away."""
+    return pytest.mark.skipif(broker_version() < (3, 12), reason="RabbitMQ before 3.12 keeps no queue of a QoS 0 subscription")

@@ -52,11 +52,12 @@ async def queue_closing(db: Connection, plant_id: UUID, serial_numbers: Iterable
 async def queue_purge(db: Connection, plant_id: UUID) -> None:
     """Queue the deletion of the commands that the broker keeps for the plant while it is offline, after the commit.
 
-    They are deleted a second time when no gateway can still publish a command that it claimed earlier. A newer command that is
-    deleted with them is sent again, like any command that the plant does not acknowledge.
+    From RabbitMQ 3.12 on, it also keeps them for a subscription with QoS 0. They are deleted a second time when no gateway can
+    still publish a command that it claimed earlier. A newer command that is deleted with them is sent again, like any command
+    that the plant does not acknowledge.
     """
     for delay in _RACING_PUBLISHERS:
-        await enqueue(db, PURGE_SESSIONS, {"pattern": f"^mqtt-subscription-{plant_id}(-.*)?qos1$"}, delay=delay)
+        await enqueue(db, PURGE_SESSIONS, {"pattern": f"^mqtt-subscription-{plant_id}"}, delay=delay)
 
 
 async def queue_closing_of_certificate(
