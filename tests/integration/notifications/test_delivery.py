@@ -184,6 +184,24 @@ async def test_a_service_that_is_away_is_tried_five_times(database: Database, ex
     assert "503" in str(found[0].error)
 
 
+async def test_organisations_take_turns(database: Database) -> None:
+    """A flood of alerts in one organisation does not delay the notifications of another."""
+    flooding, quiet = await add_organization(database), await add_organization(database)
+    for organization in (flooding, quiet):
+        await add_staff(database, organization.id, OrgRole.ORG_ADMIN)
+    for organization in [*[flooding] * 12, quiet, quiet]:
+        content = CONTENT._replace(metadata={"organizationId": str(organization.id)})
+        async with database.transaction() as db:
+            await notify_members(db, organization.id, [Channel.EMAIL], content)
+    claimed: list[list[str]] = []
+    for _ in range(4):
+        async with database.transaction() as db:
+            found = await store.claim(db, Channel.EMAIL, 5, timedelta(minutes=1))
+        claimed.append([one.metadata["organizationId"] for one in found])
+    assert [len(some) for some in claimed] == [5, 5, 4, 0]
+    assert claimed[0].count(str(quiet.id)) == 2, "it has two, and every second turn"
+
+
 async def test_messages_that_may_not_travel_together_travel_alone(database: Database, expo: ExpoServer) -> None:
     organization = await add_organization(database)
     await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)

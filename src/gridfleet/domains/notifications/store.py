@@ -115,16 +115,30 @@ async def count(db: Connection) -> int:
 async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -> list[Outgoing]:
     """Claim up to `most` due deliveries and count the try.
 
-    They are due again after `lease` unless their outcome is saved before.
+    Organisations take turns: of each, the delivery that waits longest, then the second, until there are `most`. Claimed
+    deliveries are due again after `lease`.
     """
     cursor = db.cursor(row_factory=kwargs_row(_outgoing))
     await cursor.execute(
-        "UPDATE notification_log SET attempts = attempts + 1, due_at = clock_timestamp() + %(lease)s WHERE id IN ("
-        " SELECT id FROM notification_log WHERE channel = %(channel)s AND due_at <= clock_timestamp()"
-        f" ORDER BY due_at LIMIT %(most)s FOR UPDATE SKIP LOCKED) RETURNING {_OUTGOING}",
+        # One look-up in the index for each organisation, however many deliveries wait.
+        f"WITH RECURSIVE organizations AS (SELECT min({_ORGANIZATION}) AS id FROM {_WAITING}"
+        f" UNION ALL SELECT (SELECT min({_ORGANIZATION}) FROM {_WAITING} AND {_ORGANIZATION} > o.id)"
+        " FROM organizations o WHERE o.id IS NOT NULL),"
+        " due AS (SELECT d.id FROM organizations o CROSS JOIN LATERAL (SELECT n.id, n.due_at,"
+        " row_number() OVER (ORDER BY n.due_at) AS turn FROM (SELECT id, due_at"
+        f" FROM {_WAITING} AND {_ORGANIZATION} = o.id AND due_at <= now() ORDER BY due_at LIMIT %(most)s) AS n) AS d"
+        " ORDER BY d.turn, d.due_at LIMIT %(most)s)"
+        " UPDATE notification_log SET attempts = attempts + 1, due_at = clock_timestamp() + %(lease)s WHERE id IN ("
+        " SELECT id FROM notification_log WHERE id IN (SELECT id FROM due) AND due_at <= now() FOR UPDATE SKIP LOCKED)"
+        f" RETURNING {_OUTGOING}",
         {"channel": channel, "most": most, "lease": lease},
     )
     return await cursor.fetchall()
+
+
+# As in the index `notification_log_turns`.
+_ORGANIZATION: Final = "coalesce(metadata->>'organizationId', '')"
+_WAITING: Final = "notification_log WHERE channel = %(channel)s AND due_at IS NOT NULL"
 
 
 async def next_due(db: Connection, channel: Channel) -> float | None:
