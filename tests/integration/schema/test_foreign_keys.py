@@ -23,6 +23,7 @@ UNINDEXED = (
 WITHOUT_FOREIGN_KEY = {
     "alert.acknowledged_by": "a user or an API key",
     "alert.organization_id": "covered by the key of plant_id",
+    "alert.rule_id": "an alert outlives its rule",
     "audit_event.actor_id": "an event outlives its subject",
     "audit_event.organization_id": "an event outlives its subject",
     "audit_event.subject_id": "an event outlives its subject",
