@@ -151,3 +151,12 @@ async def test_what_ended_long_ago_is_forgotten_and_what_is_open_is_not(site: Pa
 
     assert forgotten == 3  # two orders, one command
     assert [status for status, *_ in await site.log()] == [status for *_, status in await site.commands()] == ["PENDING"]
+
+
+async def test_numbers_with_hundreds_of_digits_are_not_kept(site: PartnerSite) -> None:
+    # PostgreSQL returns 1e308 with 309 digits: a page of a hundred such messages of 64 KiB would have 340 MB.
+    for count in (500, 1_000):
+        message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1, note=[1e308] * count)
+        assert await site.take(message) == "ACCEPTED"
+    rows = await site.rows("SELECT jsonb_array_length(payload->'note') FROM vcp_command ORDER BY created_at, id")
+    assert rows == [(500,), (None,)]

@@ -185,6 +185,8 @@ def test_free_form_values_are_limited_in_depth_and_to_what_can_be_stored() -> No
 def test_free_form_values_are_bounded_as_json() -> None:
     assert complaints(metadata={"a": "x" * 32_760}) == []
     assert complaints(metadata={"a": "x" * 32_761}) == ["metadata: must have at most 32768 bytes as JSON"]
+    assert complaints(metadata={"a": [1e308] * 105}) == []
+    assert complaints(metadata={"a": [1e308] * 106}) == ["metadata: must have at most 32768 bytes as JSON"], "309 digits each"
     assert complaints(metadata={"a": ["é"] * 6_552}) == []
     assert complaints(metadata={"a": ["é"] * 6_552 + [1]}) == ["metadata: must have at most 32768 bytes as JSON"]
     # What cannot be encoded is complained of as that, however much of it there is.

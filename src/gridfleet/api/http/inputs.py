@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeVar
 
-import msgspec
 from msgspec import UNSET
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
@@ -29,6 +28,7 @@ from gridfleet.api.http.complaints import (
     without_null,
 )
 from gridfleet.domains.identity.emails import is_address
+from gridfleet.kernel.db import json_size
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import parse_uuid
 from gridfleet.kernel.pagination import Paging
@@ -138,11 +138,7 @@ Email = Annotated[str, Field(max_length=254, json_schema_extra={"format": "email
 
 
 def _bounded(value: dict[str, Any]) -> dict[str, Any]:
-    return (
-        value
-        if len(msgspec.json.encode(value)) <= _MAX_METADATA
-        else _refuse(f"must have at most {_MAX_METADATA} bytes as JSON")
-    )
+    return value if json_size(value) <= _MAX_METADATA else _refuse(f"must have at most {_MAX_METADATA} bytes as JSON")
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]

@@ -9,7 +9,7 @@ from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus
 from gridfleet.domains.vcp.models import Inbound, NewLogEntry
 from gridfleet.domains.vcp.verification import NUL
-from gridfleet.kernel.db import storable
+from gridfleet.kernel.db import json_size, storable
 from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading
 from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER
 
@@ -18,6 +18,8 @@ __all__ = ["LoggedMessage", "new_log_entry"]
 _MOST_TEXT: Final = 128
 _MOST_READ: Final = 16 * MAX_BODY_BYTES
 """Bytes. A larger message is refused without being parsed, and its log entry names no site."""
+_MOST_STORED: Final = 4 * MAX_BODY_BYTES
+"""Bytes. A payload whose numbers have more digits in the database is not kept: a list may contain a hundred of them."""
 
 
 class LoggedMessage:
@@ -28,7 +30,9 @@ class LoggedMessage:
         self.message = message
         self.sender = sender
         self.content = content
-        self.keeps_payload = len(message.body) <= MAX_BODY_BYTES and NUL not in message.body
+        self.keeps_payload = (
+            len(message.body) <= MAX_BODY_BYTES and NUL not in message.body and json_size(content) <= _MOST_STORED
+        )
         self.message_id = _message_id(content.get("messageId"))
         self.correlation_id = _text(content.get("correlationId"))
         self.site_id = _text(content.get("siteId"))

@@ -1,6 +1,9 @@
 """PostgreSQL: connection pool, unit of work, migrations. Only this package and `store.py` files contain SQL."""
 
-from typing import Final
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, Final
 
 from psycopg import DataError, IntegrityError
 from psycopg import Error as DatabaseError
@@ -8,7 +11,7 @@ from psycopg.errors import DatatypeMismatch, ProgramLimitExceeded, StatementTooC
 
 from gridfleet.kernel.db.pool import Connection, Database, after_commit, open_database
 
-__all__ = ["UNSTORABLE", "Connection", "Database", "DatabaseError", "after_commit", "open_database", "storable"]
+__all__ = ["UNSTORABLE", "Connection", "Database", "DatabaseError", "after_commit", "json_size", "open_database", "storable"]
 
 UNSTORABLE: Final = (DataError, IntegrityError, DatatypeMismatch, ProgramLimitExceeded, StatementTooComplex)
 """Errors about content that the database refuses on every attempt.
@@ -21,3 +24,17 @@ UNSTORABLE: Final = (DataError, IntegrityError, DatatypeMismatch, ProgramLimitEx
 def storable(text: str) -> str:
     """Return the text in a form that PostgreSQL stores: NUL and lone surrogates are replaced."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def json_size(value: Any) -> int:
+    """Return the bytes of a JSON value as PostgreSQL returns it: it writes 1e308 with 309 digits."""
+    written_out = sum(len(f"{Decimal(text):f}") - len(text) for text in map(repr, _floats(value)) if "e" in text)
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")) + written_out
+
+
+def _floats(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, dict | list):
+        for element in value.values() if isinstance(value, dict) else value:
+            yield from _floats(element)
