@@ -289,6 +289,21 @@ async def test_a_plan_sent_twice_with_one_key_is_one_plan(fleet: Fleet, stand_in
     assert {one.json["requestCode"] for one in stand_in.calls("PUT", "/plants/P1/config")} >= {first[1]["requestCode"]}
 
 
+async def test_a_key_of_more_than_a_day_ago_is_a_new_plan(fleet: Fleet, stand_in: StandIn) -> None:
+    plant = await linked(fleet)
+    configured_at_esm(stand_in, "P1")
+    path, keyed = f"/trading/plants/{plant}/config", {**fleet.operator, "idempotency-key": "evening"}
+    sent = []
+    for _ in range(3):
+        sent.append((await fleet.call("POST", path, PLAN, keyed))[1])
+        assert await fleet.call("POST", path, PLAN, keyed) == (201, sent[-1])
+        await fleet.sql("UPDATE trading_config_change SET sent_at = sent_at - interval '25 hours'")
+    codes = [one.json["requestCode"] for one in stand_in.calls("PUT", "/plants/P1/config")]
+    assert codes == [one["requestCode"] for one in sent]
+    assert len(set(codes)) == 3
+    assert (await fleet.call("POST", path, {"timeConfigs": []}, keyed))[0] == 201
+
+
 async def test_a_late_silence_does_not_undo_what_the_esm_said(fleet: Fleet, stand_in: StandIn) -> None:
     plant = await linked(fleet)
     configured_at_esm(stand_in, "P1")

@@ -1,7 +1,7 @@
 """A plant's plan: reading it from the ESM, sending it there, and the record of each request with its result."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 from uuid import UUID, uuid5
 
@@ -30,6 +30,9 @@ __all__ = ["LinkedPlant", "Relay", "begin", "deliver", "finish", "linked_plant",
 
 _REQUEST_CODES: Final = UUID("1b0f8a52-6c5e-5d0c-9a55-4c1f0f0e7d11")
 """Namespace of the request codes that are derived from an `Idempotency-Key`."""
+
+_KEY_LIFETIME: Final = timedelta(hours=24)
+"""How long the same key means the same plan."""
 
 
 class LinkedPlant(NamedTuple):
@@ -87,7 +90,7 @@ async def begin(
     validate_only: bool,
     key: str | None,
 ) -> Relay:
-    """Record that a plan will be sent. The same plan with the same `key` again returns the first record.
+    """Record that a plan will be sent. The same plan with the same `key` within 24 hours returns the first record.
 
     Raises:
         PlantNotFound: the plant does not exist.
@@ -95,18 +98,23 @@ async def begin(
         ValidationFailed: the key was used with another plan.
     """
     plant = await linked_plant(db, org, keyring, plant_id)
-    snapshot = {"timeConfigs": msgspec.to_builtins(list(blocks)), "version": None}
+    snapshot, now = {"timeConfigs": msgspec.to_builtins(list(blocks)), "version": None}, utc_now()
     code = new_id() if key is None else uuid5(_REQUEST_CODES, f"{org.organization_id} {org.actor.id} {plant_id} {key}")
-    try:
-        change = await store.insert_change(db, org, plant_id, code, snapshot, utc_now(), validate_only=validate_only)
-    except pg.ForeignKeyViolation:  # the plant was deleted or moved in the meantime
-        raise PlantNotFound from None
-    if change is None:
+    while True:
+        try:
+            change = await store.insert_change(db, org, plant_id, code, snapshot, now, validate_only=validate_only)
+        except pg.ForeignKeyViolation:  # the plant was deleted or moved in the meantime
+            raise PlantNotFound from None
+        if change is not None:
+            return Relay(plant, change, blocks)
         change = await store.find_change(db, org, code)
         if change is None:
             raise PlantNotFound
-        if (change.config_snapshot["timeConfigs"], change.validate_only) != (snapshot["timeConfigs"], validate_only):
-            raise ValidationFailed(details=["Idempotency-Key: must not be used again with another body"])
+        if change.sent_at > now - _KEY_LIFETIME:
+            break
+        code = uuid5(_REQUEST_CODES, str(code))  # the key was used for another plan, more than a day ago
+    if (change.config_snapshot["timeConfigs"], change.validate_only) != (snapshot["timeConfigs"], validate_only):
+        raise ValidationFailed(details=["Idempotency-Key: must not be used again with another body"])
     return Relay(plant, change, blocks)
 
 
