@@ -214,6 +214,23 @@ async def test_messages_that_may_not_travel_together_travel_alone(database: Data
     assert {log.status for log in found} == {NotificationStatus.SENT}
 
 
+async def test_one_token_of_another_project_costs_few_requests(database: Database, expo: ExpoServer) -> None:
+    """One request for each of a hundred messages could take longer than a call may, and all would be sent again."""
+    organization = await add_organization(database)
+    tokens = [f"ExpoPushToken[{number}]" for number in range(40)]
+    user_id = await add_staff(database, organization.id, OrgRole.ORG_ADMIN)
+    async with database.transaction() as db:
+        for token in tokens:
+            await register_token(db, user_id, token, "ios")
+    expo.lonely_token = tokens[13]
+    await queue(database, organization.id, Channel.PUSH)
+    async with delivering(database, expo):
+        found = await until(database, settled)
+    assert {log.status for log in found} == {NotificationStatus.SENT}
+    assert sorted(message["to"] for message in expo.messages) == sorted(tokens)
+    assert len(expo.requests) <= 13
+
+
 class Mailbox(MessageHandler):
     """Keeps what comes, after refusing the first few mails for now."""
 

@@ -34,6 +34,8 @@ class ExpoServer:
     """The responses to the next requests, with status 200."""
     together_refused: bool = False
     """Whether requests with more than one message are refused, as for tokens of two projects."""
+    lonely_token: str | None = None
+    """A token that makes each request with other messages fail."""
     _tickets: dict[str, str] = field(default_factory=dict)
 
     def answer(self, path: str, content: Any) -> tuple[int, Any]:
@@ -51,7 +53,8 @@ class ExpoServer:
             return 503, {}
         if self.bodies:
             return 200, self.bodies.pop(0)
-        if self.together_refused and len(content) > 1:
+        lonely = self.lonely_token in [message["to"] for message in content]
+        if (self.together_refused or lonely) and len(content) > 1:
             return 400, {"errors": [{"code": "PUSH_TOO_MANY_EXPERIENCE_IDS", "message": "tokens of several projects"}]}
         self.messages += content
         return 200, {"data": [self._ticket(message["to"]) for message in content]}

@@ -1,5 +1,6 @@
 """Push notifications over Expo's HTTP API (https://docs.expo.dev/push-notifications/sending-notifications/)."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -8,11 +9,14 @@ import msgspec
 
 from gridfleet.domains.notifications.channels.outcome import Outcome
 from gridfleet.domains.notifications.models import Outgoing
+from gridfleet.kernel.isolation import reason_of
 
 __all__ = ["DEVICE_NOT_REGISTERED", "ExpoPush", "ExpoRefused"]
 
 DEVICE_NOT_REGISTERED: Final = "DeviceNotRegistered"
 _FINAL: Final = {DEVICE_NOT_REGISTERED, "MessageTooBig", "MismatchSenderId"}
+_REQUESTS_AT_ONCE: Final = 6
+"""So many does Expo's own client send."""
 _LOUD: Final = {"CRITICAL", "EMERGENCY"}
 
 
@@ -28,19 +32,26 @@ class ExpoPush:
     def __init__(self, http: httpx.AsyncClient, access_token: str | None = None) -> None:
         """Create a client. `http` has the service's base URL; `access_token` is needed if the Expo project requires one."""
         self._http = http
+        self._requests = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self._headers = {"authorization": f"Bearer {access_token}"} if access_token else {}
 
     async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
-        """Send messages. A request that is refused as a whole is repeated message by message.
+        """Send messages. A request that is refused as a whole is repeated in halves.
 
         Tokens of two apps cannot be in one request, and one bad token makes the whole request fail.
         """
         try:
-            tickets = await self._post("send", [_message(delivery) for delivery in deliveries])
+            async with self._requests:
+                tickets = await self._post("send", [_message(delivery) for delivery in deliveries])
         except ExpoRefused as error:
             if len(deliveries) == 1:
                 return [Outcome(str(error))]
-            return [outcome for delivery in deliveries for outcome in await self.send([delivery])]
+            middle = len(deliveries) // 2
+            halves = await asyncio.gather(self.send(deliveries[:middle]), self.send(deliveries[middle:]))
+            return [outcome for half in halves for outcome in half]
+        except httpx.HTTPError as error:
+            # Of this request only: what the other half has sent would be sent again.
+            return [Outcome(reason_of(error))] * len(deliveries)
         if not isinstance(tickets, list) or len(tickets) != len(deliveries):
             return [Outcome("the push service answered with another number of tickets than messages")] * len(deliveries)
         return [_outcome(ticket) for ticket in tickets]
