@@ -36,6 +36,8 @@ class RightsCache:
     def __init__(self) -> None:
         self._known: OrderedDict[UUID, tuple[Rights, float]] = OrderedDict()
         self._queries: set[asyncio.Task[Rights | None]] = set()
+        self._waiting: dict[UUID, asyncio.Task[Rights | None]] = {}
+        """The query of each key that waits for a database connection."""
         self._logged_at = -_LOG_AGAIN_SECONDS
 
     async def of(self, database: Database, key_id: UUID) -> Rights | None:
@@ -43,12 +45,17 @@ class RightsCache:
 
         If the database is unavailable or does not answer within two seconds, rights read at most an hour ago are returned.
 
+        Requests for a key share the query that waits for a database connection: a partner can cause thousands of requests at
+        once, and the logins of all plants use the same connections.
+
         Raises:
             psycopg.OperationalError, PoolTimeout, PoolClosed: the database failed and no rights are cached.
         """
-        query = asyncio.create_task(self._query(database, key_id), name="partner rights")
-        self._queries.add(query)
-        query.add_done_callback(self._query_ended)
+        query = self._waiting.get(key_id)
+        if query is None:
+            query = self._waiting[key_id] = asyncio.create_task(self._query(database, key_id), name="partner rights")
+            self._queries.add(query)
+            query.add_done_callback(self._query_ended)
         # The query is not cancelled: cancelling it at a server that hangs takes ten seconds.
         await asyncio.wait({query}, timeout=_PATIENCE_SECONDS)
         answered = query.done() and not isinstance(query.exception(), (psycopg.OperationalError, PoolTimeout, PoolClosed))
@@ -64,8 +71,15 @@ class RightsCache:
             log.warning("database unavailable: partners' cached rights apply")
 
     async def _query(self, database: Database, key_id: UUID) -> Rights | None:
-        async with database.transaction() as db:
-            rights = await find_rights(db, key_id)
+        try:
+            async with database.transaction() as db:
+                # A request that comes from here on must see what is committed before it, so it needs a query of its own.
+                del self._waiting[key_id]
+                rights = await find_rights(db, key_id)
+        except BaseException:
+            if self._waiting.get(key_id) is asyncio.current_task():
+                del self._waiting[key_id]
+            raise
         self._known.pop(key_id, None)
         if rights is not None:
             self._known[key_id] = rights, time.monotonic()
