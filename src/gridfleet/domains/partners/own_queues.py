@@ -8,7 +8,7 @@ from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.kernel.caller import Actor, ActorType
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, storable
 from gridfleet.protocol.partner_routes import EventKind
 
 __all__ = ["VhostOwner", "find_owner", "record_dropped_events", "record_removal"]
@@ -45,7 +45,7 @@ async def record_removal(db: Connection, key: AmqpKey, queue: str, argument: str
         Actor(ActorType.SYSTEM),
         Subject(SubjectType.API_KEY, key.id),
         organization_id=key.organization_id,
-        details={"queue": queue, "argument": argument},
+        details={"queue": storable(queue), "argument": argument},
         most_a_minute=_MOST_REMOVALS_A_MINUTE,
     )
 
