@@ -1,16 +1,19 @@
 """The live view: what changes is told about a second later, and only to those who may still see it."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 import httpx
 import pytest
 
 from gridfleet.domains.plants.errors import PlantNotFound
-from gridfleet.domains.telemetry.history import live
+from gridfleet.domains.telemetry.history import latest, live
 from gridfleet.domains.telemetry.history.live import LiveValues
+from gridfleet.domains.telemetry.history.models import Newest, TelemetryPoint
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -160,3 +163,44 @@ async def test_one_organisations_plants_leave_room_for_others(database: Database
     for one in (*watching, second, beside):
         await one.aclose()
     assert values.watchers == 0
+
+
+async def test_one_organisations_values_leave_room_for_others(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each watcher of a plant with 40,000 values costs as much as 300 watchers of an ordinary plant."""
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(live, "MOST_VALUES", 8)
+    plant, neighbour = await RecordedPlant.create(database), await RecordedPlant.create(database)
+    await plant.write(None, ["a", "b"], {NOW: [1.0, 2.0]})
+    await neighbour.write(None, ["a", "b", "c"], {NOW: [1.0, 2.0, 3.0]})
+    values = LiveValues(database)
+    first, second, third = (values.watch(plant.org, plant.id) for _ in range(3))
+    assert len(await anext(first)) == len(await anext(second)) == 2
+    with pytest.raises(TooManyRequests):
+        await anext(third)
+    beside = values.watch(neighbour.org, neighbour.id)
+    assert len(await anext(beside)) == 3
+    await neighbour.add_device("PV1")
+    await neighbour.write("PV1", ["d", "e"], {NOW: [4.0, 5.0]})
+    assert [len(changed) async for changed in beside if changed] == [2]  # ends: the plant has more values than fit
+    assert len(await anext(second)) == 0
+    for one in (first, second):
+        await one.aclose()
+    assert values.watchers == 0
+
+
+async def test_the_values_of_a_large_plant_are_made_in_a_thread(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    original = latest._point
+
+    def noted(plant_id: UUID, newest: Newest) -> TelemetryPoint:
+        threads.append(threading.get_ident())
+        return original(plant_id, newest)
+
+    monkeypatch.setattr(latest, "_point", noted)
+    plant = await RecordedPlant.create(database)
+    async with database.transaction() as db:
+        for count in (100, 3_000):
+            await plant.write(None, [f"n{number}" for number in range(count)], {NOW: [1.0] * count})
+            assert len(await latest.latest_points(db, plant.org, plant.id)) == count
+    assert set(threads[:100]) == {threading.get_ident()}
+    assert threading.get_ident() not in threads[100:]

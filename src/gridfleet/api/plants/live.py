@@ -8,6 +8,7 @@ from uuid import UUID
 
 from gridfleet.api.http import Call, S, Stream, endpoint, org_member
 from gridfleet.api.http.json_out import to_json
+from gridfleet.domains.telemetry.history.latest import MOST_IN_LOOP
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import CodedError
@@ -46,7 +47,9 @@ async def _events(call: Call, org: OrgScope, plant_id: UUID) -> AsyncIterator[by
             except CodedError:
                 return
             if points:
-                yield b"event: values\ndata: " + to_json(points) + b"\n\n"
+                large = len(points) > MOST_IN_LOOP
+                data = await asyncio.to_thread(to_json, points) if large else to_json(points)
+                yield b"event: values\ndata: " + data + b"\n\n"
             elif time.monotonic() - sent_at > _QUIET_SECONDS:
                 yield b": still here\n\n"
             else:

@@ -28,7 +28,9 @@ log = structlog.get_logger(__name__)
 EVERY_SECONDS: Final = 1.0
 MOST_PLANTS: Final = 200
 MOST_WATCHERS: Final = 1_000
-"""The limit of a process. One organisation may use half of it, so that it cannot exclude the others."""
+MOST_VALUES: Final = 200_000
+"""Newest values of all watched plants, times their watchers. All may change every second, and each takes 5 µs then."""
+# These are the limits of a process. One organisation may use half of each, so that it cannot exclude the others.
 _RETRY_AFTER_SECONDS: Final = 30
 
 
@@ -38,6 +40,7 @@ class _Watched:
     plant_id: UUID
     points: dict[str, TelemetryPoint] = field(default_factory=dict)
     watchers: int = 0
+    values: int = 0
     gone: bool = False
 
 
@@ -63,7 +66,7 @@ class LiveValues:
 
         Raises:
             PlantNotFound: There is no such plant.
-            TooManyRequests: The process or the organisation has too many watches.
+            TooManyRequests: The process or the organisation has too many watches, or watches too many values.
         """
         key = (org.organization_id, plant_id)
         own = [watched.watchers for (owner, _), watched in self._plants.items() if owner == org.organization_id]
@@ -77,6 +80,9 @@ class LiveValues:
         try:
             async with self._database.transaction() as db:
                 seen = {point.metric: point for point in await latest_points(db, org, plant_id)}
+            watched.values = len(seen)
+            if self._values() > MOST_VALUES or self._values(org.organization_id) > MOST_VALUES // 2:
+                raise TooManyRequests(_RETRY_AFTER_SECONDS)
             yield list(seen.values())
             if self._loop is None or self._loop.done():
                 self._loop = asyncio.create_task(self._read_all(), name="live values")
@@ -91,6 +97,10 @@ class LiveValues:
             if not watched.watchers:
                 del self._plants[key]
 
+    def _values(self, organization_id: UUID | None = None) -> int:
+        plants = self._plants.items()
+        return sum(one.values * one.watchers for (owner, _), one in plants if organization_id in (None, owner))
+
     async def _read_all(self) -> None:
         """Read all watched plants once a second until there are no watches."""
         while self._plants:
@@ -101,6 +111,8 @@ class LiveValues:
                         try:
                             points = await latest_points(db, watched.org, watched.plant_id)
                             watched.points = {point.metric: point for point in points}
+                            watched.values = len(points)
+                            watched.gone = watched.values > MOST_VALUES // 2  # it has grown
                         except PlantNotFound:
                             watched.gone = True
             except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
