@@ -163,6 +163,19 @@ async def test_answers_that_are_none(client: EsmClient, stand_in: StandIn, fault
 
 
 @pytest.mark.parametrize(
+    ("records", "says_so"),
+    [(b"0," * 4_000_000 + b"0", "too many values"), (b"{}," * 20_000 + b"{}", "length")],
+)
+async def test_a_list_that_would_take_seconds_to_read(
+    client: EsmClient, stand_in: StandIn, records: bytes, says_so: str
+) -> None:
+    stand_in.faults.append(says(200, b'{"plants":[' + records + b"]}"))
+    error = await failure(client.plants(access_to(stand_in)))
+    assert error.result_code == "ESM_UNAVAILABLE"
+    assert says_so in error.text
+
+
+@pytest.mark.parametrize(
     "fault",
     [
         says(200, b"[]"),

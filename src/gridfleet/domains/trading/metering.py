@@ -1,5 +1,6 @@
 """A plant's metered energy, from its ESM if it is linked to one, else from its own meters."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -63,8 +64,12 @@ async def esm_meters(
         readings = await esm.readings(plant.access, plant.external_id, start, end)
     except EsmFailed as error:
         raise refusal(error) from error
-    wanted = [reading for reading in readings if start <= reading.time and reading.interval <= (end - reading.time) / _MINUTE]
-    return sorted(in_buckets(plant.id, wanted, bucket_minutes), key=lambda row: (row.time, row.meter_id))
+
+    def rows() -> list[MeterRow]:
+        wanted = [one for one in readings if start <= one.time and one.interval <= (end - one.time) / _MINUTE]
+        return sorted(in_buckets(plant.id, wanted, bucket_minutes), key=lambda row: (row.time, row.meter_id))
+
+    return await asyncio.to_thread(rows)  # 100,000 readings take half a second
 
 
 def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: float) -> Iterator[MeterRow]:

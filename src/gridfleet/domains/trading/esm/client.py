@@ -14,7 +14,15 @@ import httpx
 import msgspec
 import structlog
 
-from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlants, EsmReading, EsmReadings, EsmToken, PlanResponse
+from gridfleet.domains.trading.esm.messages import (
+    EsmConfig,
+    EsmPlants,
+    EsmReading,
+    EsmReadings,
+    EsmRefusal,
+    EsmToken,
+    PlanResponse,
+)
 from gridfleet.kernel import metrics
 from gridfleet.kernel.outbound.addresses import AddressRefused, NameUnknown, parse_base_url
 from gridfleet.kernel.outbound.sending import Outbound, Response, ResponseTooLarge, TimedOut, Unreachable, Wire
@@ -30,6 +38,8 @@ _READ_TRIES: Final = 3
 _MOST_SECONDS: Final = 30.0
 """Maximum seconds for one call with all its tries, including the token request."""
 _MOST_TOKENS: Final = 1_000
+_MOST_COMMAS: Final = 500_000
+"""A response of 8 MiB may have millions of values, which take seconds and most of a GiB. Readings never have as many."""
 _SPARE_SECONDS: Final = 30.0
 """A token is replaced this many seconds before it expires."""
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -230,6 +240,8 @@ def _decoded(response: Response, kind: type[T]) -> T:
         raise EsmFailed(code, f"The ESM answered {response.status}{_reason(response)}.", response.status)
     if not _is_json(response):
         raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not answer with JSON.", response.status)
+    if response.body.count(b",") > _MOST_COMMAS:
+        raise EsmFailed("ESM_UNAVAILABLE", "The ESM's response has too many values.", response.status)
     try:
         return msgspec.json.decode(response.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -246,8 +258,7 @@ def _reason(response: Response) -> str:
     if not _is_json(response):
         return ""
     try:
-        said = msgspec.json.decode(response.body)
+        message = msgspec.json.decode(response.body, type=EsmRefusal).message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    message = said.get("message") if isinstance(said, dict) else None
-    return f": {re.sub(r'[^!-~]+', ' ', message)[:500].rstrip('.')}" if isinstance(message, str) else ""
+    return f": {re.sub(r'[^!-~]+', ' ', message)[:500].rstrip('.')}" if message else ""

@@ -7,7 +7,17 @@ import msgspec
 
 from gridfleet.protocol.time_blocks import TimeBlock
 
-__all__ = ["EsmConfig", "EsmPlant", "EsmPlantName", "EsmPlants", "EsmReading", "EsmReadings", "EsmToken", "PlanResponse"]
+__all__ = [
+    "EsmConfig",
+    "EsmPlant",
+    "EsmPlantName",
+    "EsmPlants",
+    "EsmReading",
+    "EsmReadings",
+    "EsmRefusal",
+    "EsmToken",
+    "PlanResponse",
+]
 
 _STORABLE = "^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 
@@ -23,10 +33,16 @@ class EsmToken(msgspec.Struct, frozen=True):
     expires_in: float = 3600.0
 
 
+class EsmRefusal(msgspec.Struct, frozen=True):
+    """The body of a response with an error status."""
+
+    message: str = ""
+
+
 class EsmPlants(msgspec.Struct, frozen=True):
     """The ESM's plants, each undecoded, so that an invalid record does not affect the others."""
 
-    plants: list[msgspec.Raw]
+    plants: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=20_000)]
 
 
 class EsmPlantName(msgspec.Struct, frozen=True, rename="camel"):
