@@ -15,6 +15,8 @@ from gridfleet.protocol.envelope import sign_message
 from gridfleet.protocol.topics import Channel, topic
 from gridfleet.sdk.plant import Command, CommandRefusal, CommandRefused, CommandRejected, Options, PlantClient, PlantClientError
 from gridfleet.sdk.plant.commands import open_command
+from gridfleet.sdk.plant.execution import CommandExecutor
+from gridfleet.sdk.plant.options import Counters
 from gridfleet.sdk.plant.store import Outbox
 
 KEY = bytes(range(32))
@@ -172,6 +174,32 @@ async def test_a_command_that_the_last_process_died_over_has_failed(broker: Any,
         await client.drain(timeout_seconds=10)
 
     assert await acks(broker, plant) == [("c1", "RECEIVED", None), ("c1", "FAILED", "INTERRUPTED")]
+
+
+async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored(tmp_path: Path) -> None:
+    """Its copies count as duplicates from then on, so nothing else would execute it before the process starts again."""
+    executed: list[str] = []
+
+    async def execute(command: Command) -> None:
+        executed.append(command.command_id)
+
+    outbox = Outbox(tmp_path / "q", max_bytes=1_000_000, max_age_seconds=3600, fsync=False)
+    executor = CommandExecutor("plant", outbox, execute, asyncio.Event(), Counters(), time.time)
+    running = asyncio.create_task(executor.run())
+    command = open_command(sign_message(KEY, "a", "m", NOW, payload("c1")), key=KEY, address="a", now_milliseconds=NOW)
+    with outbox._lock:  # the disk is slow
+        accepting = asyncio.create_task(executor.accept(command))
+        await asyncio.sleep(0.1)
+        accepting.cancel()
+        await asyncio.sleep(0.1)
+    with pytest.raises(asyncio.CancelledError):
+        await accepting
+    assert not await executor.accept(command)
+    await executor.join()
+    assert executed == ["c1"]
+    assert await outbox.unfinished_commands() == []
+    running.cancel()
+    await outbox.close()
 
 
 @given(st.binary(max_size=200) | st.text().map(str.encode))

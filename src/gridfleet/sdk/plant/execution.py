@@ -56,7 +56,19 @@ class CommandExecutor:
             await self._finish(command_id, AckStatus.FAILED, reason)
 
     async def accept(self, command: Command) -> bool:
-        """Store the acknowledgement RECEIVED and queue the command. Returns False, without an effect, for a duplicate."""
+        """Store the acknowledgement RECEIVED and queue the command. Returns False, without an effect, for a duplicate.
+
+        If this is cancelled, as when the connection breaks, it ends after the command is stored and queued.
+        """
+        accepting = asyncio.create_task(self._accept(command))
+        try:
+            return await asyncio.shield(accepting)
+        except asyncio.CancelledError:
+            # A command that is stored but not queued would not be executed: its copies count as duplicates.
+            await asyncio.wait({accepting})
+            raise
+
+    async def _accept(self, command: Command) -> bool:
         if not await self._outbox.begin_command(command.command_id, self._ack(command.command_id, AckStatus.RECEIVED)):
             return False
         self._stored.set()
