@@ -247,6 +247,14 @@ async def test_a_renewed_certificate_replaces_the_old_one(fleet: Fleet) -> None:
     assert names == [f"SERIALNUMBER={previous},CN={plant_id}"], "the certificate before the last is cut off at once"
 
 
+async def test_a_package_with_a_replaced_certificate_is_not_downloaded(fleet: Fleet) -> None:
+    """A plant that installs it would lose its connection within the hour."""
+    path, _ = await fleet.active_plant()
+    await fleet.call("POST", f"{path}/renew-certificate")
+    status, answer = await fleet.call("GET", f"{path}/provision/download")
+    assert (status, answer["code"]) == (400, "BAD_REQUEST")
+
+
 @pytest.mark.parametrize("method", ["TOKEN", "PASSWORD"])
 async def test_only_mtls_plants_have_certificates_to_renew(fleet: Fleet, method: str) -> None:
     path, _ = await fleet.active_plant(method)

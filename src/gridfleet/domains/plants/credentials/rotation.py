@@ -78,7 +78,7 @@ async def renew_certificate(db: Connection, org: OrgScope, authority: Authority,
     """Issue a new client certificate to an ACTIVE plant of method MTLS.
 
     Connections with the replaced certificate are closed after an hour. A certificate older than that one is refused from now
-    on.
+    on. A package that waits for its download is deleted, because it holds the replaced certificate.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -90,6 +90,7 @@ async def renew_certificate(db: Connection, org: OrgScope, authority: Authority,
     current, *older = await plants.certificate_serials(db, org, plant_id)
     issued = authority.issue_client(str(plant_id))
     await plants.replace_certificate(db, org, plant_id, issued, utc_now() + OVERLAP)
+    await store.delete_package(db, org, plant_id)
     await queue_closing_of_certificate(db, plant_id, current, OVERLAP)
     for serial in older:
         await queue_closing_of_certificate(db, plant_id, serial)

@@ -94,6 +94,15 @@ async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     )
 
 
+async def delete_package(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    """Delete the package of a plant of the organisation, if it waits for its download."""
+    await db.execute(
+        "UPDATE plant_secret s SET package = NULL, package_valid_until = NULL"
+        " FROM plant p WHERE p.id = s.plant_id AND p.id = %s AND p.organization_id = %s AND s.package IS NOT NULL",
+        (plant_id, org.organization_id),
+    )
+
+
 async def take_package(db: Connection, org: OrgScope, plant_id: UUID) -> tuple[bytes, int] | None:
     """Return the stored package and its key version, and delete it; None if there is none or it is no longer valid."""
     cursor = await db.execute(
