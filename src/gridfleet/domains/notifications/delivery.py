@@ -32,6 +32,7 @@ _SEND_SECONDS: Final = 30.0
 _LEASE: Final = timedelta(seconds=90)
 """When a process is killed while it sends, another process can claim the delivery after this time."""
 _RECEIPTS_AT_ONCE: Final = 300
+_UNWANTED: Final = Outcome("the user is no longer an ORG_ADMIN or OPERATOR of the organisation", final=True)
 
 
 class Deliveries:
@@ -95,7 +96,7 @@ class Deliveries:
 
     @staticmethod
     async def _send(sender: Sender, deliveries: Sequence[Outgoing]) -> list[tuple[Outgoing, Outcome]]:
-        outcomes: list[tuple[Outgoing, Outcome]] = []
+        outcomes = [(delivery, _UNWANTED) for delivery in deliveries if not delivery.is_wanted]
 
         async def send(some: Sequence[Outgoing]) -> None:
             try:
@@ -110,7 +111,7 @@ class Deliveries:
         async def fail(delivery: Outgoing, error: Exception) -> None:
             outcomes.append((delivery, Outcome(reason_of(error), final=True)))
 
-        await isolate(Consumer.NOTIFICATIONS, deliveries, send, fail)
+        await isolate(Consumer.NOTIFICATIONS, [delivery for delivery in deliveries if delivery.is_wanted], send, fail)
         return outcomes
 
     async def _fail(self, sent: tuple[Outgoing, Outcome], error: Exception) -> None:

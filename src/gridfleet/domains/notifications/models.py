@@ -56,7 +56,10 @@ class PushToken(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A delivery that is due. `attempts` counts this one; `address` is an e-mail address, a phone number or a push token."""
+    """A delivery that is due. `attempts` counts this one; `address` is an e-mail address, a phone number or a push token.
+
+    `is_wanted`: the user is still an ORG_ADMIN or OPERATOR of the organisation.
+    """
 
     id: UUID
     channel: Channel
@@ -67,3 +70,4 @@ class Outgoing(msgspec.Struct, frozen=True):
     attempts: int
     created_at: datetime
     cause: dict[str, str] | None
+    is_wanted: bool

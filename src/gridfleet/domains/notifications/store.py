@@ -15,7 +15,12 @@ from gridfleet.kernel.pagination import Paging
 
 _TOKEN = ", ".join(PushToken.__struct_fields__)
 _LOG = ", ".join(NotificationLog.__struct_fields__)
-_OUTGOING = ", ".join(Outgoing.__struct_fields__)
+_RECIPIENT = "m.role IN ('ORG_ADMIN', 'OPERATOR')"
+_WANTED = (
+    "(metadata->>'organizationId' IS NULL OR EXISTS (SELECT FROM membership m WHERE m.user_id = notification_log.user_id"
+    f" AND m.organization_id::text = metadata->>'organizationId' AND {_RECIPIENT}))"
+)
+_OUTGOING = ", ".join(f"{_WANTED} AS {name}" if name == "is_wanted" else name for name in Outgoing.__struct_fields__)
 
 _ADDRESSES: Final = {
     Channel.PUSH: "SELECT m.user_id, t.token AS address FROM members m JOIN push_token t ON t.user_id = m.user_id",
@@ -81,7 +86,7 @@ async def queue_for_members(
     """Insert a PENDING delivery for each address of the organisation's ORG_ADMINs and OPERATORs. Returns how many."""
     cursor = await db.execute(
         "WITH members AS (SELECT u.id AS user_id, u.email, u.phone FROM membership m JOIN user_account u ON u.id = m.user_id"
-        " WHERE m.organization_id = %(organization)s AND m.role IN ('ORG_ADMIN', 'OPERATOR'))"
+        f" WHERE m.organization_id = %(organization)s AND {_RECIPIENT})"
         " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
         " SELECT gen_random_uuid(), a.user_id, %(channel)s, a.address, %(subject)s, %(body)s, %(metadata)s, %(cause)s"
         f" FROM ({_ADDRESSES[channel]}) a",
