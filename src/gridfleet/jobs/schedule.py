@@ -1,6 +1,7 @@
 """The schedule of periodic jobs.
 
-Times are UTC. If a job is still queued when it is due again, it runs once.
+Times are UTC. If a job is still queued when it is due again, it runs once. A job that may take longer than its period has a
+lock, so that it occupies one worker of its queue, and the others remain for other jobs.
 """
 
 import asyncio
@@ -32,6 +33,8 @@ from gridfleet.kernel.settings import Settings
 __all__ = ["build_app", "run_jobs"]
 
 _KEEP_SET_ASIDE = timedelta(days=30)
+_WORKERS: Final = 8
+"""Workers of each queue: more than there are jobs that may take long."""
 _CLOCK_STEP_SECONDS: Final = 60.0
 _CLOCK_LOOK_SECONDS: Final = 1.0
 
@@ -73,7 +76,7 @@ def build_app(settings: Settings, database: Database) -> App:
 
     # Each deletion queues this job as well. The periodic runs complete what a killed process left unfinished.
     @app.periodic(cron="*/10 * * * *")
-    @app.task(queueing_lock="erase_deleted", name=ERASE_TELEMETRY)
+    @app.task(queueing_lock="erase_deleted", lock=ERASE_TELEMETRY, name=ERASE_TELEMETRY)
     async def erase_telemetry_of_deleted_plants(timestamp: int) -> None:
         await erase_deleted(database)
 
@@ -128,7 +131,7 @@ async def _work(app: App, database: Database, queue: str) -> None:
     """
     await app.run_worker_async(
         queues=[queue],
-        concurrency=4,
+        concurrency=_WORKERS,
         install_signal_handlers=False,
         delete_jobs="successful",
         listen_notify=True,

@@ -30,7 +30,7 @@ def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None
         await roll_up(database, seconds=_ROLL_UP_SECONDS)
 
     @app.periodic(cron="43 * * * *")
-    @app.task(queueing_lock="retention", name="telemetry.apply_retention")
+    @app.task(queueing_lock="retention", lock="retention", name="telemetry.apply_retention")
     async def retention(timestamp: int) -> None:
         days = Days(settings.telemetry_raw_days, settings.telemetry_minute_days, settings.telemetry_quarter_days)
         await apply_retention(database, days, utc_now())

@@ -22,6 +22,6 @@ def add_trading_jobs(app: App, database: Database, settings: Settings) -> None:
     esm = EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url)
 
     @app.periodic(cron="*/15 * * * *")
-    @app.task(queueing_lock="sync_plants", name="trading.sync_plants")
+    @app.task(queueing_lock="sync_plants", lock="sync_plants", name="trading.sync_plants")
     async def sync_plants(timestamp: int) -> None:
         await sync_enabled(database, esm, keyring)

@@ -99,6 +99,6 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     # ids: ending the commands first prevents a deadlock.
     await end_open_commands(db, org, plant_id, utc_now(), PLANT_DELETED)
     await store.delete(db, org, plant_id)
-    await defer(db, ERASE_TELEMETRY, {"timestamp": 0})
+    await defer(db, ERASE_TELEMETRY, {"timestamp": 0}, lock=ERASE_TELEMETRY)
     if plant.lifecycle_status not in (Lifecycle.PENDING, Lifecycle.DECOMMISSIONED):
         await queue_closing(db, plant_id, serials)

@@ -22,9 +22,17 @@ QUEUES: Final = ("default", MAILS)
 _manager = JobManager(PsycopgConnector())
 
 
-async def defer(db: Connection, task: str, arguments: JSONDict, *, queue: str = QUEUES[0]) -> None:
-    """Queue `task` for the jobs process, to run after the commit. `queue` is one of QUEUES."""
-    job = Job(id=None, queue=queue, lock=None, queueing_lock=None, task_name=task, task_kwargs=arguments)
+async def defer(db: Connection, task: str, arguments: JSONDict, *, queue: str = QUEUES[0], lock: str | None = None) -> None:
+    """Queue `task` for the jobs process, to run after the commit.
+
+    Args:
+        db: The connection of the caller's transaction.
+        task: The name of the task.
+        arguments: Its arguments.
+        queue: One of QUEUES.
+        lock: Jobs with the same lock run one by one.
+    """
+    job = Job(id=None, queue=queue, lock=lock, queueing_lock=None, task_name=task, task_kwargs=arguments)
     queued = await _manager.defer_job_async(job, connection=db)
     cause = current_cause()
     if cause is not None:

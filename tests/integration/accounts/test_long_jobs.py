@@ -1,0 +1,38 @@
+"""Jobs that take long do not keep the short ones of all organisations waiting."""
+
+import asyncio
+
+import psycopg
+
+from gridfleet.domains.identity.accounts.password_reset import START_TASK
+from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY, delete_plant
+from gridfleet.jobs.schedule import run_jobs
+from gridfleet.kernel.db.jobs import defer
+from support.builders.telemetry_records import RecordedPlant
+from support.clients.people import People
+from support.servers.running_task import running
+
+
+async def test_the_deletion_of_many_plants_leaves_workers_for_other_jobs(people: People) -> None:
+    state = people.service.state
+    for _ in range(12):
+        plant = await RecordedPlant.create(state.database)
+        await plant.source(None)
+        async with state.database.transaction() as db:
+            await delete_plant(db, plant.org, plant.id)
+
+    async def jobs(task: str, status: str) -> int:
+        query = "SELECT FROM procrastinate_jobs WHERE task_name = %s AND status = %s"
+        async with state.database.transaction() as db:
+            return (await db.execute(query, (task, status))).rowcount
+
+    async with await psycopg.AsyncConnection.connect(state.database.url) as other:
+        await other.execute("LOCK TABLE telemetry_source IN ACCESS EXCLUSIVE MODE")  # as if their telemetry took long
+        async with running(run_jobs(state.settings, state.database)), asyncio.timeout(4):
+            while not await jobs(ERASE_TELEMETRY, "doing"):
+                await asyncio.sleep(0.05)
+            async with state.database.transaction() as db:
+                await defer(db, START_TASK, {"email": "a@example.com", "ip": "127.0.0.1"})
+            while await jobs(START_TASK, "todo") or await jobs(START_TASK, "doing"):
+                await asyncio.sleep(0.05)
+            assert await jobs(ERASE_TELEMETRY, "doing") == 1
