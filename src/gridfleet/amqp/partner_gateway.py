@@ -6,7 +6,7 @@ deleted.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -43,6 +43,8 @@ _STOP_SECONDS: Final = 5.0
 _BATCH: Final = 500
 _WINDOW: Final = 4_000
 """Maximum number of events that are being published at the same time."""
+_SHARE: Final = 1_000
+"""The same for one organisation, counted once for each of its vhosts."""
 
 _STALE_SECONDS: Final = 60.0
 
@@ -60,7 +62,7 @@ class PartnerGateway:
         self._keys_changed = asyncio.Event()
         self._queued = asyncio.Event()
         self._fetching = asyncio.Lock()
-        self._sending: dict[asyncio.Task[None], list[int]] = {}
+        self._sending: dict[asyncio.Task[None], list[QueuedEvent]] = {}
         try:
             async with (
                 open_leases(self._database.url, _LEASE_KIND, _SHARDS) as leases,
@@ -146,19 +148,23 @@ class PartnerGateway:
         return sum(map(len, self._sending.values()))
 
     async def _send_batch(self) -> int:
-        """Publish the oldest events of the organisations whose vhosts are all connected. Returns the number of events."""
+        """Publish the oldest events of each organisation whose vhosts are all connected. Returns the number of events."""
         links: dict[UUID, list[PartnerLink]] = defaultdict(list)
         for link, _ in self._links.values():
             links[link.served.key.organization_id].append(link)
         ready = {organization for organization, own in links.items() if all(link.connected for link in own)}
         if not ready:
             return 0
-        claimed = [event_id for ids in self._sending.values() for event_id in ids]
+        sending = Counter(event.organization_id for events in self._sending.values() for event in events)
+        most = {one: max(1, _SHARE // len(links[one])) - sending[one] for one in ready}
+        claimed = [event.id for events in self._sending.values() for event in events]
         async with self._database.transaction() as db:
-            events = await next_events(db, ready, claimed, _BATCH)
+            events = await next_events(db, most, claimed, _BATCH)
         if events:
             task = asyncio.create_task(self._send(events, {one: links[one] for one in ready}))
-            self._sending[task] = [event.id for event in events]
+            self._sending[task] = events
+            if any(count >= most[one] for one, count in Counter(event.organization_id for event in events).items()):
+                task.add_done_callback(lambda _: self._queued.set())  # more may wait, for which no notification comes
         return len(events)
 
     async def _send(self, events: Sequence[QueuedEvent], links: Mapping[UUID, Sequence[PartnerLink]]) -> None:

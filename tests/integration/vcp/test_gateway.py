@@ -350,3 +350,19 @@ async def test_nothing_is_struck_off_that_the_broker_did_not_take(market: Market
         await market.settle(site.sender)
         [received] = await market.received(site, 1, EventKind.STATUS)
     assert received["id"] == str(event.event_id)
+
+
+async def test_events_of_one_organisation_do_not_wait_for_those_of_another(market: Market, database: Database) -> None:
+    busy, quiet = await market.add(database), await market.add(database)
+
+    def event(site: PartnerSite) -> NewEvent:
+        return NewEvent(new_id(), site.plant.organization_id, site.plant.id, None, EventKind.TELEMETRY, b'{"x": 1}')
+
+    async with database.transaction() as db:
+        await queue_events(db, [*(event(busy) for _ in range(20_000)), event(quiet)])
+    async with market.gateway():
+        await market.received(quiet, 1, EventKind.TELEMETRY)
+        assert len(await busy.rows("SELECT 1 FROM partner_event")) > 10_000
+        async with asyncio.timeout(60):
+            while await busy.rows("SELECT 1 FROM partner_event LIMIT 1"):
+                await asyncio.sleep(0.2)

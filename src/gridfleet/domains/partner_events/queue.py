@@ -1,6 +1,6 @@
 """The queue of events to partners in the database."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID, uuid5
@@ -33,14 +33,16 @@ async def queue_events(db: Connection, events: Sequence[NewEvent]) -> None:
         await store.insert(db, events)
 
 
-async def next_events(
-    db: Connection, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
-) -> list[QueuedEvent]:
-    """Return the oldest events of these organisations, at most `limit`.
+async def next_events(db: Connection, most: Mapping[UUID, int], claimed: Collection[int], limit: int) -> list[QueuedEvent]:
+    """Return the oldest events of some organisations, at most `limit`. The organisations take turns.
 
-    The ids in `claimed`, which are being published, are left out.
+    Args:
+        db: The connection.
+        most: The most events of each organisation. No event is returned where it is not positive.
+        claimed: The ids of events that are left out, because they are being published.
+        limit: The most events.
     """
-    return await store.waiting(db, organization_ids, claimed, limit)
+    return await store.waiting(db, {one: count for one, count in most.items() if count > 0}, claimed, limit)
 
 
 async def delete_published(db: Connection, ids: Collection[int]) -> None:

@@ -1,6 +1,6 @@
 """SQL of the events that wait for the broker."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -31,14 +31,23 @@ def _cause(event: NewEvent) -> Jsonb | None:
     return None if cause is None else Jsonb(cause)
 
 
-async def waiting(
-    db: Connection, organization_ids: Collection[UUID], claimed: Collection[int], limit: int
-) -> list[QueuedEvent]:
-    """Return the oldest events of these organisations, at most `limit`, without the ids in `claimed`."""
+async def waiting(db: Connection, most: Mapping[UUID, int], claimed: Collection[int], limit: int) -> list[QueuedEvent]:
+    """Return the oldest events without the ids in `claimed`: the first of each organisation, then the second of each, etc.
+
+    Args:
+        db: The connection.
+        most: The most events of each organisation, above zero.
+        claimed: The ids to leave out.
+        limit: The most events.
+    """
     cursor = db.cursor(row_factory=class_row(QueuedEvent), binary=True)
     await cursor.execute(
-        f"SELECT {_QUEUED} FROM partner_event WHERE organization_id = ANY(%s) AND id <> ALL(%s) ORDER BY id LIMIT %s",
-        (list(organization_ids), list(claimed), limit),
+        f"SELECT {_QUEUED} FROM partner_event JOIN"
+        " (SELECT own.id, own.turn FROM unnest(%s::uuid[], %s::bigint[]) AS o (organization_id, most) CROSS JOIN LATERAL"
+        " (SELECT id, row_number() OVER () AS turn FROM (SELECT id FROM partner_event e"
+        " WHERE e.organization_id = o.organization_id AND id <> ALL(%s) ORDER BY id LIMIT o.most) AS oldest) AS own"
+        " ORDER BY own.turn, own.id LIMIT %s) AS next USING (id) ORDER BY turn, id",
+        (list(most), [min(count, limit) for count in most.values()], list(claimed), limit),
     )
     return await cursor.fetchall()
 
