@@ -78,6 +78,23 @@ async def test_a_process_that_stops_waits_for_no_watcher(service: ApiService) ->
     await stream.task
 
 
+async def test_a_reading_in_progress_does_not_keep_watchers(database: Database) -> None:
+    plant = await RecordedPlant.create(database)
+    await plant.write(None, ["a"], {NOW: [1.0]})
+    values = LiveValues(database)
+    watching = values.watch(plant.org, plant.id)
+    await anext(watching)
+    waiting = asyncio.ensure_future(anext(watching))
+    async with database.transaction() as db:
+        await db.execute("LOCK TABLE telemetry_latest")
+        await asyncio.sleep(live.EVERY_SECONDS + 0.5)
+        values.close()
+        await waiting
+    await asyncio.sleep(0.5)
+    with pytest.raises(StopAsyncIteration):
+        await anext(watching)
+
+
 async def test_who_may_not_see_the_plant_gets_the_usual_refusals(service: ApiService) -> None:
     plant = await RecordedPlant.create(service.state.database)
     headers = {

@@ -112,7 +112,8 @@ class LiveValues:
                             points = await latest_points(db, watched.org, watched.plant_id)
                             watched.points = {point.metric: point for point in points}
                             watched.values = len(points)
-                            watched.gone = watched.values > MOST_VALUES // 2  # it has grown
+                            if watched.values > MOST_VALUES // 2:  # it has grown
+                                watched.gone = True
                         except PlantNotFound:
                             watched.gone = True
             except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
