@@ -55,6 +55,29 @@ async def test_a_new_setpoint_replaces_the_end_of_the_one_before(waiting: Partne
     assert await falls_back(waiting, 162)
 
 
+@pytest.mark.parametrize("refused", [{"durationSeconds": 300}, {}])
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+async def test_a_refused_setpoint_leaves_the_end_of_the_one_before(
+    waiting: PartnerSite, answer: str, refused: dict[str, Any]
+) -> None:
+    await waiting.send("command.site-setpoint", powerKw=3, durationSeconds=600)
+    await waiting.acknowledge_newest("APPLIED")
+    await waiting.send("command.site-setpoint", powerKw=300, **refused)
+    await waiting.acknowledge_newest(answer)
+    assert not await falls_back(waiting, 655)
+    assert await falls_back(waiting, 662)
+
+
+async def test_a_refused_setpoint_does_not_bring_back_one_that_a_mode_ended(waiting: PartnerSite) -> None:
+    await waiting.send("command.site-setpoint", powerKw=3, durationSeconds=600)
+    await waiting.acknowledge_newest("APPLIED")
+    await waiting.send("command.mode", mode="AUTO")
+    await waiting.acknowledge_newest("APPLIED")
+    await waiting.send("command.site-setpoint", powerKw=300, durationSeconds=300)
+    await waiting.acknowledge_newest("REJECTED")
+    assert await falls_back(waiting, 62)
+
+
 async def test_a_scheduler_that_has_just_started_waits(waiting: PartnerSite, monkeypatch: pytest.MonkeyPatch) -> None:
     later = datetime.now(UTC) + timedelta(minutes=2)
     await site_scheduler.SiteScheduler(waiting.database).run_due(later)

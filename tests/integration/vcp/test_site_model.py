@@ -149,7 +149,7 @@ class SiteMachine(RuleBasedStateMachine):
         self.runner.run(self.site.expire(now=self.now))
         self.lose_setpoint()
         busy = self.override() is not None or self.schedule() is not None
-        if self.setpoint is not None and self.setpoint.end is not None and not self.setpoint.refused:
+        if self.setpoint is not None and self.setpoint.end is not None:
             speaks = max(self.last_command_at, self.setpoint.end)
         else:
             speaks = self.last_command_at
@@ -159,11 +159,22 @@ class SiteMachine(RuleBasedStateMachine):
             pass
 
     def lose_setpoint(self) -> None:
-        if self.setpoint is not None:
-            [(status,)] = self.runner.run(
-                self.site.rows(f"SELECT status FROM plant_command WHERE id = '{self.setpoint.command_id}'")
+        """Go back to the setpoint that the plant still has if the newest one came to nothing."""
+        if self.setpoint is None:
+            return
+        rows = self.runner.run(
+            self.site.rows(
+                "SELECT id, type, instruction, issued_at FROM plant_command WHERE plant_id = %(plant)s"
+                " AND status NOT IN ('EXPIRED', 'REJECTED', 'FAILED') ORDER BY issued_at, id"
             )
-            self.setpoint.refused = status in ("EXPIRED", "REJECTED", "FAILED")
+        )
+        if all(one[0] != self.setpoint.command_id for one in rows):
+            self.setpoint = None
+            powers = [one for one in rows if one[1] in ("SITE_SETPOINT", "MODE_CHANGE", "EMERGENCY")]
+            if powers and powers[-1][1] == "SITE_SETPOINT" and "schedule" not in powers[-1][2]:
+                command_id, _, content, issued_at = powers[-1]
+                end = issued_at + timedelta(seconds=content["params"]["durationSeconds"])
+                self.setpoint = Ordered(command_id, content["powerKw"], end)
 
     # What the plant does
 

@@ -107,12 +107,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """What partners have set at a site.
 
     `schedule_id` and `schedule_revision` are the last ones set, even if that schedule no longer holds. `schedule_ends_at` is
-    None
-    unless a schedule holds. The `…_command_id`s are the commands that set the override, the schedule (or its cancellation) and
-    the
-    setpoint with a duration. `silent_from` is the time of the partner's last command, or the end of the last override or
-    schedule
-    if that is later.
+    None unless a schedule holds. The `…_command_id`s are the commands that set the override, the schedule (or its
+    cancellation) and the setpoint; `setpoint_ends_at` is None for a setpoint without a duration. `silent_from` is the time of
+    the partner's last command, or the end of the last override or schedule if that is later.
     """
 
     plant_id: UUID

@@ -50,7 +50,7 @@ async def apply_ends(
     for row in await store.of_plants(db, plants):
         rows.setdefault(row.plant_id, []).append(row)
     for site in held:
-        changed = _without_lost_setpoint(site, ends)
+        changed = await _without_lost_setpoint(db, site, ends)
         for row in rows.get(site.plant_id, ()):
             if row.command_id in ends:
                 changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in partner_commands)
@@ -60,11 +60,13 @@ async def apply_ends(
         await store.wake(db, [plant for plant in plants if plant in connected], utc_now())
 
 
-def _without_lost_setpoint(site: Site, ends: Mapping[UUID, Transition]) -> Site:
+async def _without_lost_setpoint(db: Connection, site: Site, ends: Mapping[UUID, Transition]) -> Site:
+    """Return the site with the setpoint that the plant still has if its newest one had no effect."""
     end = None if site.setpoint_command_id is None else ends.get(site.setpoint_command_id)
     if end is None or end.status is CommandStatus.APPLIED:
         return site
-    return replace(site, setpoint_ends_at=None, setpoint_command_id=None)
+    command_id, ends_at = await store.setpoint_in_force(db, site.plant_id)
+    return replace(site, setpoint_ends_at=ends_at, setpoint_command_id=command_id)
 
 
 async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_partner_command: bool) -> Site:

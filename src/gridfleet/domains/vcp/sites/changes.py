@@ -53,7 +53,7 @@ async def _after(db: Connection, command: Heading, site: Site, command_id: UUID,
             override = ModeOverride(mode, set_by, now, end)
             return replace(new, override=override, override_power_kw=power_kw, override_command_id=command_id)
         case SetpointCommand(duration_seconds=None):
-            return replace(new, setpoint_ends_at=None, setpoint_command_id=None)
+            return replace(new, setpoint_ends_at=None, setpoint_command_id=command_id)
         case SetpointCommand(duration_seconds=int(seconds)):
             return replace(new, setpoint_ends_at=now + timedelta(seconds=seconds), setpoint_command_id=command_id)
         case ScheduleSet(schedule_id=schedule_id, revision=revision, intervals=asked):
