@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from gridfleet.api.access.cache import ACCESS_CHANNEL, AccessCache
+from gridfleet.api.access.shares import ConnectionShares
 from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.partners.amqp_access.rights_cache import RightsCache
 from gridfleet.domains.plants.certificates.authority import ensure_authority
@@ -38,12 +39,14 @@ class AppState:
     Attributes:
         reserved: A small pool for the broker's requests, which must not wait for other requests, and for what a request commits
             outside its own transaction.
+        shares: Transactions of `database` for requests of organisations, of which each has half of the connections at most.
         strict: Whether an error code that the endpoint does not declare raises instead of becoming status 500. For tests.
     """
 
     settings: Settings
     database: Database
     reserved: Database
+    shares: ConnectionShares
     keyring: Keyring
     access_tokens: AccessTokens
     access: AccessCache
@@ -86,6 +89,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 settings=settings,
                 database=database,
                 reserved=reserved,
+                shares=ConnectionShares(database, size // 2),
                 keyring=keyring,
                 access_tokens=access_tokens,
                 access=access,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -47,7 +48,7 @@ async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: Teleme
     writer = PointWriter(query.plant_id, text_format)
     content_type = "text/csv; charset=utf-8" if text_format is TextFormat.CSV else text_format.value
     call.set_header("vary", "accept")
-    return Stream(content_type, written(history.pages(call.state.database, call.confirm), writer))
+    return Stream(content_type, written(history.pages(partial(call.state.shares.transaction, org), call.confirm), writer))
 
 
 async def written(pages: AsyncIterator[Page], writer: PointWriter) -> AsyncIterator[bytes]:

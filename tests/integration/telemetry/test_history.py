@@ -40,7 +40,7 @@ async def text(
     writer = PointWriter(query.plant_id, text_format)
     async with database.transaction() as db:
         history = await open_history(db, org, query, capped=capped)
-    pieces = [piece async for piece in written(history.pages(database, allowed), writer)]
+    pieces = [piece async for piece in written(history.pages(database.transaction, allowed), writer)]
     return b"".join(pieces)
 
 

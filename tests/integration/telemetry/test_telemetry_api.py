@@ -196,7 +196,7 @@ async def test_a_client_that_reads_slowly_holds_no_connection(reader: Reader, mo
         history = await open_history(db, reader.plant.org, query, capped=False)
     writer = PointWriter(reader.plant.id, TextFormat.NDJSON)
     lines = 0
-    async for page in written(history.pages(database, allowed), writer):
+    async for page in written(history.pages(database.transaction, allowed), writer):
         lines += page.count(b"\n")
         statistics = database.statistics()
         assert statistics["pool_available"] == statistics["pool_size"]

@@ -233,7 +233,7 @@ class Pipeline:
         arguments.update((name, value) for name, value in admitted._asdict().items() if name in endpoint.arguments)
         if endpoint.kept_seconds and isinstance(org, OrgScope):
             name = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
-            kept = await self._state.cache.look_up(org, name, endpoint.kept_seconds, partial(self._fresh, arguments))
+            kept = await self._state.cache.look_up(org, name, endpoint.kept_seconds, partial(self._fresh, org, arguments))
             return Response(endpoint.success, self._response_headers(call, "application/json"), kept)
         response = await self._carry_out(call, scope["query_string"], body, admitted, arguments)
         if endpoint.method in UNSAFE and isinstance(org, OrgScope):
@@ -242,15 +242,15 @@ class Pipeline:
                 await self._state.cache.outdate(organization_id)
         return response
 
-    async def _fresh(self, arguments: dict[str, Any]) -> bytes:
+    async def _fresh(self, org: OrgScope, arguments: dict[str, Any]) -> bytes:
         """Return the body of a cacheable response."""
-        async with self._state.database.transaction() as db:
+        async with self._state.shares.transaction(org) as db:
             return to_json(await self._endpoint.handler(**arguments, db=db))
 
     async def _carry_out(self, call: Call, query: bytes, body: bytes, admitted: Admitted, arguments: dict[str, Any]) -> ASGIApp:
         if not self._in_transaction:
             return await self._finish(call, await self._endpoint.handler(**arguments))
-        async with self._state.database.transaction() as db:
+        async with self._state.shares.transaction(admitted.org) as db:
             arguments["db"] = db
             first = None
             if admitted.caller is not None and self._endpoint.creates:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -51,7 +52,7 @@ async def get_device_telemetry(
     If retention has deleted the buckets of that width, the bucket is the next wider one that is kept.
     """
     history = await open_device_history(db, org, plant_id, external_id, query.metric, query.start, query.end)
-    return Stream("application/json", _pieces(history.pages(call.state.database, call.confirm)))
+    return Stream("application/json", _pieces(history.pages(partial(call.state.shares.transaction, org), call.confirm)))
 
 
 async def _pieces(pages: AsyncIterator[Page]) -> AsyncIterator[bytes]:

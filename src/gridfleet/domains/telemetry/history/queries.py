@@ -1,6 +1,7 @@
 """Queries of a plant's history: check the query, read the first page, and return a reader of the other pages."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,7 +17,7 @@ from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, 
 from gridfleet.domains.telemetry.history.series import by_unit, device_series, plant_series
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
 __all__ = ["History", "fitting_level", "open_device_history", "open_history"]
@@ -47,11 +48,13 @@ class History:
         await get_plant(db, self.org, self.plant_id)
         return await self._reader.read(db)
 
-    async def pages(self, database: Database, confirm: Callable[[], Awaitable[object]]) -> AsyncIterator[Page]:
+    async def pages(
+        self, transaction: Callable[[], AbstractAsyncContextManager[Connection]], confirm: Callable[[], Awaitable[object]]
+    ) -> AsyncIterator[Page]:
         """Yield every page, each read in a transaction of its own.
 
         Args:
-            database: The database.
+            transaction: Opens a transaction.
             confirm: Raises an error before a page if the caller may no longer read the plant.
 
         Raises:
@@ -60,7 +63,7 @@ class History:
         yield self.first
         while not self.finished:
             await confirm()
-            async with database.transaction() as db:
+            async with transaction() as db:
                 page = await self.read(db)
             yield page
 

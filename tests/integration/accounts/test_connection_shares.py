@@ -1,0 +1,29 @@
+"""Requests of one organisation leave database connections for those of others."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gridfleet.api.access import shares
+from support.builders.telemetry_records import member
+from support.clients.people import People
+
+
+async def test_slow_requests_of_one_organisation_leave_connections_for_others(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "_WAIT_SECONDS", 1.0)
+    state = people.service.state
+    first, second = await people.person(), await people.person()
+    slow, other = await people.organization(VIEWER=first), await people.organization(VIEWER=second)
+    async with AsyncExitStack() as requests:
+        for _ in range(state.settings.database_pool_size // 2):
+            await requests.enter_async_context(state.shares.transaction(member(slow.id)))
+        waiting = [asyncio.create_task(people.call("GET", "/plants", who=first, org=slow.id)) for _ in range(20)]
+        await asyncio.sleep(0.2)
+        assert (await people.call("GET", "/plants", who=second, org=other.id)).status_code == 200
+        for refused in await asyncio.gather(*waiting):
+            assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_REQUESTS")
+            assert refused.headers["retry-after"] == "10"
+    assert (await people.call("GET", "/plants", who=first, org=slow.id)).status_code == 200
