@@ -96,6 +96,7 @@ async def test_half_of_the_credentials_is_none(strict: Fleet) -> None:
 
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"queuePrefix": "vcp"}, ["queuePrefix: must not be vcp, which is reserved"]),
+    ({"queuePrefix": "amq"}, ["queuePrefix: must not be amq, which is reserved"]),
     ({"queuePrefix": "a"}, ["queuePrefix: must have 2 to 50 characters"]),
     (
         {"queuePrefix": "-a-"},

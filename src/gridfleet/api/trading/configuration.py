@@ -10,7 +10,7 @@ from gridfleet.api.http import NOT_NULL, Call, Input, Pattern, S, endpoint, org_
 from gridfleet.domains.trading import configuration, plant_sync
 from gridfleet.domains.trading.configuration import EsmSettings
 from gridfleet.domains.trading.models import TradingConfig
-from gridfleet.domains.trading.partner_queues import EXCHANGE, RESERVED_PREFIX
+from gridfleet.domains.trading.partner_queues import EXCHANGE, RESERVED_PREFIXES
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 
@@ -36,9 +36,9 @@ class NewSettings(Input):
     queue_prefix: Annotated[QueuePrefix | None, NOT_NULL] = None
 
     def complaints(self) -> Iterator[str]:
-        """Yield a complaint if the queue prefix is the reserved one."""
-        if self.queue_prefix == RESERVED_PREFIX:
-            yield f"queuePrefix: must not be {RESERVED_PREFIX}, which is reserved"
+        """Yield a complaint if the queue prefix is reserved."""
+        if self.queue_prefix in RESERVED_PREFIXES:
+            yield f"queuePrefix: must not be {self.queue_prefix}, which is reserved"
 
 
 class Queue(msgspec.Struct, frozen=True, rename="camel"):

@@ -12,7 +12,7 @@ from gridfleet.domains.trading import store
 from gridfleet.domains.trading.errors import EsmNotConfigured, TradingConfigIncomplete
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient
 from gridfleet.domains.trading.models import TradingConfig, TradingStatus
-from gridfleet.domains.trading.partner_queues import RESERVED_PREFIX, PartnerQueue, partner_queues
+from gridfleet.domains.trading.partner_queues import RESERVED_PREFIXES, PartnerQueue, partner_queues
 from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -98,8 +98,8 @@ async def enable(db: Connection, org: OrgScope) -> TradingConfig:
     row = await _lock(db, org)
     required = {"esmApiUrl": row.esm_api_url, "esmClientId": row.esm_client_id, "esmClientSecret": row.esm_client_secret}
     missing = [f"{name}: is not set" for name, value in required.items() if value is None]
-    if row.queue_prefix == RESERVED_PREFIX:
-        missing.append(f"queuePrefix: must be set, because the organisation's slug is {RESERVED_PREFIX}, which is reserved")
+    if row.queue_prefix in RESERVED_PREFIXES:
+        missing.append(f"queuePrefix: must be set, because the organisation's slug is {row.queue_prefix}, which is reserved")
     if missing:
         raise TradingConfigIncomplete(details=missing)
     return await _turn(db, org, row, TradingStatus.ENABLED)

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 from gridfleet.domains.partners.topology import inbound_queue
 from gridfleet.protocol.partner_routes import EVENTS, EXCHANGE, FAMILIES, event_queue, event_routing_key
 
-__all__ = ["EXCHANGE", "RESERVED_PREFIX", "PartnerQueue", "partner_queues"]
+__all__ = ["EXCHANGE", "RESERVED_PREFIXES", "PartnerQueue", "partner_queues"]
 
-RESERVED_PREFIX: Final = EXCHANGE
-"""The names of event queues begin with this, so an organisation's own prefix must not be the same."""
+RESERVED_PREFIXES: Final = frozenset({EXCHANGE, "amq"})
+"""Not allowed as an organisation's own prefix: names of event queues begin with `vcp.`, those of the broker with `amq.`."""
 
 
 class PartnerQueue(NamedTuple):
