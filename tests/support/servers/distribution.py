@@ -58,6 +58,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/partners/test_slow_removals.py",
             "tests/integration/test_external_servers.py",
             "tests/integration/test_lost_connections.py",
+            "tests/integration/test_management.py",
             "tests/integration/test_plant_channels.py",
             "tests/integration/test_poison.py",
             "tests/integration/test_queue_types.py",

@@ -13,6 +13,8 @@ from gridfleet.kernel.security.server_trust import CA_PARAMETER, client_tls
 __all__ = ["UNREADABLE", "Management", "QueueFacts", "open_management"]
 
 _WITHOUT_CHANNELS: Final = (3, 12)
+_PAGE_SIZE: Final = 500
+"""The most that the broker returns."""
 _CALL_SECONDS: Final = 10.0
 _REMOVAL_SECONDS: Final = 25.0
 """A queue in a dead-letter storm handles its backlog before its removal."""
@@ -125,10 +127,14 @@ class Management:
     async def purge_queues(self, vhost: str, pattern: str) -> None:
         """Delete the waiting messages of the durable queues whose names match a regular expression."""
         path = f"/api/queues/{quote(vhost, safe='')}"
-        query = f"page=1&page_size=500&use_regex=true&name={quote(pattern, safe='')}&columns=name,exclusive"
-        for one in (await self._call("GET", f"{path}?{query}")).json()["items"]:
-            if not one.get("exclusive"):
-                await self._remove(f"{path}/{quote(one['name'], safe='')}/contents")
+        query = f"page_size={_PAGE_SIZE}&use_regex=true&name={quote(pattern, safe='')}&columns=name,exclusive"
+        page, pages = 1, 1
+        while page <= pages:
+            found = (await self._call("GET", f"{path}?page={page}&{query}")).json()
+            for one in found["items"]:
+                if not one.get("exclusive"):
+                    await self._remove(f"{path}/{quote(one['name'], safe='')}/contents")
+            page, pages = page + 1, found["page_count"]
 
     async def delete_exchange(self, vhost: str, name: str) -> None:
         """Delete an exchange with its bindings. Has no effect if it is missing."""
