@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -200,6 +201,32 @@ async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored
     assert await outbox.unfinished_commands() == []
     running.cancel()
     await outbox.close()
+
+
+async def test_commands_that_were_received_before_the_connection_broke_are_executed_in_order(
+    broker: Any, plant: Any, tmp_path: Path
+) -> None:
+    """The broker has their confirmations and sends them no more: later commands would be executed before their next copies."""
+    executed: list[str] = []
+
+    async def execute(command: Command) -> None:
+        executed.append(command.command_id)
+
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_command=execute, options=QUICK) as client:
+        await client.wait_connected(10)
+        with client._outbox._lock:  # the disk is slow
+            for number in range(5):
+                await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload(f"c{number}")))
+            await asyncio.sleep(1)
+            assert client._client is not None
+            connection: Any = client._client._client.socket()
+            connection.shutdown(socket.SHUT_RDWR)
+            async with asyncio.timeout(10):
+                while client.counters.connects < 2:
+                    await asyncio.sleep(0.02)
+        await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c5")))
+        await settled(client, 6)
+    assert executed == [f"c{number}" for number in range(6)]
 
 
 @given(st.binary(max_size=200) | st.text().map(str.encode))

@@ -83,6 +83,7 @@ class PlantClient:
         self._stored = {Channel.ACK: asyncio.Event(), Channel.TELEMETRY: asyncio.Event()}
         self._emptied = asyncio.Event()
         self._confirming: set[asyncio.Task[None]] = set()
+        self._received: asyncio.Queue[aiomqtt.Message] = asyncio.Queue()
         self._refusals = 0
 
     async def __aenter__(self) -> Self:
@@ -97,7 +98,9 @@ class PlantClient:
         )
         await self._executor.fail_interrupted()
         self._connection = asyncio.create_task(self._stay_connected(), name=f"client of plant {self.package.plant_id}")
+        self._receiving = asyncio.create_task(self._receive(), name=f"received {self.package.plant_id}")
         self._executing = asyncio.create_task(self._executor.run(), name=f"commands {self.package.plant_id}")
+        self._tasks = (self._connection, self._receiving, self._executing)
         return self
 
     async def __aexit__(
@@ -105,14 +108,15 @@ class PlantClient:
     ) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._options.stop_timeout_seconds):
+                await self._received.join()
                 await self._executor.join()
         if self.connected:
             with contextlib.suppress(PlantClientError, TimeoutError):
                 await self.drain(timeout_seconds=self._options.stop_timeout_seconds)
         failure = self._failure()
-        for task in (self._executing, self._connection):
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(self._executing, self._connection, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._confirming, return_exceptions=True)
         await self._outbox.close()
         if failure is not None and error is None:
@@ -218,7 +222,9 @@ class PlantClient:
         """Run one connection from login to loss. Raises `ConnectFailed` at its end."""
         password = await self._token.get() if self._token else self.package.security.password
         try:
-            async with open_connection(self.package, self._tls, password, 2 * self._options.window + 2) as client:
+            async with open_connection(
+                self.package, self._tls, password, 2 * self._options.window + 2, self._received
+            ) as client:
                 self._refusals = 0
                 self.counters.connects += 1
                 await self._serve(client)
@@ -237,7 +243,7 @@ class PlantClient:
         self._connected.set()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._receive(client))
+                tasks.create_task(_wait_until_lost(client))
                 tasks.create_task(self._send_stored(client, Channel.ACK))
                 tasks.create_task(self._send_stored(client, Channel.TELEMETRY))
         except asyncio.CancelledError:
@@ -290,19 +296,25 @@ class PlantClient:
                 self._on_delivered(batch.numbers)
         self._emptied.set()
 
-    async def _receive(self, client: aiomqtt.Client) -> None:
-        async for message in client.messages:
+    async def _receive(self) -> None:
+        """Accept commands in the order in which they came, whatever becomes of their connection."""
+        while True:
+            message = await self._received.get()
             assert isinstance(message.payload, bytes)
-            try:
-                command = open_command(
-                    message.payload, key=self._key, address=self._topics.commands, now_milliseconds=int(self._clock() * 1000)
-                )
-            except CommandRefused as error:
-                self.counters.commands_refused += 1
-                self._report(error)
-                continue
-            if not await self._executor.accept(command):
-                self.counters.commands_repeated += 1
+            await self._accept(message.payload)
+            self._received.task_done()
+
+    async def _accept(self, message: bytes) -> None:
+        try:
+            command = open_command(
+                message, key=self._key, address=self._topics.commands, now_milliseconds=int(self._clock() * 1000)
+            )
+        except CommandRefused as error:
+            self.counters.commands_refused += 1
+            self._report(error)
+            return
+        if not await self._executor.accept(command):
+            self.counters.commands_repeated += 1
 
     def _report(self, error: PlantClientError) -> None:
         if self._on_problem is None:
@@ -311,7 +323,7 @@ class PlantClient:
             self._on_problem(error)
 
     def _failure(self) -> BaseException | None:
-        for task in (self._connection, self._executing):
+        for task in self._tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 return error
         return None
@@ -323,7 +335,12 @@ class PlantClient:
     async def _unless_failed(self, event: asyncio.Event) -> None:
         waiting = asyncio.create_task(event.wait())
         try:
-            await asyncio.wait({waiting, self._connection, self._executing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         self._raise_failure()
+
+
+async def _wait_until_lost(client: aiomqtt.Client) -> None:
+    async for _ in client.messages:
+        raise RuntimeError("a message passed the queue of the plant's client")

@@ -5,7 +5,8 @@ import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 import aiomqtt
 import msgspec
@@ -27,9 +28,12 @@ class LoginRefused(ConnectFailed):
 
 @contextlib.asynccontextmanager
 async def open_connection(
-    package: Package, tls: ssl.SSLContext | None, password: str | None, window: int
+    package: Package, tls: ssl.SSLContext | None, password: str | None, window: int, received: asyncio.Queue[aiomqtt.Message]
 ) -> AsyncIterator[aiomqtt.Client]:
     """Open a connection that the broker has accepted, with the Last Will set and a session that outlives it.
+
+    Messages are put into `received` and stay there when the connection breaks: the broker has their confirmations, and does not
+    send them again. `client.messages` yields none, and raises an error when the connection breaks.
 
     Raises:
         LoginRefused: The broker refuses the credentials.
@@ -48,6 +52,7 @@ async def open_connection(
         # ACK.
         socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         max_inflight_messages=window,
+        queue_type=cast("type[asyncio.Queue[aiomqtt.Message]]", partial(_Forwarding, received)),
         will=aiomqtt.Will(
             package.mqtt.topics.status,
             msgspec.json.encode(StatusMessage(PlantStatus.OFFLINE, reason="connection lost")),
@@ -67,6 +72,17 @@ async def open_connection(
     finally:
         with contextlib.suppress(aiomqtt.MqttError):
             await client.__aexit__(None, None, None)
+
+
+class _Forwarding(asyncio.Queue[aiomqtt.Message]):
+    """A connection's queue of messages that puts all of them into another one and stays empty."""
+
+    def __init__(self, received: asyncio.Queue[aiomqtt.Message], maxsize: int = 0) -> None:
+        super().__init__(maxsize)
+        self._received = received
+
+    def put_nowait(self, item: aiomqtt.Message) -> None:
+        self._received.put_nowait(item)
 
 
 async def _enter(client: aiomqtt.Client, address: str) -> None:
