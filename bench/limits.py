@@ -9,7 +9,7 @@ import contextlib
 import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from aiormq.abc import DeliveredMessage
 
@@ -28,7 +28,6 @@ __all__ = ["Limits", "discard_all", "prepare_all", "store_all"]
 
 _EMPTY_SECONDS: Final = 120
 _SETTLE_SECONDS: Final = 0.3
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,12 @@ async def prepare_all(database: Database, stack: Stack, load: Load) -> tuple[flo
     await pipeline.prepare(list({delivery.routing_key: delivery for delivery in deliveries}.values()))
     with _collector_at_rest():
         before = own_cpu()
-        batches = [(await pipeline.prepare(part)).frames for part in _parts(deliveries, size)]
+        batches: list[FrameBatch] = []
+        read = 0
+        while read < len(deliveries):
+            batch = await pipeline.prepare(deliveries[read : read + size])
+            batches.append(batch.frames)
+            read += batch.taken
         spent = own_cpu() - before
     return spent, batches
 
@@ -107,11 +111,6 @@ async def discard_all(stack: Stack, load: Load) -> float:
         if stack.waiting():
             raise BenchFailed("messages were left in the queues")
         return spent + broker()
-
-
-def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 @contextlib.contextmanager
