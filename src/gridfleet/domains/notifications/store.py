@@ -117,6 +117,11 @@ async def count(db: Connection) -> int:
     return await fetch_count(db, "SELECT count(*) FROM notification_log")
 
 
+# As in the index `notification_log_turns`.
+_ORGANIZATION: Final = "coalesce(metadata->>'organizationId', '')"
+_WAITING: Final = "notification_log WHERE channel = %(channel)s AND due_at IS NOT NULL"
+
+
 async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -> list[Outgoing]:
     """Claim up to `most` due deliveries and count the try.
 
@@ -139,11 +144,6 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -
         {"channel": channel, "most": most, "lease": lease},
     )
     return await cursor.fetchall()
-
-
-# As in the index `notification_log_turns`.
-_ORGANIZATION: Final = "coalesce(metadata->>'organizationId', '')"
-_WAITING: Final = "notification_log WHERE channel = %(channel)s AND due_at IS NOT NULL"
 
 
 async def next_due(db: Connection, channel: Channel) -> float | None:

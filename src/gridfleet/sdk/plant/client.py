@@ -97,10 +97,11 @@ class PlantClient:
             self.package.plant_id, self._outbox, self._on_command, self._stored[Channel.ACK], self.counters, self._clock
         )
         await self._executor.fail_interrupted()
-        self._connection = asyncio.create_task(self._stay_connected(), name=f"client of plant {self.package.plant_id}")
-        self._receiving = asyncio.create_task(self._receive(), name=f"received {self.package.plant_id}")
-        self._executing = asyncio.create_task(self._executor.run(), name=f"commands {self.package.plant_id}")
-        self._tasks = (self._connection, self._receiving, self._executing)
+        self._tasks = (
+            asyncio.create_task(self._stay_connected(), name=f"client of plant {self.package.plant_id}"),
+            asyncio.create_task(self._receive(), name=f"received {self.package.plant_id}"),
+            asyncio.create_task(self._executor.run(), name=f"commands {self.package.plant_id}"),
+        )
         return self
 
     async def __aexit__(
