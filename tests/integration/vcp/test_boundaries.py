@@ -53,3 +53,14 @@ async def test_a_setpoint_comes_after_the_mode_that_replaces_one_that_failed(sit
     sent += await site.send_commands(1) + await site.send_commands(2)
     contents: dict[Any, Any] = dict(await site.rows("SELECT id, instruction FROM plant_command"))
     assert [contents[one].get("mode", contents[one].get("powerKw")) for one in sent] == ["AUTO", 5]
+
+
+async def test_a_refused_mode_does_not_leave_the_plant_in_the_mode_that_has_just_ended(site: PartnerSite) -> None:
+    end = datetime.now(UTC) + timedelta(seconds=60)
+    await site.send("command.mode", mode="CHARGE", powerKw=3, expiresAt=end.isoformat())
+    await site.acknowledge_newest("APPLIED")
+    await site.send("command.mode", now=end + timedelta(seconds=0.3), mode="DISCHARGE", expiresAt=soon(600))
+    await site.steer(now=end + timedelta(seconds=1))
+    await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
+    await site.steer(now=end + timedelta(seconds=2))
+    assert await sent_in_order(site) == ["CHARGE", "DISCHARGE", "AUTO"]

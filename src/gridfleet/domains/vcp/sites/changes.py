@@ -84,9 +84,9 @@ async def _expect_confirmation(
 
     Any other command ends an active fallback. The mode is then issued before the command itself.
     """
-    row = Unconfirmed(
-        plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=before.mode(now)
-    )
+    # The plant has an override that has ended until the mode that ends it is issued.
+    mode = before.mode(now) if before.override is None else before.override.mode
+    row = Unconfirmed(plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=mode)
     if isinstance(command, ModeCommand):
         await confirmation.expect(db, row)
         return
