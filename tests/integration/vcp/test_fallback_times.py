@@ -136,6 +136,16 @@ async def test_a_setpoint_does_not_outlive_the_mode_that_replaced_it(waiting: Pa
     assert await falls_back(waiting, 162)
 
 
+async def test_a_setpoint_does_not_outlive_the_step_that_replaced_it(waiting: PartnerSite) -> None:
+    await waiting.send("command.site-setpoint", powerKw=3, durationSeconds=86_400)
+    await waiting.acknowledge_newest("APPLIED")
+    await waiting.send("schedule.set", scheduleId="s", revision=1, intervals=[step(0, 100)])
+    assert not await falls_back(waiting, 1)
+    await waiting.acknowledge_newest("APPLIED")
+    assert not await falls_back(waiting, 155)
+    assert await falls_back(waiting, 162)
+
+
 @pytest.mark.parametrize(("members", "ends"), [({}, 60), ({"durationSeconds": 600}, 660)])
 async def test_silence_counts_from_the_correction_of_a_clock_that_was_ahead(
     waiting: PartnerSite, members: dict[str, Any], ends: float

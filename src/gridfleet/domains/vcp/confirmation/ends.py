@@ -65,6 +65,10 @@ async def _without_lost_setpoint(db: Connection, site: Site, ends: Mapping[UUID,
     end = None if site.setpoint_command_id is None else ends.get(site.setpoint_command_id)
     if end is None or end.status is CommandStatus.APPLIED:
         return site
+    return await _with_setpoint_in_force(db, site)
+
+
+async def _with_setpoint_in_force(db: Connection, site: Site) -> Site:
     command_id, ends_at = await store.setpoint_in_force(db, site.plant_id)
     return replace(site, setpoint_ends_at=ends_at, setpoint_command_id=command_id)
 
@@ -74,6 +78,8 @@ async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, 
         await store.set_due(db, site.plant_id, row.kind, end.at)
     elif end.status is CommandStatus.APPLIED or row.kind is Kind.STEP:
         await store.delete(db, site.plant_id, row.kind)
+        if row.kind is Kind.STEP and site.setpoint_command_id is not None:
+            return await _with_setpoint_in_force(db, site)  # a step that the plant applied ended the setpoint before it
     elif row.kind is Kind.MODE:
         return await _restore_mode(db, site, row, end, is_partner_command)
     elif row.kind is Kind.SCHEDULE:
