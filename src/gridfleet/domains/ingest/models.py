@@ -1,5 +1,6 @@
 """Messages, refusals, and the batch that one transaction writes."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -68,7 +69,10 @@ class Batch:
     """The findings of alert rules in the frames."""
     alerts: list[Severity] = field(default_factory=list)
     """Severities of the alerts that were raised; set when the batch is written."""
+    refusals: Counter[UUID] = field(default_factory=Counter)
+    """The number of refused messages and snapshots of each plant."""
     refused: list[tuple[UUID, RefusedMessage]] = field(default_factory=list)
+    """The first refusals of each plant, as many as are stored."""
     unregistered: dict[tuple[UUID, str], int] = field(default_factory=dict)
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
     devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)

@@ -35,7 +35,11 @@ from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledge
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage
-from gridfleet.domains.plants.refused_messages.records import record_refused_messages, record_unregistered_devices
+from gridfleet.domains.plants.refused_messages.records import (
+    MAX_PER_PLANT,
+    record_refused_messages,
+    record_unregistered_devices,
+)
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
@@ -62,7 +66,7 @@ PRESENCE_EVERY: Final = timedelta(seconds=10)
 """The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 MAX_STATUS_REASON: Final = 200
 MOST_FRAMES: Final = 10_000
-"""A batch ends with the message that brings its frames to this number (docs/decisions/0246)."""
+"""A batch ends with the message that brings its frames and refusals to this number (docs/decisions/0246)."""
 
 
 class Pipeline:
@@ -90,7 +94,7 @@ class Pipeline:
         plants = await self.plant_cache.plants(topic.plant_id for topic in topics if topic)
         batch.subscribed = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
         for delivery, topic in zip(deliveries, topics, strict=True):
-            if len(batch.frames.frames) >= MOST_FRAMES:
+            if len(batch.frames.frames) + batch.refusals.total() >= MOST_FRAMES:
                 break
             batch.taken += 1
             plant = plants.get(topic.plant_id) if topic else None
@@ -358,6 +362,9 @@ def _see_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: 
 
 def _refuse(batch: Batch, plant: CachedPlant, delivery: Delivery, now: datetime, refusal: Refusal) -> None:
     batch.count(refusal.reason.lower())
+    batch.refusals[plant.id] += 1
+    if batch.refusals[plant.id] > MAX_PER_PLANT:
+        return
     message = RefusedMessage(
         new_id(),
         now,

@@ -13,6 +13,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = [
+    "MAX_PER_PLANT",
     "list_refused_messages",
     "list_unregistered_devices",
     "record_refused_messages",

@@ -30,11 +30,12 @@ async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedM
         messages: (plant, refused message).
     """
     rows = list(messages)
+    # MATERIALIZED: otherwise the room is counted for each message, which takes 0.8 ms when there is none.
     await db.execute(
         "WITH refused AS (SELECT r.*, row_number() OVER (PARTITION BY plant_id ORDER BY number) AS position"
         " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])"
         f" WITH ORDINALITY AS r (plant_id, {_COLUMNS}, number)),"
-        " room AS (SELECT p.id AS plant_id, %s - (SELECT count(*) FROM (SELECT FROM refused_message m"
+        " room AS MATERIALIZED (SELECT p.id AS plant_id, %s - (SELECT count(*) FROM (SELECT FROM refused_message m"
         " WHERE m.plant_id = p.id AND m.received_at > %s LIMIT %s) lately) AS free"
         " FROM plant p WHERE p.id IN (SELECT plant_id FROM refused))"
         f" INSERT INTO refused_message (plant_id, {_COLUMNS}) SELECT plant_id, {_COLUMNS}"
