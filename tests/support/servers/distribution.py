@@ -73,6 +73,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/unit/sdk/test_commands.py",
             "tests/unit/sdk/test_connection.py",
             "tests/unit/sdk/test_faults.py",
+            "tests/unit/sdk/test_former_plant.py",
             "tests/unit/sdk/test_guide.py",
         }
     ),

@@ -167,7 +167,7 @@ async def test_a_command_sent_while_the_plant_is_away_reaches_it(broker: Any, pl
 
 
 async def test_a_command_that_the_last_process_died_over_has_failed(broker: Any, plant: Any, tmp_path: Path) -> None:
-    queue = Outbox(tmp_path / "q", max_bytes=10**6, max_age_seconds=3600)
+    queue = Outbox(tmp_path / "q", plant.id, max_bytes=10**6, max_age_seconds=3600)
     await queue.begin_command("c1", b'{"commandId":"c1","status":"RECEIVED","time":1}')
     await queue.close()
 
@@ -184,7 +184,7 @@ async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored
     async def execute(command: Command) -> None:
         executed.append(command.command_id)
 
-    outbox = Outbox(tmp_path / "q", max_bytes=1_000_000, max_age_seconds=3600, fsync=False)
+    outbox = Outbox(tmp_path / "q", "plant", max_bytes=1_000_000, max_age_seconds=3600, fsync=False)
     executor = CommandExecutor("plant", outbox, execute, asyncio.Event(), Counters(), time.time)
     running = asyncio.create_task(executor.run())
     command = open_command(sign_message(KEY, "a", "m", NOW, payload("c1")), key=KEY, address="a", now_milliseconds=NOW)

@@ -20,8 +20,8 @@ from gridfleet.sdk.plant.messages import ENVELOPE_BYTES, MessageIds, encode_snap
 from gridfleet.sdk.plant.store import Outbox, Stored
 
 
-def open_queue(path: Path, max_bytes: int = 10_000, max_age_seconds: float = 3600) -> Outbox:
-    return Outbox(path, max_bytes=max_bytes, max_age_seconds=max_age_seconds)
+def open_queue(path: Path, max_bytes: int = 10_000, max_age_seconds: float = 3600, plant_id: str = "plant") -> Outbox:
+    return Outbox(path, plant_id, max_bytes=max_bytes, max_age_seconds=max_age_seconds)
 
 
 @pytest.fixture
@@ -116,6 +116,42 @@ async def test_a_file_that_is_no_queue_is_refused(tmp_path: Path) -> None:
         open_queue(tmp_path / "q")
 
 
+async def test_messages_of_another_plant_are_kept_and_refused(tmp_path: Path) -> None:
+    """The file stays where hardware is registered anew: its values would be stored as the new plant's."""
+    queue = open_queue(tmp_path / "q", plant_id="former")
+    numbers, _ = await queue.put(Channel.TELEMETRY, [b"a", b"b"])
+    await queue.close()
+
+    with pytest.raises(QueueError, match="holds 2 messages of plant former: use another file"):
+        open_queue(tmp_path / "q", plant_id="new")
+
+    queue = open_queue(tmp_path / "q", plant_id="former")
+    assert [stored.payload for stored in await queue.read(Channel.TELEMETRY, 0, 9)] == [b"a", b"b"]
+    await queue.begin_command("c1", b"received")
+    await queue.remove([*numbers, numbers[-1] + 1])
+    await queue.close()
+
+    queue = open_queue(tmp_path / "q", plant_id="new")
+    assert (queue.waiting, await queue.unfinished_commands()) == (0, [])
+    await queue.put(Channel.TELEMETRY, [b"c"])
+    await queue.close()
+    with pytest.raises(QueueError, match="of plant new"):
+        open_queue(tmp_path / "q", plant_id="former")
+
+
+async def test_a_file_that_names_no_plant_is_the_first_ones(tmp_path: Path) -> None:
+    queue = open_queue(tmp_path / "q")
+    await queue.put(Channel.TELEMETRY, [b"a"])
+    queue._db.execute("DROP TABLE plant")  # a file of an earlier version
+    await queue.close()
+
+    queue = open_queue(tmp_path / "q", plant_id="one")
+    assert queue.waiting == 1
+    await queue.close()
+    with pytest.raises(QueueError, match="of plant one"):
+        open_queue(tmp_path / "q", plant_id="two")
+
+
 def test_only_the_owner_reads_the_file(queue: Outbox, tmp_path: Path) -> None:
     assert (tmp_path / "q").stat().st_mode & 0o077 == 0
 
@@ -128,7 +164,7 @@ from gridfleet.sdk.plant.store import Outbox
 from gridfleet.protocol.topics import Channel
 
 async def main():
-    queue = Outbox(Path(sys.argv[1]), max_bytes=10**9, max_age_seconds=3600, fsync=False)
+    queue = Outbox(Path(sys.argv[1]), "plant", max_bytes=10**9, max_age_seconds=3600, fsync=False)
     number = 0
     while True:
         await queue.put(Channel.TELEMETRY, [b"%d" % number])

@@ -38,7 +38,7 @@ class PlantClient:
 
     Args:
         package: The plant's provisioning package.
-        queue_path: File that keeps unconfirmed messages.
+        queue_path: File that keeps this plant's unconfirmed messages.
         on_command: Executes a command. Return means APPLIED, `CommandRejected` means REJECTED, any other error means FAILED.
         token_provider: Returns the MQTT token of a TOKEN plant.
         on_problem: Called for every problem. With it, refused logins are retried for ever. Without it, the client stops with
@@ -89,6 +89,7 @@ class PlantClient:
     async def __aenter__(self) -> Self:
         self._outbox = Outbox(
             self._queue_path,
+            self.package.plant_id,
             max_bytes=self._options.max_queue_bytes,
             max_age_seconds=self._options.max_queue_age_seconds,
             fsync=self._options.fsync,

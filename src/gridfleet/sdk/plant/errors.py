@@ -26,7 +26,10 @@ class PackageError(PlantClientError):
 
 
 class QueueError(PlantClientError):
-    """The queue file cannot be used: another process has it open, it is not a queue, or the disk is full."""
+    """The queue file cannot be used.
+
+    Another process has it open, it holds messages of another plant, it is not a queue, or the disk is full.
+    """
 
 
 class QueueOverflow(PlantClientError):

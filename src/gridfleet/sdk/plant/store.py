@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS message (
 CREATE INDEX IF NOT EXISTS message_by_channel ON message (channel, number);
 CREATE TABLE IF NOT EXISTS command (
     command_id TEXT PRIMARY KEY, received_at REAL NOT NULL, finished INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS plant (id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS total (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT OR IGNORE INTO total VALUES ('dropped', 0);
 """
@@ -47,7 +48,7 @@ class Stored(NamedTuple):
 class Outbox:
     """The queue of one plant. Methods that read or write are coroutines and raise `QueueError` when the file fails."""
 
-    def __init__(self, path: Path, *, max_bytes: int, max_age_seconds: float, fsync: bool = True) -> None:
+    def __init__(self, path: Path, plant_id: str, *, max_bytes: int, max_age_seconds: float, fsync: bool = True) -> None:
         self._max_bytes = max_bytes
         self._max_age_seconds = max_age_seconds
         self._lock = Lock()
@@ -62,6 +63,7 @@ class Outbox:
                 self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
                 path.chmod(0o600)
                 count, size = self._db.execute("SELECT count(*), coalesce(sum(length(payload)), 0) FROM message").fetchone()
+                self._take(path, plant_id, int(count))
                 dropped = self._db.execute("SELECT value FROM total WHERE name = 'dropped'").fetchone()[0]
             except BaseException:
                 self._db.close()
@@ -73,6 +75,21 @@ class Outbox:
         self._bytes = int(size)
         self.waiting = int(count)
         self.dropped = int(dropped)
+
+    def _take(self, path: Path, plant_id: str, waiting: int) -> None:
+        """Make this the plant of the file. A file of an earlier version names none.
+
+        Raises:
+            QueueError: Messages of another plant wait in the file.
+        """
+        former = self._db.execute("SELECT id FROM plant WHERE id <> ?", (plant_id,)).fetchone()
+        if former is not None and waiting:
+            raise QueueError(f"{path}: holds {waiting} messages of plant {former[0]}: use another file")
+        with self._transaction():
+            if former is not None:
+                self._db.execute("DELETE FROM plant")
+                self._db.execute("DELETE FROM command")
+            self._db.execute("INSERT OR IGNORE INTO plant VALUES (?)", (plant_id,))
 
     async def put(self, channel: Channel, payloads: Sequence[bytes]) -> tuple[list[int], int]:
         """Store messages.
