@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,6 @@ import pytest
 from argon2 import PasswordHasher, extract_parameters
 
 from gridfleet.kernel.errors import TooManyRequests
-from gridfleet.kernel.security import passwords as password_module
 from gridfleet.kernel.security.passwords import MAX_PASSWORD_CHARACTERS, MAX_WAITING, Passwords
 
 
@@ -42,29 +42,57 @@ async def test_nothing_matches_where_there_is_no_hash(passwords: Passwords, stor
     assert not await passwords.matches("anything", stored)
 
 
-async def test_the_hash_of_no_account_costs_as_much_as_any(passwords: Passwords) -> None:
-    assert extract_parameters(password_module._NO_ACCOUNT) == extract_parameters(await passwords.hash("correct horse"))
+async def test_the_hash_of_no_account_costs_as_much_as_any(passwords: Passwords, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[str] = []
+    verify = PasswordHasher.verify
+
+    def noted(hasher: PasswordHasher, stored: str, password: str) -> bool:
+        verified.append(stored)
+        return verify(hasher, stored, password)
+
+    monkeypatch.setattr(PasswordHasher, "verify", noted)
+    stored = await passwords.hash("correct horse")
+    for account in (None, stored):
+        await passwords.matches("wrong", account)
+    first, second = map(extract_parameters, verified)
+    assert first == second == extract_parameters(stored)
 
 
-async def test_a_burst_is_bounded_and_refused_with_a_time_to_retry(passwords: Passwords) -> None:
+async def test_a_burst_is_bounded_and_refused_with_a_time_to_retry(
+    passwords: Passwords, monkeypatch: pytest.MonkeyPatch
+) -> None:
     release = threading.Event()
-    busy = asyncio.create_task(passwords._run(release.wait))
-    burst = [asyncio.create_task(passwords.matches("x", None)) for _ in range(MAX_WAITING + 5)]
-    await asyncio.sleep(0)
-    release.set()
-    done = await asyncio.gather(busy, *burst, return_exceptions=True)
+    with monkeypatch.context() as slow:
+        slow.setattr(PasswordHasher, "verify", lambda *_: release.wait())
+        burst = [asyncio.create_task(passwords.matches("x", None)) for _ in range(MAX_WAITING + 6)]
+        await asyncio.sleep(0)
+        release.set()
+        done = await asyncio.gather(*burst, return_exceptions=True)
     refused = [outcome for outcome in done if isinstance(outcome, TooManyRequests)]
-    assert len(refused) == 6  # one place was taken before the burst
+    assert len(refused) == 6
     assert refused[0].headers == {"retry-after": "5"}
     assert not await passwords.matches("x", None)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="niceness of a thread is Linux's own")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a niceness for each thread")
 async def test_hashing_yields_the_processor_to_the_event_loop(passwords: Passwords) -> None:
     await passwords.matches("x", None)
     nice = {thread.id: os.getpriority(os.PRIO_PROCESS, thread.id) for thread in psutil.Process().threads()}
-    assert nice[threading.get_native_id()] < 10
-    assert 10 in nice.values()
+    own = os.nice(0)
+    assert nice[threading.get_native_id()] == own
+    assert max(own, 10) in nice.values()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a niceness for each thread")
+def test_hashing_keeps_a_lower_priority_of_its_process() -> None:
+    script = (
+        "import asyncio, os, psutil\nfrom gridfleet.kernel.security.passwords import Passwords\n"
+        "os.nice(15)\npasswords = Passwords(threads=1)\nasyncio.run(passwords.matches('x', None))\n"
+        "found = {os.getpriority(os.PRIO_PROCESS, thread.id) for thread in psutil.Process().threads()}\n"
+        "print(found == {os.nice(0)})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 def test_weaker_hashes_are_outdated(passwords: Passwords) -> None:

@@ -92,8 +92,10 @@ class Passwords:
 
 def _be_nice() -> None:
     # Linux applies niceness to a thread by its id. On other systems it would slow down the whole process.
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    # A process may have a lower priority already; without privileges it cannot raise it.
+    thread = threading.get_native_id()
+    if sys.platform == "linux" and os.getpriority(os.PRIO_PROCESS, thread) < _NICENESS:
+        os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
 
 
 def _verify(stored: str, password: str) -> bool:
