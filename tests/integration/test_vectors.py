@@ -10,7 +10,6 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from gridfleet.domains.ingest import pipeline
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
 from gridfleet.domains.vcp.verification import prove, read
@@ -28,6 +27,7 @@ from gridfleet.protocol.partner_routes import CommandKind, EventKind, event_queu
 from gridfleet.protocol.topics import parse_topic
 from gridfleet.sdk.plant.commands import open_command
 from gridfleet.sdk.plant.errors import CommandRefused
+from support.builders.clock import set_clock
 from support.builders.partner_commands import SLUG, sending_key
 from support.clients.ingest_bench import Bench
 
@@ -53,7 +53,7 @@ def of(*members: str, without: str = "") -> list[dict[str, Any]]:
 
 
 async def test_what_a_plant_sends(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "utc_now", lambda: NOW)
+    set_clock(monkeypatch, lambda: NOW)
     bench = Bench(database)
     plant = await bench.plant(["PV1", "GRID"], plant_id=PLANT)
     before: dict[str, dict[datetime, float]] = {}

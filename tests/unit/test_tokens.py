@@ -9,20 +9,23 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from joserfc import jwt
+from joserfc.jwk import OctKey
 
-from gridfleet.domains.identity import access_tokens
 from gridfleet.domains.identity.access_tokens import AccessClaims, AccessTokens
-from gridfleet.domains.plants.mqtt_access import tokens as mqtt_tokens
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.security import tokens
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.tokens import InvalidToken
+from support.builders.clock import set_clock
+from support.builders.plant_tokens import forged_token
 
 OLD = Keyring.parse("1:" + "11" * 32)
 RING = Keyring.parse("1:" + "11" * 32 + ",2:" + "22" * 32)
 ACCESS = AccessTokens(RING)
 PLANT = PlantTokens(RING, timedelta(hours=24))
+LATER = 4_000_000_000
+"""A time of expiry, in epoch seconds."""
 
 
 def segment(part: object) -> str:
@@ -32,11 +35,6 @@ def segment(part: object) -> str:
 def header_of(token: str) -> Any:
     head = token.split(".")[0]
     return json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
-
-
-def set_clock(monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
-    for module in (tokens, access_tokens, mqtt_tokens):
-        monkeypatch.setattr(module, "utc_now", lambda: now)
 
 
 @given(st.uuids(), st.uuids(), st.integers(0, 2**31 - 1))
@@ -89,9 +87,9 @@ def test_every_version_of_the_ring_verifies_and_no_other() -> None:
 
 def test_tokens_of_a_machine_whose_clock_is_ahead_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     start, claims = datetime.now(UTC), AccessClaims(new_id(), new_id(), 1)
-    set_clock(monkeypatch, start + timedelta(seconds=2))
+    set_clock(monkeypatch, lambda: start + timedelta(seconds=2))
     access, plant = AccessTokens(RING).issue(claims), PLANT.issue(new_id())
-    set_clock(monkeypatch, start)
+    set_clock(monkeypatch, lambda: start)
     assert AccessTokens(RING).read(access) == claims
     assert PLANT.read(plant.token)[1] == plant.expires_at
 
@@ -99,13 +97,13 @@ def test_tokens_of_a_machine_whose_clock_is_ahead_are_accepted(monkeypatch: pyte
 def test_tokens_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     access, plant = ACCESS.issue(AccessClaims(new_id(), new_id(), 1)), PLANT.issue(new_id()).token
     start = datetime.now(UTC)
-    set_clock(monkeypatch, start + timedelta(minutes=14, seconds=50))
+    set_clock(monkeypatch, lambda: start + timedelta(minutes=14, seconds=50))
     ACCESS.read(access)
-    set_clock(monkeypatch, start + timedelta(minutes=15, seconds=1))
+    set_clock(monkeypatch, lambda: start + timedelta(minutes=15, seconds=1))
     with pytest.raises(InvalidToken):
         ACCESS.read(access)
     PLANT.read(plant)
-    set_clock(monkeypatch, start + timedelta(hours=24, seconds=1))
+    set_clock(monkeypatch, lambda: start + timedelta(hours=24, seconds=1))
     with pytest.raises(InvalidToken):
         PLANT.read(plant)
 
@@ -120,7 +118,7 @@ def test_one_kind_of_token_is_not_taken_for_the_other() -> None:
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "HS512", "RS256"])
 @pytest.mark.parametrize("kid", ["1", "3", None, 1, ["1"], {"a": 1}])
 def test_forged_headers_are_refused(algorithm: str, kid: object) -> None:
-    claims = {"aud": "mqtt", "sub": str(new_id()), "exp": 2**40}
+    claims = {"aud": "mqtt", "sub": str(new_id()), "exp": LATER}
     forged = f"{segment({'alg': algorithm, 'kid': kid})}.{segment(claims)}."
     for token in (forged, forged + "AAAA"):
         for reader in (ACCESS, PLANT):
@@ -131,23 +129,20 @@ def test_forged_headers_are_refused(algorithm: str, kid: object) -> None:
 @pytest.mark.parametrize(
     "claims",
     [
-        {"exp": 2**40},
-        {"exp": 2**40, "aud": "api"},
-        {"exp": 2**40, "aud": "mqtt", "sub": "x"},
-        {"exp": 2**40, "aud": "mqtt", "sub": 5},
+        {"exp": LATER},
+        {"exp": LATER, "aud": "api"},
+        {"exp": LATER, "aud": "mqtt", "sub": "x"},
+        {"exp": LATER, "aud": "mqtt", "sub": 5},
         {"exp": "never", "aud": "mqtt", "sub": str(new_id())},
         {"exp": 10**30, "aud": "mqtt", "sub": str(new_id())},
         {"aud": "mqtt", "sub": str(new_id())},
     ],
 )
 def test_a_signature_alone_is_not_enough(claims: dict[str, object]) -> None:
-    from joserfc import jwt
-    from joserfc.jwk import OctKey
-
-    signer = PLANT._signer
-    token = jwt.encode({"alg": "EdDSA", "kid": "2"}, claims, signer._keys["2"], registry=signer._registry)
+    complete = {"exp": LATER, "aud": "mqtt", "sub": str(new_id())}
+    assert str(PLANT.read(forged_token(RING, **complete))[0]) == complete["sub"]
     with pytest.raises(InvalidToken):
-        PLANT.read(token)
+        PLANT.read(forged_token(RING, **claims))
     key = OctKey.import_key(RING.derive("access tokens"))
     with pytest.raises(InvalidToken):
         ACCESS.read(jwt.encode({"alg": "HS256", "kid": "2"}, {**claims, "aud": "api"}, key))

@@ -16,6 +16,7 @@ import pytest
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
+from support.builders.plant_tokens import forged_token
 from support.clients import lean_mqtt
 from support.clients.fleet_under_test import Fleet, Plant, tls_context, wait_for
 from support.clients.lean_mqtt import BAD_CREDENTIALS, NOT_AUTHORISED, Login, Refused, connect
@@ -209,18 +210,16 @@ async def test_an_mtls_plant_has_no_password(fleet: Fleet) -> None:
 # Tokens
 
 
-def forged(fleet: Fleet, plant: Plant, algorithm: str, **claims: object) -> str:
+def forged(fleet: Fleet, plant: Plant, **claims: object) -> str:
     """A token signed with the service's own Ed25519 key, claims changed."""
     now = int(datetime.now(UTC).timestamp())
-    content = {"aud": "mqtt", "sub": plant.id, "iat": now, "exp": now + 3600} | claims
-    key = PlantTokens(fleet.keyring, HOUR)._signer._keys["1"]
-    return joserfc.jwt.encode({"alg": algorithm, "kid": "1"}, content, key, algorithms=[algorithm])
+    return forged_token(fleet.keyring, **{"aud": "mqtt", "sub": plant.id, "iat": now, "exp": now + 3600} | claims)
 
 
 async def test_a_token_forged_like_the_services_is_good(fleet: Fleet, plants: dict[str, Plant]) -> None:
     """So what the next test changes is what it is refused for."""
     plant = plants["TOKEN"]
-    assert await is_let_in(plant, replace(plant.login, password=forged(fleet, plant, "EdDSA")))
+    assert await is_let_in(plant, replace(plant.login, password=forged(fleet, plant)))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +227,7 @@ async def test_a_token_forged_like_the_services_is_good(fleet: Fleet, plants: di
 )
 async def test_a_token_with_wrong_claims_is_refused(fleet: Fleet, plants: dict[str, Plant], claims: dict[str, object]) -> None:
     plant = plants["TOKEN"]
-    assert await refusal(plant, replace(plant.login, password=forged(fleet, plant, "EdDSA", **claims))) in REFUSED
+    assert await refusal(plant, replace(plant.login, password=forged(fleet, plant, **claims))) in REFUSED
 
 
 async def test_an_expired_token_is_refused(fleet: Fleet, plants: dict[str, Plant]) -> None:
@@ -250,7 +249,7 @@ async def test_a_token_signed_by_another_key_is_refused(plants: dict[str, Plant]
 
 async def test_a_token_without_signature_or_of_another_algorithm_is_refused(fleet: Fleet, plants: dict[str, Plant]) -> None:
     plant = plants["TOKEN"]
-    header, body, _ = forged(fleet, plant, "EdDSA").split(".")
+    header, body, _ = forged(fleet, plant).split(".")
     unsigned = urlsafe_b64encode(b'{"alg":"none","kid":"1"}').rstrip(b"=").decode()
     symmetric = joserfc.jwt.encode(
         {"alg": "HS256", "kid": "1"},

@@ -8,20 +8,16 @@ import pytest
 
 from gridfleet.domains.plants.presence import sweep_silent
 from support.builders.alerting import add_rule, ago, alerts_of, snapshot
+from support.builders.clock import set_clock
 from support.clients.ingest_bench import Bench, BenchPlant
 
-SetClock = Callable[[timedelta], None]
+SetAhead = Callable[[timedelta], None]
 
 
 @pytest.fixture
-def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
+def set_ahead(monkeypatch: pytest.MonkeyPatch) -> SetAhead:
     """Set the clock of the ingest process, by its difference to the true time."""
-
-    def set_to(ahead: timedelta) -> None:
-        for module in ("pipeline", "readers"):
-            monkeypatch.setattr(f"gridfleet.domains.ingest.{module}.utc_now", lambda: datetime.now(UTC) + ahead)
-
-    return set_to
+    return lambda ahead: set_clock(monkeypatch, lambda: datetime.now(UTC) + ahead)
 
 
 async def sweep(bench: Bench) -> None:
@@ -50,13 +46,13 @@ async def test_a_rule_raises_alerts_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("status", ["ONLINE", "DEGRADED"])
-async def test_a_plant_that_fails_goes_offline(bench: Bench, set_clock: SetClock, status: str) -> None:
+async def test_a_plant_that_fails_goes_offline(bench: Bench, set_ahead: SetAhead, status: str) -> None:
     plant = await bench.plant(["D"])
-    set_clock(timedelta(minutes=8))
+    set_ahead(timedelta(minutes=8))
     await bench.take(
         plant.message({"time": ago(0).isoformat(), "devices": [{"id": "D", "fields": {"a": 1}, "status": status}]}),
     )
-    set_clock(timedelta(0))
+    set_ahead(timedelta(0))
     statuses = "SELECT p.status, d.status FROM plant p JOIN sub_device d ON d.plant_id = p.id WHERE p.id = %s"
 
     await sweep(bench)
@@ -67,11 +63,11 @@ async def test_a_plant_that_fails_goes_offline(bench: Bench, set_clock: SetClock
     assert await plant.rows(statuses) == [("OFFLINE", "UNKNOWN")]
 
 
-async def test_a_sub_device_that_fails_goes_offline(bench: Bench, set_clock: SetClock) -> None:
+async def test_a_sub_device_that_fails_goes_offline(bench: Bench, set_ahead: SetAhead) -> None:
     plant = await bench.plant(["D"])
-    set_clock(timedelta(minutes=8))
+    set_ahead(timedelta(minutes=8))
     await bench.take(plant.message({"time": ago(0).isoformat(), "devices": [{"id": "D", "fields": {"a": 1}}]}))
-    set_clock(timedelta(0))
+    set_ahead(timedelta(0))
 
     await sweep(bench)
     await pass_time(bench, plant, "2 minutes")
@@ -82,12 +78,12 @@ async def test_a_sub_device_that_fails_goes_offline(bench: Bench, set_clock: Set
 
 
 async def test_telemetry_brings_a_plant_back_that_went_offline_while_the_clock_was_ahead(
-    bench: Bench, set_clock: SetClock
+    bench: Bench, set_ahead: SetAhead
 ) -> None:
     plant = await bench.plant()
-    set_clock(timedelta(days=300))
+    set_ahead(timedelta(days=300))
     await bench.take(plant.delivery(b'{"status":"OFFLINE"}', "status"))
-    set_clock(timedelta(0))
+    set_ahead(timedelta(0))
 
     await sweep(bench)
     await bench.take(plant.message(snapshot(ago(0), {"a": 1}), sent_at=int(time.time() * 1000) + 1))
@@ -95,12 +91,12 @@ async def test_telemetry_brings_a_plant_back_that_went_offline_while_the_clock_w
     assert await plant.rows("SELECT status FROM plant WHERE id = %s") == [("ONLINE",)]
 
 
-async def test_presence_is_written_at_the_usual_intervals(bench: Bench, set_clock: SetClock) -> None:
+async def test_presence_is_written_at_the_usual_intervals(bench: Bench, set_ahead: SetAhead) -> None:
     plant = await bench.plant(["D"])
     payload = {"time": ago(0).isoformat(), "devices": [{"id": "D", "fields": {"a": 1}}]}
-    set_clock(timedelta(minutes=8))
+    set_ahead(timedelta(minutes=8))
     await bench.take(plant.message(payload))
-    set_clock(timedelta(0))
+    set_ahead(timedelta(0))
 
     await sweep(bench)
     await pass_time(bench, plant, "2 minutes")
@@ -111,11 +107,11 @@ async def test_presence_is_written_at_the_usual_intervals(bench: Bench, set_cloc
     assert await plant.rows(statuses) == [("ONLINE", "ONLINE")]
 
 
-async def test_a_new_field_is_stored(bench: Bench, set_clock: SetClock) -> None:
+async def test_a_new_field_is_stored(bench: Bench, set_ahead: SetAhead) -> None:
     plant = await bench.plant()
-    set_clock(timedelta(minutes=8))
+    set_ahead(timedelta(minutes=8))
     await bench.take(plant.message(snapshot(ago(2), {"a": 1})))
-    set_clock(timedelta(0))
+    set_ahead(timedelta(0))
 
     await bench.take(plant.message(snapshot(ago(1), {"a": 1, "b": 2})))
 

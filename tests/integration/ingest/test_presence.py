@@ -12,6 +12,7 @@ import pytest
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.presence import sweep_silent
+from support.builders.clock import set_clock
 from support.clients.ingest_bench import Bench, BenchPlant, moment
 
 ONLINE, OFFLINE = b'{"status":"ONLINE"}', b'{"status":"OFFLINE"}'
@@ -125,7 +126,7 @@ async def test_a_sub_device_that_fails_again_after_an_outage_is_offline_soon(
     plant = await bench.plant(["D"])
     for seconds_ago in (21_620, 21_610, 21_600, 300):
         now = datetime.now(UTC) - timedelta(seconds=seconds_ago)
-        monkeypatch.setattr("gridfleet.domains.ingest.pipeline.utc_now", lambda now=now: now)
+        set_clock(monkeypatch, lambda now=now: now)
         payload = {"time": now.isoformat(), "devices": [{"id": "D", "fields": {"a": 1}}]}
         message = plant.message(payload, sent_at=int(now.timestamp() * 1000))
         message.arrived_after = int(now.timestamp() * 1000)

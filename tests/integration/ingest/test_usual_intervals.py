@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gridfleet.domains.plants.presence import sweep_silent
+from support.builders.clock import set_clock
 from support.clients.ingest_bench import Bench, BenchPlant
 
 At = Callable[[float], int]
@@ -18,7 +19,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> At:
 
     def set_to(seconds: float) -> int:
         now = start + timedelta(seconds=seconds)
-        monkeypatch.setattr("gridfleet.domains.ingest.pipeline.utc_now", lambda: now)
+        set_clock(monkeypatch, lambda: now)
         return int(now.timestamp() * 1000)
 
     return set_to

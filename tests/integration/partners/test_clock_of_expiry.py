@@ -6,13 +6,14 @@ import pytest
 
 from gridfleet.domains.partners import vhosts
 from gridfleet.kernel.db import Database
+from support.builders.clock import set_clock
 from support.builders.partner_site import partner_site
 
 
 async def test_a_key_keeps_its_vhost_although_the_gateways_clock_is_ahead(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vhosts, "utc_now", lambda: datetime.now(UTC) + timedelta(hours=1), raising=False)
+    set_clock(monkeypatch, lambda: datetime.now(UTC) + timedelta(hours=1))
     site = await partner_site(database)
     for expiry, ended in (("30 minutes", 0), ("0", 1)):
         await site.execute(f"UPDATE partner_key SET expires_at = now() + interval '{expiry}' WHERE id = %(key)s")
@@ -23,7 +24,7 @@ async def test_a_key_keeps_its_vhost_although_the_gateways_clock_is_ahead(
 async def test_a_new_key_waits_for_its_proof_although_the_gateways_clock_is_ahead(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vhosts, "utc_now", lambda: datetime.now(UTC) + timedelta(hours=1), raising=False)
+    set_clock(monkeypatch, lambda: datetime.now(UTC) + timedelta(hours=1))
     site = await partner_site(database)
     await site.execute("UPDATE partner_key SET activated_at = NULL WHERE id = %(key)s")
     for age, deleted in (("0", 0), ("3 minutes", 1)):

@@ -13,6 +13,7 @@ from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.credentials.packages import delete_previous_secrets
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol.envelope import sign_message
+from support.builders.clock import set_clock
 from support.clients.plants_over_http import Fleet
 
 STATES = ("PENDING", "ACTIVE", "SUSPENDED", "DECOMMISSIONED")
@@ -150,8 +151,7 @@ async def test_a_rotated_secret_and_the_one_before_verify_for_an_hour(fleet: Fle
     _, rotated = await fleet.call("POST", f"{path}/rotate-secret")
     third = rotated["hmacSecret"]
     assert await results(fleet, plant_id, first, second, third) == ["signature_invalid", "accepted", "accepted"]
-    for module in ("domains.ingest.pipeline", "domains.plants.credentials.rotation"):
-        monkeypatch.setattr(f"gridfleet.{module}.utc_now", lambda: datetime.now(UTC) + timedelta(minutes=61))
+    set_clock(monkeypatch, lambda: datetime.now(UTC) + timedelta(minutes=61))
     assert await results(fleet, plant_id, second, third, ahead=3660) == ["signature_invalid", "accepted"]
 
 

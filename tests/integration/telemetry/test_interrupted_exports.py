@@ -9,12 +9,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from gridfleet.domains.identity import access_tokens
 from gridfleet.domains.telemetry.history import raw
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.security import tokens
 from gridfleet.protocol.envelope import format_time
 from support.builders.accounts import add_organization
+from support.builders.clock import set_clock
 from support.builders.telemetry_records import RecordedPlant, add_plant
 from support.clients.open_stream import OpenStream
 from support.clients.people import People, Person
@@ -98,8 +97,7 @@ async def test_a_caller_who_loses_the_right_gets_no_further_page(
 
 async def test_an_access_token_that_expires_meanwhile_ends_no_response(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     export = await begin(people)
-    for module in (tokens, access_tokens):
-        monkeypatch.setattr(module, "utc_now", lambda: NOW + 2 * HOUR)
+    set_clock(monkeypatch, lambda: NOW + 2 * HOUR)
     assert (await people.call("GET", "/auth/me", who=export.viewer)).status_code == 401
     text, ended = await export.rest()
     assert (ended, str(LATER).encode() in text) == (True, True)
