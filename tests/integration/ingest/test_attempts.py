@@ -9,18 +9,14 @@ from psycopg import OperationalError
 from gridfleet.domains.alerts.matches import Findings
 from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.telemetry.frames.models import FrameBatch
-from gridfleet.kernel.settings import Settings
-from gridfleet.mqtt.worker import IngestWorker
-from support.clients.ingest_bench import Bench, moment
+from support.clients.ingest_bench import moment
+from support.servers.ingest_line import Line, all_dealt_with, until
 
 Examine = Callable[[RuleCache, FrameBatch, datetime], Awaitable[Findings]]
 
 
-def worker_of(bench: Bench) -> IngestWorker:
-    return IngestWorker(Settings(), bench.database, bench.keyring)
-
-
-async def test_messages_for_several_batches_have_their_effects_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_for_several_batches_have_their_effects_once(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that fails is read again in halves. The half after the failing message has more frames than a batch holds."""
     monkeypatch.setattr("gridfleet.domains.ingest.pipeline.MOST_FRAMES", 2)
     examine: Examine = RuleCache.examine
 
@@ -30,18 +26,19 @@ async def test_messages_for_several_batches_have_their_effects_once(bench: Bench
         return await examine(rules, frames, now)
 
     monkeypatch.setattr(RuleCache, "examine", fail_at_666)
-    plant = await bench.plant()
-    values = [0, 1, 2, 666]
-    messages = [plant.message({"time": moment(n).isoformat(), "fields": {"a": value}}) for n, value in enumerate(values)]
-    refused = plant.message({"time": "never", "fields": {"a": 1}})
+    plant = await line.bench.plant()
+    await line.publish(plant.message({"time": "never", "fields": {"a": 1}}))
+    for number, value in enumerate([666, 1, 2, 3]):
+        await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": value}}))
 
-    await worker_of(bench)._write([refused, *messages], None)
+    async with line.worker():
+        await until(lambda: all_dealt_with([plant], 5))
 
     assert len(await plant.refusals()) == 2
-    assert (await plant.stored())["a"] == {moment(n): n for n in range(3)}
+    assert (await plant.stored())["a"] == {moment(n): n for n in (1, 2, 3)}
 
 
-async def test_a_second_attempt_to_read_writes_the_status(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_attempt_to_read_writes_the_status(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, the first attempt left the status in the cache, as if it was written."""
     examine: Examine = RuleCache.examine
     failures = [OperationalError("the connection is lost")]
@@ -52,9 +49,11 @@ async def test_a_second_attempt_to_read_writes_the_status(bench: Bench, monkeypa
         return await examine(rules, frames, now)
 
     monkeypatch.setattr(RuleCache, "examine", fail_once)
-    plant = await bench.plant()
+    plant = await line.bench.plant()
+    await line.publish(plant.message({"time": moment(0).isoformat(), "fields": {"a": 1}}))
 
-    batch = await worker_of(bench)._prepare([plant.message({"time": moment(0).isoformat(), "fields": {"a": 1}})])
+    async with line.worker():
+        await until(lambda: all_dealt_with([plant], 1))
 
-    assert batch is not None
-    assert set(batch.plants_seen) == {plant.id}
+    assert failures == []
+    assert await plant.rows("SELECT status FROM plant WHERE id = %s") == [("ONLINE",)]

@@ -184,7 +184,7 @@ async def test_new_names_of_many_devices_take_one_transaction(bench: Bench, monk
 
 async def test_a_batch_ends_with_the_message_that_fills_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """One field takes the 200 positions of its layout: 8 bytes became a row that takes 0.09 ms to merge."""
-    monkeypatch.setattr("gridfleet.domains.ingest.pipeline.MOST_FRAMES", 5, raising=False)
+    monkeypatch.setattr("gridfleet.domains.ingest.pipeline.MOST_FRAMES", 5)
     plant = await bench.plant()
     await plant.add_device("D", [{"key": f"k{n}", "field": f"n{n}"} for n in range(200)])
     messages = [plant.message(snapshot(second, D={"n0": second})) for second in range(12)]

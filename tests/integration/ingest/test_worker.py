@@ -3,16 +3,13 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import aiormq
 import pytest
-from aiormq.abc import AbstractChannel
 
-from conftest import BrokerNode
 from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
@@ -22,87 +19,12 @@ from gridfleet.domains.plants.topology import INGEST_EXCHANGE, PLANTS_VHOST, UNR
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.kernel.broker.connection import vhost_url
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.leases import open_leases
 from gridfleet.kernel.tasks import supervise
-from gridfleet.mqtt.worker import IngestWorker
 from support.clients.ingest_bench import Bench, BenchPlant, moment
 from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
+from support.servers.ingest_line import SHARDS, Line, all_dealt_with, until
 from support.servers.running_task import running
-
-SHARDS = 4
-
-
-@dataclass
-class Line:
-    """Broker, database and plants; workers come and go."""
-
-    node: BrokerNode
-    bench: Bench
-    channel: AbstractChannel
-
-    @asynccontextmanager
-    async def worker(self, queue_type: str = "auto") -> AsyncIterator["asyncio.Task[None]"]:
-        """One ingest process's worker, until the block ends or it fails."""
-        async with self.process(queue_type) as worker, running(worker.run()) as task:
-            yield task
-
-    @asynccontextmanager
-    async def process(self, queue_type: str = "auto") -> AsyncIterator[IngestWorker]:
-        """The worker of one ingest process, which may run several times."""
-        settings = self.node.settings.model_copy(
-            update={
-                "ingest_shards": SHARDS,
-                "broker_queue_type": queue_type,
-                "broker_url": _Secret(self.node.url),
-                "broker_management_url": _Secret(self.node.management_url),
-            }
-        )
-        async with open_database(self.bench.database.url, name="worker", size=4) as database:
-            yield IngestWorker(settings, database, self.bench.keyring)
-
-    async def publish(self, *deliveries: Delivery) -> None:
-        """As the broker does with what plants publish."""
-        for delivery in deliveries:
-            await self.channel.basic_publish(
-                delivery.body,
-                exchange="amq.topic",
-                routing_key=delivery.routing_key,
-                properties=aiormq.spec.Basic.Properties(delivery_mode=2),
-            )
-
-    async def waiting(self) -> int:
-        """Messages in the shards' queues that nobody has yet."""
-        answers = [await self.channel.queue_declare(ingest_queue(shard), passive=True) for shard in range(SHARDS)]
-        return sum(answer.message_count or 0 for answer in answers)
-
-
-class _Secret:
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def get_secret_value(self) -> str:
-        return self._value
-
-
-@pytest.fixture
-async def line(broker: BrokerNode, bench: Bench) -> AsyncIterator[Line]:
-    """An empty set of shards."""
-    await broker.declare(SHARDS)
-    connection = await aiormq.connect(vhost_url(broker.url, PLANTS_VHOST))
-    channel = await connection.channel()
-    for shard in range(SHARDS):
-        await channel.queue_purge(ingest_queue(shard))
-    try:
-        yield Line(broker, bench, channel)
-    finally:
-        await connection.close()
-
-
-async def until(look: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not await look():
-            await asyncio.sleep(0.05)
 
 
 def aged(plant: BenchPlant, number: int, age: timedelta) -> Delivery:
@@ -128,7 +50,7 @@ async def test_messages_that_waited_without_a_worker_are_not_too_old(line: Line)
         await line.publish(aged(plants[number % 4], number, timedelta(minutes=20)))
 
     async with line.worker():
-        await until(lambda: _all_dealt_with(line, plants, count), 40)
+        await until(lambda: all_dealt_with(plants, count), 40)
 
     assert [await plant.refusals() for plant in plants] == [[]] * 4
     for first, plant in enumerate(plants):
@@ -151,7 +73,7 @@ async def test_a_batch_has_few_bytes_however_many_messages_wait(line: Line, monk
 
     monkeypatch.setattr(Pipeline, "prepare", measured)
     async with line.worker():
-        await until(lambda: _all_dealt_with(line, [plant], count))
+        await until(lambda: all_dealt_with([plant], count))
 
     assert (await plant.stored())["a"] == {moment(n): n for n in range(count)}
     assert sum(sizes) > count * 200_000
@@ -160,7 +82,7 @@ async def test_a_batch_has_few_bytes_however_many_messages_wait(line: Line, monk
 
 async def test_a_batch_has_few_frames_however_small_its_messages_are(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """A field is stored with the 200 positions of its layout: 8 bytes became a row that takes 0.09 ms to merge."""
-    monkeypatch.setattr("gridfleet.domains.ingest.pipeline.MOST_FRAMES", 100, raising=False)
+    monkeypatch.setattr("gridfleet.domains.ingest.pipeline.MOST_FRAMES", 100)
     plant = await line.bench.plant()
     await plant.add_device("D", [{"key": f"k{n}", "field": f"n{n}"} for n in range(200)])
     count = 10
@@ -178,7 +100,7 @@ async def test_a_batch_has_few_frames_however_small_its_messages_are(line: Line,
 
     monkeypatch.setattr(Pipeline, "prepare", measured)
     async with line.worker():
-        await until(lambda: _all_dealt_with(line, [plant], count))
+        await until(lambda: all_dealt_with([plant], count))
 
     stored = await plant.stored()
     assert stored["a"] == {moment(n): n for n in range(count)}
@@ -198,7 +120,7 @@ async def test_a_worker_that_starts_again_reads_plants_again(line: Line) -> None
     async with line.process() as worker:
         async with running(worker.run()):
             await line.publish(aged(plant, 1, timedelta(0)))
-            await until(lambda: _all_dealt_with(line, [plant], 1))
+            await until(lambda: all_dealt_with([plant], 1))
         async with line.bench.database.transaction() as db:
             await db.execute("UPDATE plant SET lifecycle_status = 'DECOMMISSIONED' WHERE id = %s", (plant.id,))
             for statement in late_listener:
@@ -207,7 +129,7 @@ async def test_a_worker_that_starts_again_reads_plants_again(line: Line) -> None
             await db.execute("SELECT pg_advisory_xact_lock(1)")
             async with running(supervise("worker", worker.run)):
                 await line.publish(aged(plant, 2, timedelta(0)))
-                await until(lambda: _all_dealt_with(line, [plant], 2))
+                await until(lambda: all_dealt_with([plant], 2))
     assert [reason for reason, _ in await plant.refusals()] == ["NOT_PROVISIONED"]
     assert (await plant.stored())["a"] == {moment(1): 1}
 
@@ -219,7 +141,7 @@ async def test_messages_are_taken_after_a_clock_that_was_ahead_is_corrected(line
     await line.publish(aged(plant, 0, timedelta(minutes=5)))
 
     async with line.worker():
-        await until(lambda: _all_dealt_with(line, [plant], 1))
+        await until(lambda: all_dealt_with([plant], 1))
 
     assert await plant.refusals() == []
 
@@ -234,11 +156,6 @@ async def test_a_stored_time_that_is_in_the_future_is_replaced(line: Line) -> No
     assert found == int(now.timestamp() * 1000) - 5_000
 
 
-async def _all_dealt_with(line: Line, plants: Sequence[BenchPlant], count: int) -> bool:
-    found = [len((await plant.stored()).get("a", ())) + len(await plant.refusals()) for plant in plants]
-    return sum(found) == count
-
-
 async def test_properties_that_cannot_be_decoded_hold_up_nothing(line: Line) -> None:
     """RabbitMQ from 4.0 on makes properties and headers of what an MQTT 5 client sends beside its message."""
     plant = await line.bench.plant()
@@ -250,7 +167,7 @@ async def test_properties_that_cannot_be_decoded_hold_up_nothing(line: Line) -> 
             await line.channel.basic_publish(
                 message.body, exchange="amq.topic", routing_key=message.routing_key, properties=properties
             )
-        await until(lambda: _all_dealt_with(line, [plant], len(strange) + 1))
+        await until(lambda: all_dealt_with([plant], len(strange) + 1))
         assert not worker.done()
     assert (await plant.stored())["a"] == {moment(number): number for number in range(len(strange) + 1)}
 
@@ -261,7 +178,7 @@ async def test_a_worker_replaces_the_queues_of_its_shards(line: Line) -> None:
         await line.publish(plants[number % 4].message({"time": moment(number).isoformat(), "fields": {"a": number}}))
     try:
         async with line.worker("quorum") as worker:
-            await until(lambda: _all_dealt_with(line, plants, 100), 60)
+            await until(lambda: all_dealt_with(plants, 100), 60)
             assert not worker.done()
             async with open_management(line.node.management_url) as management:
 
@@ -284,11 +201,11 @@ async def test_an_old_message_is_refused_once_the_queue_was_seen_empty(line: Lin
     await drained(line, timedelta(minutes=30))
     async with line.worker():
         await line.publish(aged(plant, 1, timedelta(minutes=20)))
-        await until(lambda: _all_dealt_with(line, [plant], 1))
+        await until(lambda: all_dealt_with([plant], 1))
         assert await plant.refusals() == []  # nobody can know that it did not wait
         await asyncio.sleep(4)
         await line.publish(aged(plant, 2, timedelta(minutes=20)))
-        await until(lambda: _all_dealt_with(line, [plant], 2))
+        await until(lambda: all_dealt_with([plant], 2))
     [(reason, _)] = await plant.refusals()
     assert reason == "TIMESTAMP_OUT_OF_WINDOW"
 
@@ -306,7 +223,7 @@ async def test_what_waits_behind_another_consumer_is_not_taken_for_nothing(line:
     async with line.worker():
         await asyncio.sleep(4)
         await hanging.connection.close()
-        await until(lambda: _all_dealt_with(line, plants, 12))
+        await until(lambda: all_dealt_with(plants, 12))
     assert [await plant.refusals() for plant in plants] == [[]] * 6
 
 
@@ -349,7 +266,7 @@ async def test_workers_share_the_shards_fairly_and_take_over_from_each_other(lin
                 for _ in range(20):
                     await everyone_speaks()
                 await until(lambda: has_shares(line, [4]))
-                await until(lambda: _all_dealt_with(line, plants, len(plants) * sent))
+                await until(lambda: all_dealt_with(plants, len(plants) * sent))
     for plant in plants:
         assert (await plant.stored())["a"] == {moment(n): n for n in range(sent)}
         assert list((await plant.latest())["a"].values()) == [sent - 1]
@@ -393,7 +310,7 @@ async def test_a_queue_that_was_deleted_comes_back_with_its_consumer(line: Line)
                 await asyncio.sleep(0.2)
         for number, plant in enumerate(plants):
             await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}))
-        await until(lambda: _all_dealt_with(line, plants, 8))
+        await until(lambda: all_dealt_with(plants, 8))
 
 
 @asynccontextmanager
@@ -418,7 +335,7 @@ async def test_what_the_database_refuses_is_refused_alone(line: Line) -> None:
         snapshot = {"time": moment(number).isoformat(), "fields": {"a": value}}
         await line.publish(plants[number % 3].message(snapshot))
     async with line.worker():
-        await until(lambda: _all_dealt_with(line, plants, count), 30)
+        await until(lambda: all_dealt_with(plants, count), 30)
         await until(lambda: _is(line.waiting(), 0))
     refused = [refusal for plant in plants for refusal in await plant.refusals()]
     assert refused == [("MALFORMED", "the message could not be stored")] * 3
@@ -444,7 +361,7 @@ async def test_what_fails_in_the_process_is_refused_alone(line: Line, stage: str
     else:
         examine = RuleCache.examine
         monkeypatch.setattr(
-            RuleCache, "examine", lambda book, frames, now: choke(list(frames.frames.values())) or examine(book, frames, now)
+            RuleCache, "examine", lambda rules, frames, now: choke(list(frames.frames.values())) or examine(rules, frames, now)
         )
     count, poison = 90, (7, 40, 41)
     for number in range(count):
@@ -452,7 +369,7 @@ async def test_what_fails_in_the_process_is_refused_alone(line: Line, stage: str
         status = plants[number % 3].delivery(b'{"status":"ONLINE"}', "status")
         await line.publish(plants[number % 3].message({"time": moment(number).isoformat(), "fields": {"a": value}}), status)
     async with line.worker() as working:
-        await until(lambda: _all_dealt_with(line, plants, count), 30)
+        await until(lambda: all_dealt_with(plants, count), 30)
         await until(lambda: _is(line.waiting(), 0))
         assert not working.done()
     assert [reason for plant in plants for reason, _ in await plant.refusals()] == ["MALFORMED"] * len(poison)
@@ -473,7 +390,7 @@ async def test_a_plant_deleted_while_its_batch_is_written_takes_nothing_along(li
     ]
     async with line.worker():
         await line.publish(staying.message(everything), going.message(everything))
-        await until(lambda: _all_dealt_with(line, [staying, going], 2))
+        await until(lambda: all_dealt_with([staying, going], 2))
         async with line.bench.database.transaction() as db:
             await db.execute("LOCK TABLE telemetry_latest IN EXCLUSIVE MODE")  # the batch waits here with its frames written
             for number in range(1, 20):
@@ -481,7 +398,7 @@ async def test_a_plant_deleted_while_its_batch_is_written_takes_nothing_along(li
                 await line.publish(staying.message(snapshot), going.message(snapshot), going.delivery(b"poison"))
             await asyncio.sleep(0.5)
             await db.execute("DELETE FROM plant WHERE id = %s", (going.id,))
-        await until(lambda: _all_dealt_with(line, [staying], 20))
+        await until(lambda: all_dealt_with([staying], 20))
         await until(lambda: _is(line.waiting(), 0))
     assert (await staying.stored())["a"] == {moment(number): number for number in range(20)}
     assert await staying.refusals() == []
@@ -500,7 +417,7 @@ async def test_a_database_that_goes_away_for_a_moment_is_waited_for(line: Line) 
                         " WHERE application_name = 'worker' AND datname = current_database()"
                     )
             await asyncio.sleep(0.02)
-        await until(lambda: _all_dealt_with(line, [plant], 60), 90)
+        await until(lambda: all_dealt_with([plant], 60), 90)
         assert not working.done()
     assert (await plant.stored())["a"] == {moment(number): number for number in range(60)}
     assert await plant.refusals() == []
@@ -531,7 +448,7 @@ async def test_a_database_that_takes_nothing_is_waited_for_and_costs_nothing(lin
                 await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}))
             await asyncio.sleep(1.5)
             await _carry_out(line, cure)
-        await until(lambda: _all_dealt_with(line, plants, 6), 30)
+        await until(lambda: all_dealt_with(plants, 6), 30)
     for plant in plants:
         assert await plant.refusals() == []
         assert (await plant.stored())["a"] == {moment(0): 0, moment(1): 1}
@@ -548,7 +465,7 @@ async def test_a_message_that_is_too_long_for_the_database_stands_alone(line: Li
     async with line.worker():
         for number in (12, 13, 14):
             await line.publish(plant.message({"time": moment(number).isoformat(), "fields": {"a": number}}))
-        await until(lambda: _all_dealt_with(line, [plant], 3), 30)
+        await until(lambda: all_dealt_with([plant], 3), 30)
     assert (await plant.stored())["a"] == {moment(12): 12, moment(14): 14}
     assert len(await plant.refusals()) == 1
 
