@@ -22,13 +22,13 @@ import msgspec
 import pytest
 
 from gridfleet.kernel.security.certificates import Authority
+from gridfleet.local.broker.installation import find_installation
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import Envelope
 from gridfleet.protocol.topics import Channel, routing_key_pattern, topic
 from gridfleet.sdk.plant import Package
 
 SECRET = bytes(range(32)).hex()
-SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 
 def free_port() -> int:
@@ -130,14 +130,14 @@ class Broker:
         if self.port_mapper is None:  # a child of ours: one that the node starts would outlive the tests
             self.port_mapper = subprocess.Popen(["epmd", "-port", str(self.ports["epmd"]), "-address", "127.0.0.1"])
         self.process = subprocess.Popen(
-            [SERVER],
+            [find_installation().server],
             env=self._environment,
             stdout=(self.folder / "out").open("ab"),
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600  # as long as the service waits for its own node
         for port in ("amqp", "mqtt", "mqtts"):
             while True:
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[port]), 1):

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import socket
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from gridfleet.sdk.plant.commands import open_command
 from gridfleet.sdk.plant.execution import CommandExecutor
 from gridfleet.sdk.plant.options import Counters
 from gridfleet.sdk.plant.store import Outbox
+from support.servers.broker_line import broker_line
 
 KEY = bytes(range(32))
 QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.2)
@@ -177,7 +178,21 @@ async def test_a_command_that_the_last_process_died_over_has_failed(broker: Any,
     assert await acks(broker, plant) == [("c1", "RECEIVED", None), ("c1", "FAILED", "INTERRUPTED")]
 
 
-async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored(tmp_path: Path) -> None:
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """A disk on which commands are stored at once, and whose answer waits for the event."""
+    answers, store = asyncio.Event(), Outbox.begin_command
+
+    async def slow(outbox: Outbox, command_id: str, ack: bytes) -> bool:
+        is_new = await store(outbox, command_id, ack)
+        await answers.wait()
+        return is_new
+
+    monkeypatch.setattr(Outbox, "begin_command", slow)
+    return answers
+
+
+async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored(tmp_path: Path, disk: asyncio.Event) -> None:
     """Its copies count as duplicates from then on, so nothing else would execute it before the process starts again."""
     executed: list[str] = []
 
@@ -188,11 +203,11 @@ async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored
     executor = CommandExecutor("plant", outbox, execute, asyncio.Event(), Counters(), time.time)
     running = asyncio.create_task(executor.run())
     command = open_command(sign_message(KEY, "a", "m", NOW, payload("c1")), key=KEY, address="a", now_milliseconds=NOW)
-    with outbox._lock:  # the disk is slow
-        accepting = asyncio.create_task(executor.accept(command))
-        await asyncio.sleep(0.1)
-        accepting.cancel()
-        await asyncio.sleep(0.1)
+    accepting = asyncio.create_task(executor.accept(command))
+    await asyncio.sleep(0.1)
+    accepting.cancel()
+    await asyncio.sleep(0.1)
+    disk.set()
     with pytest.raises(asyncio.CancelledError):
         await accepting
     assert not await executor.accept(command)
@@ -204,7 +219,7 @@ async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored
 
 
 async def test_commands_that_were_received_before_the_connection_broke_are_executed_in_order(
-    broker: Any, plant: Any, tmp_path: Path
+    broker: Any, plant: Any, tmp_path: Path, disk: asyncio.Event
 ) -> None:
     """The broker has their confirmations and sends them no more: later commands would be executed before their next copies."""
     executed: list[str] = []
@@ -212,20 +227,20 @@ async def test_commands_that_were_received_before_the_connection_broke_are_execu
     async def execute(command: Command) -> None:
         executed.append(command.command_id)
 
-    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_command=execute, options=QUICK) as client:
-        await client.wait_connected(10)
-        with client._outbox._lock:  # the disk is slow
+    async with broker_line(f"mqtt://localhost:{plant.port}") as line:
+        package = replace(plant, port=line.port).package()
+        async with PlantClient(package, queue_path=tmp_path / "q", on_command=execute, options=QUICK) as client:
+            await client.wait_connected(10)
             for number in range(5):
                 await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload(f"c{number}")))
             await asyncio.sleep(1)
-            assert client._client is not None
-            connection: Any = client._client._client.socket()
-            connection.shutdown(socket.SHUT_RDWR)
+            line.reset()
             async with asyncio.timeout(10):
                 while client.counters.connects < 2:
                     await asyncio.sleep(0.02)
-        await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c5")))
-        await settled(client, 6)
+            disk.set()
+            await broker.publish(plant.id, Channel.COMMANDS, signed(plant, payload("c5")))
+            await settled(client, 6)
     assert executed == [f"c{number}" for number in range(6)]
 
 
