@@ -12,7 +12,7 @@ VHOST = "purged"
 
 async def test_however_many_queues_match_all_are_purged(broker: BrokerNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plant may have more sessions than a page of the API has queues."""
-    monkeypatch.setattr(management, "_PAGE_SIZE", 2)
+    monkeypatch.setattr(management, "PAGE_SIZE", 2)
     names = [f"session{number}qos{number % 2}" for number in range(5)]
     async with open_management(broker.management_url) as client:
         await client.enter_vhost(VHOST)

@@ -16,7 +16,7 @@ def test_port_0_leaves_the_plain_listener_closed(tmp_path: Path) -> None:
     lines = list(configuration_lines(settings, "http"))
     assert [line for line in lines if line.startswith("mqtt.listeners.tcp")] == ["mqtt.listeners.tcp = none"]
     assert check_ports(settings, with_broker=True) == []
-    assert "mqtt" not in Machine(settings)._addresses
+    assert "mqtt" not in Machine(settings).addresses
 
 
 def test_the_soft_limit_of_open_files_is_raised_as_far_as_the_hard_one_allows() -> None:

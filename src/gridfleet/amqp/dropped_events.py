@@ -23,7 +23,8 @@ from gridfleet.protocol.partner_routes import EventKind, event_queue
 __all__ = ["DroppedEvents"]
 
 _PREFETCH: Final = 1_000
-_REPORT_SECONDS: Final = 60.0
+REPORT_SECONDS: Final = 60.0
+"""How often the organisation gets an audit event about dropped events."""
 _REASONS: Final = frozenset({"maxlen", "expired"})
 """The broker's reasons for a full queue and an old message. Events that a program rejects were fetched and do not count."""
 
@@ -80,7 +81,7 @@ class DroppedEvents:
 
     async def _keep_reporting(self) -> None:
         while True:
-            await asyncio.sleep(_REPORT_SECONDS)
+            await asyncio.sleep(REPORT_SECONDS)
             reported = dict(self._unreported)
             if reported:
                 async with self._database.transaction() as db:

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
-_CATCH_UP_SECONDS: Final = 30.0
+CATCH_UP_SECONDS: Final = 30.0
 """Time after a start or an outage in which commands that waited are read, so that no partner counts as silent."""
 
 
@@ -48,7 +48,7 @@ class SiteScheduler:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._again: dict[UUID, datetime] = {}
-        self._catching_up_until = time.monotonic() + _CATCH_UP_SECONDS
+        self._catching_up_until = time.monotonic() + CATCH_UP_SECONDS
 
     async def run_due(self, now: datetime) -> int:
         """Process what is due. Raises errors of an outage.
@@ -62,7 +62,7 @@ class SiteScheduler:
                 return await self._steer(db, now, Selection(without=failed))
         except Exception as error:
             if not is_poison(error):
-                self._catching_up_until = time.monotonic() + _CATCH_UP_SECONDS
+                self._catching_up_until = time.monotonic() + CATCH_UP_SECONDS
                 raise
         async with self._database.transaction() as db:
             plant_ids = await list_sites(db, failed)

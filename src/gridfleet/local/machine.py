@@ -245,7 +245,8 @@ class Machine:
         return self._home / "run.json"
 
     @property
-    def _addresses(self) -> dict[str, str]:
+    def addresses(self) -> dict[str, str]:
+        """The addresses of the listeners that are open, by name."""
         settings = self._settings
         host = settings.mqtt_host
         plain = {"mqtt": f"mqtt://{host}:{settings.mqtt_port}"} if settings.mqtt_port else {}
@@ -259,11 +260,11 @@ class Machine:
 
     def _write_run_file(self) -> None:
         if self._ready:
-            state = {"pid": os.getpid(), "urls": self._addresses, "processes": self._supervisor.pids}
+            state = {"pid": os.getpid(), "urls": self.addresses, "processes": self._supervisor.pids}
             write_private(self._run_file, json.dumps(state, indent=2) + "\n")
 
     def _show(self, first_admin: Mapping[str, Any], seconds: float) -> None:
-        addresses = self._addresses
+        addresses = self.addresses
         rows = {
             "API": addresses["api"],
             "Docs": addresses["docs"],

@@ -24,10 +24,14 @@ async def listening(service: ApiService) -> AsyncIterator[AccessCache]:
     """The application's cache, in use."""
     cache = service.state.access
     async with running(cache.keep_listening(service.state.database)):
-        async with asyncio.timeout(10):
-            while not cache.is_open():
-                await asyncio.sleep(0.01)
+        await until_open(cache)
         yield cache
+
+
+async def until_open(cache: AccessCache) -> None:
+    async with asyncio.timeout(10):
+        while not cache.is_open():
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -187,10 +191,9 @@ async def test_while_the_connection_is_down_the_database_is_asked(people: People
     assert len(asked) == 4
 
 
-async def test_a_process_that_hangs_delays_no_change_for_long(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_hangs_delays_no_change_for_long(people: People) -> None:
     from gridfleet.api.access import invalidation
 
-    monkeypatch.setattr(invalidation, "_LONGEST_SECONDS", 0.2)
     ada = await people.person()
     async with await psycopg.AsyncConnection.connect(
         people.service.state.database.url, autocommit=True, application_name=invalidation.LISTENER
@@ -204,20 +207,18 @@ async def test_a_process_that_hangs_delays_no_change_for_long(people: People, mo
     refused(await people.call("GET", "/auth/me", who=ada), 401, "UNAUTHORIZED")
 
 
-async def test_a_silent_connection_is_not_relied_on_for_long() -> None:
-    from gridfleet.domains.identity.access_tokens import AccessTokens
-    from gridfleet.kernel.security.keyring import Keyring
-
+async def test_a_silent_connection_is_not_relied_on_for_long(people: People) -> None:
     now = [0.0]
-    cache = AccessCache(AccessTokens(Keyring.parse(Keyring.generate())), clock=lambda: now[0])
+    state = people.service.state
+    cache = AccessCache(state.access_tokens, clock=lambda: now[0])
     assert not cache.is_open()
-    cache._open()
-    now[0] = 2.9
-    assert cache.is_open()
-    now[0] = 3.1
-    assert not cache.is_open()
-    cache._extend_validity()
-    assert cache.is_open()
+    async with running(cache.keep_listening(state.database)):
+        await until_open(cache)
+        now[0] = 2.9
+        assert cache.is_open()
+        now[0] = 3.1
+        assert not cache.is_open()
+        await until_open(cache)  # by the next answer of the connection
 
 
 async def test_a_load_that_overlaps_an_end_is_not_remembered(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,12 +264,17 @@ async def test_refreshing_and_logging_in_invalidate_nothing(people: People) -> N
     assert notices == ["end"]
 
 
-async def test_the_cache_is_bounded(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people.service.state.access._sessions, "_limit", 3)
+async def test_the_cache_is_bounded(people: People, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridfleet.api.access.cache.MOST_ENTRIES", 3)
+    state = people.service.state
     users = [await people.person() for _ in range(6)]
-    for one in users * 2:
-        assert (await people.call("GET", "/auth/me", who=one)).status_code == 200
-    assert len(people.service.state.access._sessions) == 3
+    cache = AccessCache(state.access_tokens)
+    async with running(cache.keep_listening(state.database)):
+        await until_open(cache)
+        for one in (*users, *users[3:], *users):
+            token = one.headers["authorization"].removeprefix("Bearer ")
+            assert (await cache.caller(state.database, token, "127.0.0.1")).user_id == one.id
+    assert len(asked) == 12, "all but those of the three newest entries"
 
 
 async def test_own_notices_come_before_the_commit_returns(database_url: str) -> None:

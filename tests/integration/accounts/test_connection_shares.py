@@ -13,7 +13,7 @@ from support.clients.people import People
 async def test_slow_requests_of_one_organisation_leave_connections_for_others(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shares, "_WAIT_SECONDS", 1.0)
+    monkeypatch.setattr(shares, "WAIT_SECONDS", 1.0)
     state = people.service.state
     first, second = await people.person(), await people.person()
     slow, other = await people.organization(VIEWER=first), await people.organization(VIEWER=second)

@@ -378,8 +378,7 @@ async def test_answers_equal_a_slow_computation(database: Database, monkeypatch:
 
 
 async def test_more_layouts_than_are_remembered(plant: RecordedPlant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series, "_MOST_CACHED", 0)
-    monkeypatch.setattr(series, "_layout_cache", {})
+    monkeypatch.setattr(series, "MOST_CACHED", 0)
     for number, key in enumerate(("a", "b", "c")):
         await plant.write(None, [key], {DAY + number * MINUTE: [number]})
         async with plant.database.transaction() as db:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from uuid import UUID
+from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.history import latest, live
 from gridfleet.domains.telemetry.history.live import LiveValues
-from gridfleet.domains.telemetry.history.models import Newest, TelemetryPoint
+from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -56,7 +56,7 @@ async def test_changes_come_as_events_and_end_with_the_session(service: ApiServi
 
 
 async def test_a_client_that_leaves_is_noticed(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridfleet.api.plants.live._QUIET_SECONDS", 1.0)
+    monkeypatch.setattr("gridfleet.api.plants.live.QUIET_SECONDS", 1.0)
     plant = await RecordedPlant.create(service.state.database)
     headers = {**await service.super_admin(), "x-org-id": str(plant.organization_id)}
     stream = OpenStream(service, f"/api/v1/plants/{plant.id}/live", headers)
@@ -207,13 +207,12 @@ async def test_one_organisations_values_leave_room_for_others(database: Database
 
 async def test_the_values_of_a_large_plant_are_made_in_a_thread(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
-    original = latest._point
 
-    def noted(plant_id: UUID, newest: Newest) -> TelemetryPoint:
+    def noted(*values: Any) -> TelemetryPoint:
         threads.append(threading.get_ident())
-        return original(plant_id, newest)
+        return TelemetryPoint(*values)
 
-    monkeypatch.setattr(latest, "_point", noted)
+    monkeypatch.setattr(latest, "TelemetryPoint", noted)
     plant = await RecordedPlant.create(database)
     async with database.transaction() as db:
         for count in (100, 3_000):

@@ -39,7 +39,7 @@ async def test_dropped_events_are_counted(
     reason: str,
     count: int,
 ) -> None:
-    monkeypatch.setattr(dropped_events, "_REPORT_SECONDS", 0.2)
+    monkeypatch.setattr(dropped_events, "REPORT_SECONDS", 0.2)
     site = await partner_site(database)
     key, counted = site.sender.key, metrics.PARTNER_EVENTS_DROPPED.labels(reason)
     queue, before = event_queue(key.slug, EventKind.ALERT), counted._value.get()

@@ -82,7 +82,7 @@ async def test_a_scheduler_that_has_just_started_waits(waiting: PartnerSite, mon
     later = datetime.now(UTC) + timedelta(minutes=2)
     await site_scheduler.SiteScheduler(waiting.database).run_due(later)
     assert await waiting.site("fallback_since") == (None,)
-    monkeypatch.setattr(site_scheduler, "_CATCH_UP_SECONDS", 0)
+    monkeypatch.setattr(site_scheduler, "CATCH_UP_SECONDS", 0)
     await site_scheduler.SiteScheduler(waiting.database).run_due(later)
     assert await waiting.site("fallback_since") == (later,)
 

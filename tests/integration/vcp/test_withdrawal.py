@@ -131,7 +131,7 @@ async def carry_out(site: PartnerSite, deletion: Awaitable[None], history: str, 
 async def test_the_messages_of_other_plants_do_not_wait_while_years_of_alerts_are_deleted(
     site: PartnerSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridfleet.kernel.db.batches._BATCH", 2)
+    monkeypatch.setattr("gridfleet.kernel.db.batches.BATCH_ROWS", 2)
     rule = await add_rule(site.database, site.plant.organization_id, plant_id=site.plant.id)
     await site.execute(
         "INSERT INTO alert (id, organization_id, plant_id, rule_id, severity, message, metric, value, measured_at)"
@@ -147,7 +147,7 @@ async def test_the_messages_of_other_plants_do_not_wait_while_years_of_alerts_ar
 async def test_the_messages_of_other_plants_do_not_wait_while_years_of_commands_are_changed(
     site: PartnerSite, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridfleet.kernel.db.batches._BATCH", 2)
+    monkeypatch.setattr("gridfleet.kernel.db.batches.BATCH_ROWS", 2)
     for _ in range(5):
         await site.send("command.device.BAT1", action="stop")
         await site.acknowledge_newest("APPLIED")

@@ -12,11 +12,11 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 
 from gridfleet.api.device_templates import ActionInput, Signals
-from gridfleet.api.http.app import _query_pairs
+from gridfleet.api.http.app import query_pairs
 from gridfleet.api.http.bodies import decode_json
 from gridfleet.api.http.inputs import As, Input
 from gridfleet.api.http.inputs import read as read_input
-from gridfleet.api.plants.importing import _plant, _rows
+from gridfleet.api.plants.importing import read_row, read_rows
 from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import Action
 from gridfleet.domains.device_templates.parameters import parameter_complaints
@@ -29,7 +29,7 @@ from gridfleet.domains.partners.amqp_access import decisions as partner_access
 from gridfleet.domains.plants.mqtt_access import decisions as plant_access
 from gridfleet.domains.plants.mqtt_access.decisions import PlantName
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
-from gridfleet.domains.trading.esm.client import EsmFailed, _decoded
+from gridfleet.domains.trading.esm.client import EsmFailed, decode_response
 from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlant, EsmPlants, EsmReadings, EsmToken, PlanResponse
 from gridfleet.domains.vcp.models import Inbound, Rejection
 from gridfleet.domains.vcp.verification import prove, read
@@ -250,8 +250,8 @@ def _take_certificates(parts: tuple[bytes, bytes]) -> None:
 
 
 def _take_csv(body: bytes) -> None:
-    for number, cells in _rows(body):
-        _plant(number, cells, [])
+    for number, cells in read_rows(body):
+        read_row(number, cells, [])
 
 
 _CSV: Final = (
@@ -312,9 +312,9 @@ DECODERS: Final[dict[str, Decoder]] = {
         _of_text(str(PLANT), f"SERIALNUMBER=1f,CN={PLANT}", f"key-{PLANT} administrator", f"mqtt-subscription-{PLANT}qos1"),
         _may_do_anything,
     ),
-    "esm answer": Decoder(_mutated_response, lambda given: _decoded(given[1], given[0]), (EsmFailed,)),
+    "esm answer": Decoder(_mutated_response, lambda given: decode_response(given[1], given[0]), (EsmFailed,)),
     "json": Decoder(_of_json(SNAPSHOT, PARAMS), decode_json, (ValidationFailed,)),
-    "query": Decoder(_of_bytes(urlencode({"page": 2, "from": TIME, "name": "é"}).encode()), _query_pairs, (ValidationFailed,)),
+    "query": Decoder(_of_bytes(urlencode({"page": 2, "from": TIME, "name": "é"}).encode()), query_pairs, (ValidationFailed,)),
     "csv": Decoder(_of_bytes(*_CSV), _take_csv, (ValidationFailed,)),
     "token": Decoder(
         _mutated_token, lambda text: _ACCESS.read(text) if len(text) % 2 else _PLANT_TOKENS.read(text), (InvalidToken,)

@@ -35,7 +35,7 @@ ACCESS_CHANNEL: Final = "access_changed"
 ALL_ENTRIES: Final = "*"
 
 _VALID_SECONDS: Final = 3 * HEARTBEAT_SECONDS
-_MOST_ENTRIES: Final = 50_000
+MOST_ENTRIES: Final = 50_000
 """Limit of cached sessions, of roles, and of keys."""
 
 
@@ -53,9 +53,9 @@ class AccessCache:
         """Create an empty cache. `clock` returns monotonic seconds."""
         self._tokens = tokens
         self._clock = clock
-        self._sessions = NotifiedCache[tuple[UUID, UUID], LiveSession](_user_of, limit=_MOST_ENTRIES, is_valid=self.is_open)
-        self._roles = NotifiedCache[tuple[UUID, UUID], OrganizationRole](_user_of, limit=_MOST_ENTRIES, is_valid=self.is_open)
-        self._keys = NotifiedCache[bytes, _CachedKey](_key_of, limit=_MOST_ENTRIES, is_valid=self.is_open)
+        self._sessions = NotifiedCache[tuple[UUID, UUID], LiveSession](_user_of, limit=MOST_ENTRIES, is_valid=self.is_open)
+        self._roles = NotifiedCache[tuple[UUID, UUID], OrganizationRole](_user_of, limit=MOST_ENTRIES, is_valid=self.is_open)
+        self._keys = NotifiedCache[bytes, _CachedKey](_key_of, limit=MOST_ENTRIES, is_valid=self.is_open)
         self._barrier = Barrier()
         self.own_changes = 0
         """Number of invalidations by commits of this process."""

@@ -17,7 +17,7 @@ from gridfleet.kernel.errors import TooManyRequests
 
 __all__ = ["ConnectionShares"]
 
-_WAIT_SECONDS: Final = 10.0
+WAIT_SECONDS: Final = 10.0
 """As long as a request waits for a connection of the pool."""
 _RETRY_AFTER_SECONDS: Final = 10
 
@@ -47,7 +47,7 @@ class ConnectionShares:
         if free is None:
             free = self._free[org.organization_id] = asyncio.Semaphore(self._most)
         try:
-            async with asyncio.timeout(_WAIT_SECONDS):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await free.acquire()
         except TimeoutError as error:
             raise TooManyRequests(_RETRY_AFTER_SECONDS) from error

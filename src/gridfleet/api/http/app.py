@@ -44,7 +44,7 @@ from gridfleet.kernel.errors import CodedError, NotFound, ValidationFailed
 from gridfleet.kernel.ids import look_up_text, parse_uuid
 from gridfleet.kernel.redis_link import RedisAway
 
-__all__ = ["Application", "create_app"]
+__all__ = ["Application", "create_app", "query_pairs"]
 
 _METHODS: Final = UNSAFE | {"GET"}
 
@@ -274,7 +274,7 @@ class Pipeline:
         complaints: list[str] = []
         if endpoint.query_type is not None:
             try:
-                arguments["query"] = read_query(endpoint.query_type, _query_pairs(scope["query_string"]))
+                arguments["query"] = read_query(endpoint.query_type, query_pairs(scope["query_string"]))
             except ValidationFailed as error:
                 complaints += error.details
         if endpoint.body_type is not None:
@@ -346,7 +346,8 @@ def _content_length(call: Call) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def _query_pairs(query: bytes) -> list[tuple[str, str]]:
+def query_pairs(query: bytes) -> list[tuple[str, str]]:
+    """Return the names and values of a query string. Raises ValidationFailed."""
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:

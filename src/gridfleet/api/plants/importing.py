@@ -82,10 +82,10 @@ async def import_plants_from_csv(org: OrgScope, db: Connection, query: ImportOpt
     plants: list[PlantToImport] = []
     complaints: dict[int, list[str]] = {}
     serials: dict[int, str | None] = {}
-    for number, cells in _rows(body):
+    for number, cells in read_rows(body):
         serials[number] = cells.get("serialNumber")
         found = complaints.setdefault(number, [])
-        plant = _plant(number, cells, found)
+        plant = read_row(number, cells, found)
         if plant is not None:
             plants.append(plant)
     for number, more in (await complaints_about(db, org, plants)).items():
@@ -108,7 +108,8 @@ def _refuse(complaints: dict[int, list[str]]) -> None:
         raise ValidationFailed("Nothing was imported: some rows are wrong.", details[:MOST_COMPLAINTS])
 
 
-def _plant(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantToImport | None:
+def read_row(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantToImport | None:
+    """Return the plant of a row, or None if the row has errors, which are added to `complaints`."""
     record = dict(cells)
     if "" in record:
         complaints.append(f"{record.pop('')}: has no column")
@@ -125,8 +126,12 @@ def _plant(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantTo
     return None if complaints else PlantToImport(number, **dict(row))
 
 
-def _rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (row number, cells by column) of every row that is not blank. A cell beyond the last column has the key ""."""
+def read_rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (row number, cells by column) of every row that is not blank. A cell beyond the last column has the key "".
+
+    Raises:
+        ValidationFailed: The file is not CSV, or its header is wrong.
+    """
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:

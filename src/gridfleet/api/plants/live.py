@@ -13,7 +13,7 @@ from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import CodedError
 
-_QUIET_SECONDS: Final = 10.0
+QUIET_SECONDS: Final = 10.0
 """After this time without a change a comment is sent: it keeps proxies from closing the stream and detects lost clients."""
 
 
@@ -50,7 +50,7 @@ async def _events(call: Call, org: OrgScope, plant_id: UUID) -> AsyncIterator[by
                 large = len(points) > MOST_IN_LOOP
                 data = await asyncio.to_thread(to_json, points) if large else to_json(points)
                 yield b"event: values\ndata: " + data + b"\n\n"
-            elif time.monotonic() - sent_at > _QUIET_SECONDS:
+            elif time.monotonic() - sent_at > QUIET_SECONDS:
                 yield b": still here\n\n"
             else:
                 continue

@@ -13,7 +13,7 @@ from gridfleet.kernel.security.server_trust import CA_PARAMETER, client_tls
 __all__ = ["UNREADABLE", "Management", "QueueFacts", "open_management"]
 
 _WITHOUT_CHANNELS: Final = (3, 12)
-_PAGE_SIZE: Final = 500
+PAGE_SIZE: Final = 500
 """The most that the broker returns."""
 _CALL_SECONDS: Final = 10.0
 _REMOVAL_SECONDS: Final = 25.0
@@ -127,7 +127,7 @@ class Management:
     async def purge_queues(self, vhost: str, pattern: str) -> None:
         """Delete the waiting messages of the durable queues whose names match a regular expression."""
         path = f"/api/queues/{quote(vhost, safe='')}"
-        query = f"page_size={_PAGE_SIZE}&use_regex=true&name={quote(pattern, safe='')}&columns=name,exclusive"
+        query = f"page_size={PAGE_SIZE}&use_regex=true&name={quote(pattern, safe='')}&columns=name,exclusive"
         page, pages = 1, 1
         while page <= pages:
             found = (await self._call("GET", f"{path}?page={page}&{query}")).json()

@@ -7,7 +7,8 @@ from gridfleet.kernel.db.pool import Connection, Database
 
 __all__ = ["in_batches"]
 
-_BATCH: Final = 1_000
+BATCH_ROWS: Final = 1_000
+"""The most rows that one transaction changes."""
 
 
 async def in_batches(database: Database, change: Callable[[Connection, int], Awaitable[int]]) -> int:
@@ -22,7 +23,7 @@ async def in_batches(database: Database, change: Callable[[Connection, int], Awa
     total = 0
     while True:
         async with database.transaction() as db:
-            count = await change(db, _BATCH)
+            count = await change(db, BATCH_ROWS)
         total += count
-        if count < _BATCH:
+        if count < BATCH_ROWS:
             return total

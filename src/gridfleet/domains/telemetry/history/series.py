@@ -13,7 +13,8 @@ from gridfleet.kernel.db import Connection
 
 __all__ = ["by_unit", "device_series", "layouts_of", "plant_series", "plant_sources"]
 
-_MOST_CACHED: Final = 5_000
+MOST_CACHED: Final = 5_000
+"""Layouts above which the cache is emptied."""
 _layout_cache: dict[tuple[int, bytes], LayoutIndex] = {}
 
 
@@ -26,7 +27,7 @@ async def layouts_of(db: Connection, rows: Iterable[SourceRow]) -> dict[int, Lay
     # Copied before the query: a concurrent lookup may clear the cache.
     found = {key: _layout_cache[key] for key in wanted & _layout_cache.keys()}
     if missing := wanted - found.keys():
-        if len(_layout_cache) > _MOST_CACHED:
+        if len(_layout_cache) > MOST_CACHED:
             _layout_cache.clear()
         read = await store.layouts(db, [layout_id for layout_id, _ in missing])
         found |= {(layout.id, digest): layout for digest, layout in read}

@@ -30,7 +30,7 @@ from gridfleet.kernel.tracing import span
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.time_blocks import TimeBlock
 
-__all__ = ["EsmAccess", "EsmClient", "EsmFailed"]
+__all__ = ["EsmAccess", "EsmClient", "EsmFailed", "decode_response"]
 
 T = TypeVar("T")
 
@@ -173,7 +173,7 @@ class EsmClient:
                     bearer = {**headers, "authorization": f"Bearer {token}"}
                     response = await self._send(wire, tries, method, path, query=query, content=content, headers=bearer)
                     if response.status != 401 or is_fresh:
-                        return _decoded(response, kind)
+                        return decode_response(response, kind)
                     self._tokens.pop(access, None)
                     token, is_fresh = await self._token(access, wire)
         except AddressRefused as error:
@@ -201,7 +201,7 @@ class EsmClient:
         if response.status in (400, 401, 403):
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refused the credentials ({response.status}).")
         try:
-            token = _decoded(response, EsmToken)
+            token = decode_response(response, EsmToken)
         except EsmFailed as error:
             # The token request's status says nothing about the call itself, so it is not passed on.
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM issued no token. {error.text}") from error
@@ -233,7 +233,7 @@ def _path(external_plant_id: str) -> str:
     return f"/plants/{segment}"
 
 
-def _decoded(response: Response, kind: type[T]) -> T:
+def decode_response(response: Response, kind: type[T]) -> T:
     """Return the record in a response. Raises EsmFailed for an error status or another content."""
     if not 200 <= response.status < 300:
         code = "VALIDATION_FAILED" if response.status in (400, 422) else "ESM_UNAVAILABLE"
