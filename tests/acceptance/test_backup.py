@@ -72,7 +72,7 @@ async def test_what_was_stored_when_the_backup_began_is_there_again(fleet: Fleet
     assert {path.stat().st_mode & 0o777 for path in (other_home / "secrets").iterdir()} == {0o600}
     try:
         again = Fleet(restored.start())
-        again._http.headers["x-org-id"] = fleet.organization_id
+        again.enter(fleet.organization_id)
         assert again.call("GET", "/organizations?limit=1")["meta"]["total"] == organizations + 1  # and its own
         same = Plant(again, plant.id, plant.method, plant.package)
         found = {moment: values["number"] for moment, values in same.history(text(start), text(datetime.now(UTC))).items()}

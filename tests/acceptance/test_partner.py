@@ -241,7 +241,9 @@ async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership
     """The broker refuses copies to another routing key. The gateway refuses a CC with the message's own key."""
     created = await asyncio.to_thread(trading.key, WRITING[:3])
     carried_out = 0
-    async with trading.partner(created) as partner:
+    authority = trading.stack.home / "ca" / "ca.pem"
+    connection = await aiormq.connect(f"{address_of(trading.stack, trading.slug, created)}?cafile={authority}")
+    async with trading.partner(created) as partner, connection:
         for header in ("CC", "BCC"):
             for key in (f"{trading.slug}.command.mode", f"{trading.slug}.command.site-setpoint"):
                 body = {
@@ -251,7 +253,7 @@ async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership
                     "mode": "AUTO",
                     "powerKw": 1,
                 }
-                channel = await partner._connection.channel()
+                channel = await connection.channel()
                 try:
                     await channel.basic_publish(
                         json.dumps(body).encode(),

@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
+from argon2 import PasswordHasher
 
 from gridfleet.domains.identity.bootstrap import ensure_first_super_admin
 from gridfleet.kernel.caller import OrgRole
-from gridfleet.kernel.security import passwords
 from support.builders.accounts import add_member, add_organization, add_user, session_of
 from support.servers.api_service import ApiService, api_service, bearer
 
@@ -113,13 +113,13 @@ async def test_known_unknown_and_locked_addresses_cost_the_same_hash(
 ) -> None:
     """What it takes in time is measured by `bench.accounts`; a busy machine's clock proves nothing here."""
     hashed: list[str] = []
-    real = passwords._verify
+    real = PasswordHasher.verify
 
-    def noted(stored: str, password: str) -> bool:
+    def noted(hasher: PasswordHasher, stored: str, password: str) -> bool:
         hashed.append(stored[: len("$argon2id$v=19$m=19456,t=2,p=1$")])
-        return real(stored, password)
+        return real(hasher, stored, password)
 
-    monkeypatch.setattr(passwords, "_verify", noted)
+    monkeypatch.setattr(PasswordHasher, "verify", noted)
     async with api_service(database_url, home, rate_limits="off") as service:
         await add_admin(service)
         for _ in range(10):

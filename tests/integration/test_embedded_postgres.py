@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from gridfleet.kernel.db.migrate import head_revision, migrate, revision_at
 from gridfleet.local.postgres import EmbeddedPostgres
@@ -91,7 +92,7 @@ def test_a_deep_home_gets_a_short_socket_path(home: Path) -> None:
             connection.execute("SELECT 1")
     finally:
         server.stop()
-        server._socket_folder().rmdir()
+        Path(conninfo_to_dict(server.url)["host"]).rmdir()
 
 
 def test_migrating_twice_changes_nothing(postgres_url: str, database_url: str) -> None:

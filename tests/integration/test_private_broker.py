@@ -1,9 +1,7 @@
 """The private node: what it asks, whom it lets in, and that it comes back after kill -9."""
 
 import asyncio
-import os
 import re
-import signal
 import ssl
 import threading
 from collections.abc import Iterator
@@ -25,7 +23,7 @@ from gridfleet.local.broker.configuration import TLS_CIPHERS
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
-from support.clients.lean_mqtt import Login, Refused, _packet, _read_packet, _text, connect
+from support.clients.lean_mqtt import Login, Refused, connect, packet, read_packet, text
 from support.servers.broker_version import broker_version
 from support.servers.free_ports import settings_at
 from support.servers.tls_files import tls_files
@@ -150,11 +148,16 @@ async def test_only_the_service_account_is_known(node: Node) -> None:
         await aiormq.connect(f"amqp://_gridfleet:wrong@127.0.0.1:{settings.amqp_port}/plants")
 
 
+def processes_of(settings: Settings) -> list[psutil.Process]:
+    """Return the Erlang machine and the port mapper of the node."""
+    folder = str(settings.home.resolve() / "broker")
+    found = [process for process in psutil.process_iter(["name", "cwd"]) if process.info["cwd"] == folder]
+    return [process for process in found if process.info["name"] in ("beam.smp", "epmd")]
+
+
 async def test_nothing_listens_beyond_loopback(node: Node) -> None:
     settings, _, _, _ = node
-    folder = str(settings.home.resolve() / "broker")
-    ours = [p for p in psutil.process_iter(["name", "cwd"]) if p.info["cwd"] == folder]
-    ours = [p for p in ours if p.info["name"] in ("beam.smp", "epmd")]
+    ours = processes_of(settings)
     assert {p.name() for p in ours} == {"beam.smp", "epmd"}
     listening = {c.laddr.ip for p in ours for c in p.net_connections(kind="tcp") if c.status == psutil.CONN_LISTEN}
     assert listening <= {"127.0.0.1", "::1"}
@@ -220,16 +223,15 @@ async def test_listeners_take_strong_tls_alone(node: Node) -> None:
 
 
 async def test_a_killed_node_comes_back_with_its_durable_messages(node: Node) -> None:
-    _, broker, _, _ = node
+    settings, broker, _, _ = node
     connection = await aiormq.connect(f"{broker.url}/plants")
     channel = await connection.channel()
     await channel.queue_declare("kept", durable=True)
     await asyncio.sleep(3)  # a kill takes along what the broker was told to declare in the seconds before
     sent = await channel.basic_publish(b"1", routing_key="kept", properties=aiormq.spec.Basic.Properties(delivery_mode=2))
     assert isinstance(sent, aiormq.spec.Basic.Ack)
-    for program, process in broker._running:
-        if program.name == "broker":
-            os.kill(process.pid, signal.SIGKILL)
+    [machine] = [process for process in processes_of(settings) if process.name() == "beam.smp"]
+    machine.kill()
     await asyncio.to_thread(broker.stop)
     broker.start()
     connection = await aiormq.connect(f"{broker.url}/plants")
@@ -261,15 +263,15 @@ async def test_a_publish_with_qos_2_is_confirmed_as_one_with_qos_1_or_ends_the_c
 async def first_answer(port: int, version: int, *, publish: bool = False) -> tuple[int, bytes]:
     """The broker's answer to a login, or to a publish with QoS 2 after it: kind of the packet and its content."""
     properties = b"\0" if version == 5 else b""
-    credentials = _text(PLANT) + _text(PLANT) + _text("right")
+    credentials = text(PLANT) + text(PLANT) + text("right")
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         async with asyncio.timeout(20):
-            writer.write(_packet(0x10, _text("MQTT") + bytes([version, 0xC2, 0, 60]) + properties + credentials))
-            answer = await _read_packet(reader)
+            writer.write(packet(0x10, text("MQTT") + bytes([version, 0xC2, 0, 60]) + properties + credentials))
+            answer = await read_packet(reader)
             if publish:
-                writer.write(_packet(0x34, _text(f"v1/plants/{PLANT}/telemetry") + b"\0\x01" + properties + b"{}"))
-                answer = await _read_packet(reader)
+                writer.write(packet(0x34, text(f"v1/plants/{PLANT}/telemetry") + b"\0\x01" + properties + b"{}"))
+                answer = await read_packet(reader)
             return answer
     finally:
         writer.transport.abort()

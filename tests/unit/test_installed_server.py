@@ -22,10 +22,9 @@ if [ -e {policy} ]; then {policy} rabbitmq-server start; answer=$?; else answer=
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="installs as root, without asking for a password")
+@pytest.mark.skipif(shutil.which("epmd") is None, reason="needs Erlang's port mapper")
 @pytest.mark.parametrize(("function", "left"), [("install_server rabbitmq-server", []), ("install_packages", ["epmd"])])
 def test_no_port_mapper_is_left(tmp_path: Path, function: str, left: list[str]) -> None:
-    if shutil.which("epmd") is None:
-        pytest.skip("no Erlang here")
     [port] = free_ports(1)
     policy = tmp_path / "policy-rc.d"
     script = (ROOT / "scripts" / "packages.sh").read_text()

@@ -104,7 +104,7 @@ async def test_families_stop_in_reverse_order_and_the_stubborn_are_killed() -> N
     assert ends[3] == "first"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_a_killed_supervisor_takes_its_children_along(tmp_path: Path) -> None:
     script = (
         "import sys, time\nfrom gridfleet.local.processes import Program, spawn\n"

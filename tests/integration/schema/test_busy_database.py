@@ -6,7 +6,7 @@ import psycopg
 from alembic import command
 from alembic.config import Config
 
-from gridfleet.kernel.db.migrate import _MIGRATIONS, head_revision, migrate
+from gridfleet.kernel.db.migrate import head_revision, migrate
 
 
 def test_an_index_waits_for_older_transactions(postgres_url: str) -> None:
@@ -14,7 +14,7 @@ def test_an_index_waits_for_older_transactions(postgres_url: str) -> None:
     with psycopg.connect(postgres_url.replace("/gridfleet?", "/postgres?"), autocommit=True) as server:
         server.execute("CREATE DATABASE busy")
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.set_main_option("script_location", "gridfleet.kernel.db:migrations")
     config.attributes["url"] = url
     command.upgrade(config, "0107")
     with psycopg.connect(url) as older:

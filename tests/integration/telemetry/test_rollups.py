@@ -9,7 +9,6 @@ import pytest
 
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.frames.writer import write_batch
-from gridfleet.domains.telemetry.history import buckets
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, Series
 from gridfleet.domains.telemetry.history.series import plant_series
@@ -215,13 +214,13 @@ async def test_first_and_last_values_and_values_of_any_size(database: Database) 
     assert point.average == 1e308
 
 
-async def test_many_scattered_dirty_hours_are_read_in_one_go(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "_MOST_SPANS", 2)
+async def test_many_scattered_dirty_hours_are_read_in_one_go(database: Database) -> None:
     plant = await RecordedPlant.create(database)
     watermark = await read_watermark(database)
-    await plant.write(None, ["a"], {watermark - number * 10 * MINUTE: [float(number)] for number in range(1, 200)})
+    await plant.write(None, ["a"], {watermark - number * 30 * MINUTE: [float(number)] for number in range(1, 300)})
     await roll_up(database)
-    for hours in (3, 9, 15, 21):
-        await plant.write(None, ["a"], {watermark - hours * HOUR + MINUTE: [1e6]})
+    dirty = range(3, 143, 2)
+    await plant.write(None, ["a"], {watermark - hours * HOUR + MINUTE: [1e6] for hours in dirty})
+    assert await dirty_hours(database) == len(dirty)
     for _ in range(20):
-        await compare(plant, Random(), watermark - 40 * HOUR, watermark)
+        await compare(plant, Random(), watermark - 150 * HOUR, watermark)

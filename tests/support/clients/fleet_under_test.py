@@ -143,10 +143,13 @@ class Fleet:
         self._http = httpx.Client(base_url=f"{stack.base_url}/api/v1", timeout=30)
         self._log_in()
         name = f"fleet-{uuid4().hex[:12]}"
-        self.organization_id = str(self.call("POST", "/organizations", {"name": name, "slug": name})["id"])
-        self._http.headers["x-org-id"] = self.organization_id
+        self.enter(str(self.call("POST", "/organizations", {"name": name, "slug": name})["id"]))
         self.templates: dict[str, str] = {one["name"]: one["id"] for one in self.call("GET", "/device-templates")}
         self.keyring = Keyring.parse(local_secret(stack.home, "keys"))
+
+    def enter(self, organization_id: str) -> None:
+        """Make further calls about this organisation."""
+        self.organization_id = self._http.headers["x-org-id"] = organization_id
 
     @property
     def headers(self) -> dict[str, str]:

@@ -53,17 +53,17 @@ class Login:
 
     def packet(self) -> bytes:
         flags = 0x02 * self.clean_session
-        payload = _text(self.client_id)
+        payload = text(self.client_id)
         if self.will is not None:
             flags |= 0x04 | 0x08 | (0x20 * self.will.retain)
-            payload += _text(self.will.topic) + _binary(self.will.payload)
+            payload += text(self.will.topic) + _binary(self.will.payload)
         if self.username is not None:
             flags |= 0x80
-            payload += _text(self.username)
+            payload += text(self.username)
         if self.password is not None:
             flags |= 0x40
-            payload += _text(self.password)
-        return _packet(_CONNECT, _text("MQTT") + bytes([4, flags]) + _short(self.keep_alive_seconds) + payload)
+            payload += text(self.password)
+        return packet(_CONNECT, text("MQTT") + bytes([4, flags]) + _short(self.keep_alive_seconds) + payload)
 
 
 @dataclass
@@ -108,11 +108,11 @@ class Connection:
             raise Lost
         kind = _PUBLISH | (_QOS_1 * (qos == 1)) | (_RETAIN * retain)
         if qos == 0:
-            self.writer.write(_packet(kind, _text(topic) + payload))
+            self.writer.write(packet(kind, text(topic) + payload))
             await self._drain()
             return None
         number, answer = self._expect()
-        self.writer.write(_packet(kind, _text(topic) + _short(number) + payload))
+        self.writer.write(packet(kind, text(topic) + _short(number) + payload))
         await self._drain()
         return answer
 
@@ -125,7 +125,7 @@ class Connection:
     async def subscribe(self, *topics: str, qos: int = 1, seconds: float = 5) -> Sequence[int]:
         """Return the granted QoS of each filter, or 0x80 if refused. Raises Lost if the broker closes the connection."""
         number, answer = self._expect()
-        self.writer.write(_packet(_SUBSCRIBE, _short(number) + b"".join(_text(topic) + bytes([qos]) for topic in topics)))
+        self.writer.write(packet(_SUBSCRIBE, _short(number) + b"".join(text(topic) + bytes([qos]) for topic in topics)))
         await self._drain()
         async with asyncio.timeout(seconds):
             return list(await answer)
@@ -135,14 +135,14 @@ class Connection:
         if self.lost:
             raise Lost
         self._ping = asyncio.get_running_loop().create_future()
-        self.writer.write(_packet(_PINGREQ, b""))
+        self.writer.write(packet(_PINGREQ, b""))
         await self._drain()
         async with asyncio.timeout(seconds):
             await self._ping
 
     async def disconnect(self) -> None:
         """Disconnect cleanly, so that no Last Will is sent."""
-        self.writer.write(_packet(_DISCONNECT, b""))
+        self.writer.write(packet(_DISCONNECT, b""))
         await self._drain()
         await self.close()
 
@@ -167,7 +167,7 @@ class Connection:
     async def _read(self) -> None:
         try:
             while True:
-                kind, body = await _read_packet(self.reader)
+                kind, body = await read_packet(self.reader)
                 if kind & 0xF0 == _PUBLISH:
                     await self._take(kind, body)
                 elif kind == _PINGRESP and self._ping is not None and not self._ping.done():
@@ -189,7 +189,7 @@ class Connection:
         end = 2 + int.from_bytes(body[:2], "big")
         topic, payload = body[2:end].decode(), body[end:]
         if kind & 0x06:
-            self.writer.write(_packet(_PUBACK, payload[:2]))
+            self.writer.write(packet(_PUBACK, payload[:2]))
             payload = payload[2:]
         await self.received.put((topic, payload))
 
@@ -206,7 +206,7 @@ async def connect(port: int, login: Login, tls: ssl.SSLContext | None = None, se
         try:
             writer.write(login.packet())
             await writer.drain()
-            kind, body = await _read_packet(reader)
+            kind, body = await read_packet(reader)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             writer.transport.abort()
             raise Refused(None) from error
@@ -219,7 +219,8 @@ async def connect(port: int, login: Login, tls: ssl.SSLContext | None = None, se
         return Connection(reader, writer)
 
 
-async def _read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Return the first byte and the body of the next packet."""
     kind = (await reader.readexactly(1))[0]
     length = shift = 0
     while True:
@@ -230,7 +231,8 @@ async def _read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
             return kind, await reader.readexactly(length)
 
 
-def _packet(kind: int, body: bytes) -> bytes:
+def packet(kind: int, body: bytes) -> bytes:
+    """Return a packet with this first byte."""
     head = bytearray([kind])
     length = len(body)
     while True:
@@ -248,5 +250,6 @@ def _binary(content: bytes) -> bytes:
     return _short(len(content)) + content
 
 
-def _text(content: str) -> bytes:
+def text(content: str) -> bytes:
+    """Return a text as MQTT encodes it."""
     return _binary(content.encode())

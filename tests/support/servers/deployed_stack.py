@@ -20,7 +20,7 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.local.broker.installation import find_installation
 from gridfleet.local.broker.plugins import AUTH_PLUGIN, needed_plugins
 from gridfleet.local.broker.private_node import PrivateBroker
-from gridfleet.local.postgres import EmbeddedPostgres
+from gridfleet.local.postgres import EmbeddedPostgres, installed_binaries
 from gridfleet.local.processes import Program, spawn, stop_process
 from gridfleet.local.secrets import ensure_local_secrets
 from support.servers.free_ports import free_ports, settings_at
@@ -177,13 +177,12 @@ class DeployedStack(RunningStack):
         """Start PostgreSQL with only the filled files, after creating cluster and database as the container does."""
         embedded = EmbeddedPostgres(self.home / "postgresql")
         embedded.data.parent.mkdir()
-        user = embedded._user()
-        account = None if user is None else user[0]
+        account = embedded.program().user
         embedded.data.parent.chmod(0o755)
         os.chown(embedded.data.parent, account or -1, -1)
         for path in (self.home, *configuration.rglob("*"), configuration, configuration.parent):
             path.chmod(path.stat().st_mode | 0o055)
-        binaries, sockets = embedded._binaries, embedded.data.parent
+        binaries, sockets = installed_binaries(), embedded.data.parent
         initdb = [str(binaries / "initdb"), "-D", str(embedded.data), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "-N"]
         subprocess.run(initdb, check=True, capture_output=True, user=account, cwd=sockets)
 
