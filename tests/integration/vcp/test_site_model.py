@@ -158,8 +158,8 @@ class SiteMachine(RuleBasedStateMachine):
         while self.runner.run(self.site.steer(now=self.now)):
             pass
 
-    def lose_setpoint(self) -> None:
-        """Go back to the setpoint that the plant still has if the newest one came to nothing."""
+    def lose_setpoint(self, *, to_step: bool = False) -> None:
+        """Go back to the setpoint that the plant still has if the newest one came to nothing, or a step took its place."""
         if self.setpoint is None:
             return
         rows = self.runner.run(
@@ -168,7 +168,7 @@ class SiteMachine(RuleBasedStateMachine):
                 " AND status NOT IN ('EXPIRED', 'REJECTED', 'FAILED') ORDER BY issued_at, id"
             )
         )
-        if all(one[0] != self.setpoint.command_id for one in rows):
+        if to_step or all(one[0] != self.setpoint.command_id for one in rows):
             self.setpoint = None
             powers = [one for one in rows if one[1] in ("SITE_SETPOINT", "MODE_CHANGE", "EMERGENCY")]
             if powers and powers[-1][1] == "SITE_SETPOINT" and "schedule" not in powers[-1][2]:
@@ -201,11 +201,14 @@ class SiteMachine(RuleBasedStateMachine):
             self.plant.mode = mode
         if status == "APPLIED" and kind == "SCHEDULE":
             self.plant.schedule = content["schedule"]["revision"] if content["schedule"]["intervals"] else None
+        steps = self.runner.run(
+            self.site.rows("SELECT command_id FROM vcp_unconfirmed WHERE plant_id = %(plant)s AND kind = 'STEP'")
+        )
         self.runner.run(self.site.acknowledge({command_id: status}, now=self.now))
         if status in ("REJECTED", "FAILED"):
             for one in (*self.modes, *self.schedules):
                 one.refused = one.refused or (one.command_id == command_id and one.what != STOP)
-        self.lose_setpoint()
+        self.lose_setpoint(to_step=status == "APPLIED" and (command_id,) in steps)
 
     @rule(status=st.sampled_from(["RECEIVED", "APPLIED", "APPLIED", "REJECTED", "FAILED"]))
     def answer_one(self, status: str) -> None:
