@@ -11,8 +11,10 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+import pytest
 
-from gridfleet.kernel.db import Connection, Database, open_database, set_aside
+from gridfleet.kernel.db import Connection, Database, open_database, outbox, set_aside
+from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbox import CarryOut, Outbox, enqueue
 from support.servers.running_task import running
 
@@ -226,3 +228,37 @@ async def test_an_effect_that_waited_for_two_days_is_retried(database: Database)
     async with working(database, carry_out):
         await nothing_left(database)
     assert tries == [1, 1]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_organisations_take_turns(database: Database, workers: int) -> None:
+    before, busy, after = sorted(str(new_id()) for _ in range(3))
+    done: list[str | None] = []
+
+    async def carry_out(db: Connection, payload: dict[str, Any]) -> None:
+        await asyncio.sleep(0.02)
+        done.append(payload.get("organizationId"))
+
+    async with database.transaction() as db:
+        for _ in range(30):
+            await enqueue(db, "test", {"organizationId": busy})
+        await enqueue(db, "test", {"organizationId": busy}, delay=timedelta(hours=1))
+        await enqueue(db, "test", {"organizationId": before})
+        await enqueue(db, "test", {"organizationId": after})
+        await enqueue(db, "test", {})
+
+    async with working(database, carry_out, workers=workers):
+        await until(lambda: len(done) == 33)
+
+    assert {before, busy, after, None} <= set(done[: 4 * workers])
+
+
+async def test_a_claim_leaves_the_effects_of_other_organisations_to_other_workers(database: Database) -> None:
+    async with database.transaction() as db:
+        for organization in "ABC":
+            await enqueue(db, "test", {"organizationId": organization})
+
+    async with database.transaction() as one, database.transaction() as two, database.transaction() as three:
+        claimed = [await outbox.claim(db, "test", "A") for db in (one, two, three)]
+
+    assert [effect and effect.organization for effect in claimed] == ["B", "C", "A"]

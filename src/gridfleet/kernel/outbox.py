@@ -2,7 +2,7 @@
 
 Queue an effect in the transaction of the change:
 
-    await enqueue(db, "plants.close_connections", {"plantId": str(plant.id)})
+    await enqueue(db, "plants.close_connections", {"organizationId": str(plant.organization_id), "names": names})
 
 A rollback removes it. Register the handler in the gateway process (`amqp/effects.py`):
 
@@ -16,6 +16,9 @@ raises, or takes longer than half a minute, its writes are rolled back and it is
 after twice the previous delay, up to half a minute. An effect is set aside if it fails five times by itself (not because of an
 outage), or in an outage of a day. Effects of one kind with the same `key` are executed one by one in the order of their
 queueing, and a failing one delays those behind it. Other effects run concurrently. Several processes may execute effects.
+
+Organisations take turns: the payload names the organisation of the effect as `organizationId`. After an effect of one
+organisation, a worker carries out the oldest of the next one that has any. Effects without it share one turn.
 """
 
 import asyncio
@@ -70,6 +73,8 @@ class Outbox:
         self._database = database
         self._kinds: dict[str, CarryOut] = {}
         self._wake: dict[str, list[asyncio.Event]] = {}
+        self._served: dict[str, str] = {}
+        """The organisation of the last effect of each kind."""
 
     def register(self, kind: str, carry_out: CarryOut, *, workers: int = 2) -> None:
         """Register the handler of a kind, with up to `workers` concurrent executions.
@@ -108,9 +113,10 @@ class Outbox:
 
     async def _carry_out_one(self, kind: str) -> bool:
         async with self._database.transaction() as db:
-            effect = await queue.claim(db, kind)
+            effect = await queue.claim(db, kind, self._served.get(kind, ""))
             if effect is None:
                 return False
+            self._served[kind] = effect.organization
             with at_work(f"effect {kind}", effect.cause, effect_id=effect.id):
                 await self._try(db, effect)
             return True

@@ -34,6 +34,8 @@ async def test_the_next_owner_of_the_slug_keeps_its_queues(database: Database, u
         await registry.revoke(db, OrgScope(former.id, OrgRole.ORG_ADMIN, caller), key_id)
         cursor = await db.execute("SELECT payload FROM outbox WHERE kind = %s", (vhosts.REMOVE,))
         payload = (await cursor.fetchall())[0][0]
+        cursor = await db.execute("SELECT DISTINCT payload->>'organizationId' FROM outbox")
+        assert await cursor.fetchall() == [(str(former.id),)]
     async with database.transaction() as db:
         assert (await vhosts.wanted_vhost(db, payload)).unwanted >= {"acme.inbound"}
         await db.execute("DELETE FROM organization WHERE id = %s", (former.id,))

@@ -98,6 +98,8 @@ async def test_revoking_clears_credentials_and_closes_every_name_again_and_again
     assert await fleet.sql("SELECT 1 FROM plant_secret") == []
     names = [plant_id, f"SERIALNUMBER={second},CN={plant_id}", f"SERIALNUMBER={first},CN={plant_id}"]
     assert await queued(fleet) == [names] * 4
+    organization = (plant["organizationId"],)
+    assert await fleet.sql("SELECT DISTINCT payload->>'organizationId' FROM outbox") == [organization]
     due = await fleet.sql("SELECT extract(epoch FROM due_at - created_at)::float8 FROM outbox ORDER BY id")
     assert [seconds for (seconds,) in due] == pytest.approx([0, 0.5, 1.5, 10], abs=0.4)
     assert (await fleet.call("POST", f"{path}/mqtt-token"))[0] == 400

@@ -38,7 +38,7 @@ REMOVE: Final = "partners.remove_vhost"
 """A kind of effect with the payload of `UPDATE`, for a key that ended."""
 
 CLOSE_CONNECTIONS: Final = "partners.close_connections"
-"""A kind of effect. Its payload is {vhost, slug: the broker user name}."""
+"""A kind of effect. Its payload is {organizationId, vhost, slug: the broker user name}."""
 
 _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 2))
 """Delays of repeated effects: a login that was answered just before a key's end may become a connection just after it."""
@@ -88,8 +88,9 @@ async def queue_vhost_update(db: Connection, key: AmqpKey, unwanted: Sequence[st
 
 async def queue_ending(db: Connection, key: AmqpKey) -> None:
     """Close the connections of a key that ended, and remove its vhost, once the transaction has committed."""
+    payload = {"organizationId": str(key.organization_id), "vhost": key.vhost, "slug": key.slug}
     for delay in _RACING_LOGINS:
-        await enqueue(db, CLOSE_CONNECTIONS, {"vhost": key.vhost, "slug": key.slug}, delay=delay)
+        await enqueue(db, CLOSE_CONNECTIONS, payload, delay=delay)
     await queue_vhost_update(db, key, kind=REMOVE)
 
 

@@ -5,7 +5,7 @@ closed after the commit. A login that was allowed just before the commit can sti
 request to close is repeated until no such connection can be left.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 CLOSE_CONNECTIONS: Final = "plants.close_connections"
-"""The kind of effect; its payload is {names: broker user names}."""
+"""The kind of effect; its payload is {organizationId, names: broker user names}."""
 
 PURGE_SESSIONS: Final = "plants.purge_sessions"
-"""The kind of effect; its payload is {pattern: a regular expression of the plant's session queues}."""
+"""The kind of effect; its payload is {organizationId, pattern: a regular expression of the plant's session queues}."""
 
 _RACING_PUBLISHERS: Final = (timedelta(0), timedelta(seconds=START_SECONDS + CLAIM_SECONDS))
 _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 0.5, 1.5, 10))
@@ -38,18 +38,17 @@ def certificate_name(plant_id: UUID, serial_number: str) -> str:
     return f"SERIALNUMBER={serial_number},CN={plant_id}"
 
 
-async def queue_closing(db: Connection, plant_id: UUID, serial_numbers: Iterable[str]) -> None:
-    """Queue the closing of every connection of the plant, by any method, after the commit.
+async def queue_closing(db: Connection, organization_id: UUID, plant_id: UUID, serial_numbers: Iterable[str]) -> None:
+    """Queue the closing of every connection of the organisation's plant, by any method, after the commit.
 
     Args:
         serial_numbers: Serial numbers of its certificates that may still be connected.
     """
     names = [str(plant_id), *(certificate_name(plant_id, serial) for serial in serial_numbers)]
-    for delay in _RACING_LOGINS:
-        await enqueue(db, CLOSE_CONNECTIONS, {"names": names}, delay=delay)
+    await _queue_closing(db, organization_id, names, timedelta(0))
 
 
-async def queue_purge(db: Connection, plant_id: UUID) -> None:
+async def queue_purge(db: Connection, organization_id: UUID, plant_id: UUID) -> None:
     """Queue the deletion of the commands that the broker keeps for the plant while it is offline, after the commit.
 
     From RabbitMQ 3.12 on, it also keeps them for a subscription with QoS 0. They are deleted a second time when no gateway can
@@ -57,12 +56,18 @@ async def queue_purge(db: Connection, plant_id: UUID) -> None:
     that the plant does not acknowledge.
     """
     for delay in _RACING_PUBLISHERS:
-        await enqueue(db, PURGE_SESSIONS, {"pattern": f"^mqtt-subscription-{plant_id}"}, delay=delay)
+        payload = {"organizationId": str(organization_id), "pattern": f"^mqtt-subscription-{plant_id}"}
+        await enqueue(db, PURGE_SESSIONS, payload, delay=delay)
 
 
 async def queue_closing_of_certificate(
-    db: Connection, plant_id: UUID, serial_number: str, delay: timedelta = timedelta(0)
+    db: Connection, organization_id: UUID, plant_id: UUID, serial_number: str, delay: timedelta = timedelta(0)
 ) -> None:
-    """Queue the closing of connections that use one certificate of the plant, `delay` after the commit."""
+    """Queue the closing of connections that use one certificate of the organisation's plant, `delay` after the commit."""
+    await _queue_closing(db, organization_id, [certificate_name(plant_id, serial_number)], delay)
+
+
+async def _queue_closing(db: Connection, organization_id: UUID, names: Sequence[str], delay: timedelta) -> None:
+    payload = {"organizationId": str(organization_id), "names": names}
     for racing in _RACING_LOGINS:
-        await enqueue(db, CLOSE_CONNECTIONS, {"names": [certificate_name(plant_id, serial_number)]}, delay=delay + racing)
+        await enqueue(db, CLOSE_CONNECTIONS, payload, delay=delay + racing)

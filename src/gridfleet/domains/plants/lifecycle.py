@@ -82,7 +82,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await sub_devices.clear_status_of(db, org, plant_id)
     await end_open_commands(db, org, plant_id, utc_now(), PLANT_REVOKED)
     if plant.lifecycle_status is not Lifecycle.PENDING:
-        await queue_closing(db, plant_id, serials)
+        await queue_closing(db, org.organization_id, plant_id, serials)
 
 
 async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
@@ -101,4 +101,4 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await store.delete(db, org, plant_id)
     await defer(db, ERASE_TELEMETRY, {"timestamp": 0}, lock=ERASE_TELEMETRY)
     if plant.lifecycle_status not in (Lifecycle.PENDING, Lifecycle.DECOMMISSIONED):
-        await queue_closing(db, plant_id, serials)
+        await queue_closing(db, org.organization_id, plant_id, serials)

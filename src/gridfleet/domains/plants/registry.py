@@ -117,7 +117,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         if updated.organization_id != plant.organization_id:
             await store.move_belongings(db, org, plant_id, updated.organization_id)
             await groups.leave_all(db, org, plant_id)
-            await queue_purge(db, plant_id)
+            await queue_purge(db, org.organization_id, plant_id)
         return updated
     except pg.UniqueViolation as error:
         if error.diag.constraint_name == "plant_external_key":

@@ -1,7 +1,7 @@
 """SQL of the outbox."""
 
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
@@ -14,12 +14,17 @@ __all__ = ["CHANNEL", "Effect", "claim", "delete_done", "insert", "next_due", "p
 CHANNEL = "outbox"
 """Notification channel for new effects. The payload is the kind."""
 
+# As in the index `outbox_turns`.
+_ORGANIZATION: Final = "coalesce(payload->>'organizationId', '')"
+_OF_KIND: Final = "outbox WHERE kind = %(kind)s"
+
 
 class Effect(NamedTuple):
-    """A queued effect. `attempts` is the number of previous attempts."""
+    """A queued effect. `organization` is its organisation's id or '', `attempts` the number of previous attempts."""
 
     id: int
     kind: str
+    organization: str
     payload: dict[str, Any]
     attempts: int
     cause: dict[str, str] | None
@@ -35,17 +40,29 @@ async def insert(
     )
 
 
-async def claim(db: Connection, kind: str) -> Effect | None:
-    """Return the oldest due effect of the kind, locked by this transaction; None if there is none.
+async def claim(db: Connection, kind: str, after: str) -> Effect | None:
+    """Return a due effect of the kind, locked by this transaction; None if there is none.
 
     Skips effects that another process has locked, and those behind an earlier effect with the same key.
+
+    Args:
+        db: A transaction that has just begun: effects that become due later are left out.
+        kind: The kind.
+        after: The organisation of the previous effect. The oldest due effect of the organisation with the next id is returned.
+            After the last organisation comes the first.
     """
     cursor = db.cursor(row_factory=class_row(Effect))
     await cursor.execute(
-        "SELECT id, kind, payload, attempts, cause FROM outbox o WHERE kind = %s AND due_at <= clock_timestamp()"
-        " AND (key IS NULL OR NOT EXISTS (SELECT FROM outbox e WHERE e.kind = o.kind AND e.key = o.key AND e.id < o.id))"
-        " ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED",
-        (kind,),
+        # Two look-ups in the index for each organisation, however many effects wait.
+        f"WITH RECURSIVE organizations AS (SELECT min({_ORGANIZATION}) AS id FROM {_OF_KIND}"
+        f" UNION ALL SELECT (SELECT min({_ORGANIZATION}) FROM {_OF_KIND} AND {_ORGANIZATION} > o.id)"
+        " FROM organizations o WHERE o.id IS NOT NULL)"
+        " SELECT due.* FROM (SELECT id FROM organizations WHERE id IS NOT NULL ORDER BY id <= %(after)s, id) AS o"
+        f" CROSS JOIN LATERAL (SELECT id, kind, {_ORGANIZATION} AS organization, payload, attempts, cause FROM {_OF_KIND}"
+        f" AND {_ORGANIZATION} = o.id AND due_at <= now() AND (key IS NULL OR NOT EXISTS"
+        " (SELECT FROM outbox e WHERE e.kind = outbox.kind AND e.key = outbox.key AND e.id < outbox.id))"
+        " ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED) AS due LIMIT 1",
+        {"kind": kind, "after": after},
     )
     return await cursor.fetchone()
 

@@ -91,7 +91,7 @@ async def renew_certificate(db: Connection, org: OrgScope, authority: Authority,
     issued = authority.issue_client(str(plant_id))
     await plants.replace_certificate(db, org, plant_id, issued, utc_now() + OVERLAP)
     await store.delete_package(db, org, plant_id)
-    await queue_closing_of_certificate(db, plant_id, current, OVERLAP)
+    await queue_closing_of_certificate(db, org.organization_id, plant_id, current, OVERLAP)
     for serial in older:
-        await queue_closing_of_certificate(db, plant_id, serial)
+        await queue_closing_of_certificate(db, org.organization_id, plant_id, serial)
     return RenewedCertificate(issued.certificate_pem, issued.key_pem)
