@@ -1,8 +1,10 @@
 """The queue keeps order, bounds and counts, and survives its process; packing loses nothing."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -142,8 +144,9 @@ async def test_messages_of_another_plant_are_kept_and_refused(tmp_path: Path) ->
 async def test_a_file_that_names_no_plant_is_the_first_ones(tmp_path: Path) -> None:
     queue = open_queue(tmp_path / "q")
     await queue.put(Channel.TELEMETRY, [b"a"])
-    queue._db.execute("DROP TABLE plant")  # a file of an earlier version
     await queue.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "q", isolation_level=None)) as file:
+        file.execute("DROP TABLE plant")  # a file of an earlier version
 
     queue = open_queue(tmp_path / "q", plant_id="one")
     assert queue.waiting == 1
