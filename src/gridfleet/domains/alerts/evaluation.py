@@ -18,9 +18,9 @@ from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import CHANNELS, Severity
 from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.domains.alerts.rules import store as rules
-from gridfleet.domains.notifications.queue import NotificationContent, notify_members
+from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
-from gridfleet.kernel.cause import caused_by, current_cause
+from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
 
@@ -109,48 +109,59 @@ async def _raise(
     if not wishes:
         return {}
     raised: dict[UUID, UUID] = {}
+    alerts: list[store.NewAlert] = []
+    notices: list[Notice] = []
     for rule_id in sorted(await rules.claim(db, wishes)):
         watch, point = wishes[rule_id]
-        with caused_by(request_id_of(watch.source_id, point.time)):
-            raised[rule_id] = await _raise_one(db, plants[watch.plant_id], watch, point)
-    await publish_changes(db, list(raised.values()))
+        alert = _new_alert(plants[watch.plant_id], watch, point, current_cause(request_id_of(watch.source_id, point.time)))
+        raised[rule_id] = alert.id
+        alerts.append(alert)
+        notices.append(_notice(alert))
+        _log_after_commit(db, alert)
+    if alerts:
+        # Together: a plant may have 500 rules, and alone each alert takes 3 ms, in which all other plants wait.
+        await store.insert(db, alerts)
+        await notify_each(db, notices)
+        await publish_changes(db, list(raised.values()))
     return raised
 
 
-async def _raise_one(db: Connection, plant: store.PlantName, watch: Watch, point: Point) -> UUID:
+def _new_alert(plant: store.PlantName, watch: Watch, point: Point, cause: dict[str, str] | None) -> store.NewAlert:
     rule = watch.rule
-    alert_id = new_id()
-    message = alert_message(rule, plant.name, watch.name, point.value, watch.unit)
-    cause = current_cause()
-    await store.insert(
-        db,
-        alert_id=alert_id,
-        plant=plant,
-        rule_id=rule.id,
-        severity=rule.severity,
-        message=message,
-        metric=watch.name,
-        value=point.value,
-        measured_at=to_datetime(point.time),
-        cause=cause,
+    return store.NewAlert(
+        new_id(),
+        plant.organization_id,
+        plant.id,
+        rule.id,
+        rule.severity,
+        alert_message(rule, plant.name, watch.name, point.value, watch.unit),
+        watch.name,
+        point.value,
+        to_datetime(point.time),
+        cause,
     )
+
+
+def _notice(alert: store.NewAlert) -> Notice:
     content = NotificationContent(
-        subject=f"{rule.severity}: {message}",
-        body=f"{message}\nMeasured at {to_datetime(point.time):%Y-%m-%d %H:%M:%S} UTC.",
+        subject=f"{alert.severity}: {alert.message}",
+        body=f"{alert.message}\nMeasured at {alert.measured_at:%Y-%m-%d %H:%M:%S} UTC.",
         metadata={
-            "alertId": str(alert_id),
-            "ruleId": str(rule.id),
-            "plantId": str(plant.id),
-            "organizationId": str(plant.organization_id),
-            "severity": rule.severity.value,
+            "alertId": str(alert.id),
+            "ruleId": str(alert.rule_id),
+            "plantId": str(alert.plant_id),
+            "organizationId": str(alert.organization_id),
+            "severity": alert.severity.value,
         },
     )
-    known = {"alert_id": str(alert_id), "rule_id": str(rule.id), "plant_id": str(plant.id)}
-    if cause is not None:
-        known["request_id"] = cause["request_id"]
+    return Notice(alert.organization_id, CHANNELS[alert.severity], content, alert.cause)
+
+
+def _log_after_commit(db: Connection, alert: store.NewAlert) -> None:
+    known = {"alert_id": str(alert.id), "rule_id": str(alert.rule_id), "plant_id": str(alert.plant_id)}
+    if alert.cause is not None:
+        known["request_id"] = alert.cause["request_id"]
     after_commit(db, partial(log.info, "alert raised", **known))
-    await notify_members(db, plant.organization_id, CHANNELS[rule.severity], content)
-    return alert_id
 
 
 async def _save(

@@ -15,7 +15,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
-__all__ = ["PlantName", "RuleStateRow"]
+__all__ = ["NewAlert", "PlantName", "RuleStateRow"]
 
 _COLUMNS = ", ".join(Alert.__struct_fields__)
 _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR plant_id = ANY(%(plants)s))"
@@ -31,6 +31,21 @@ class PlantName(NamedTuple):
     id: UUID
     organization_id: UUID
     name: str
+
+
+class NewAlert(NamedTuple):
+    """An alert to insert, with the columns of its row."""
+
+    id: UUID
+    organization_id: UUID
+    plant_id: UUID
+    rule_id: UUID
+    severity: Severity
+    message: str
+    metric: str
+    value: float
+    measured_at: datetime
+    cause: dict[str, str] | None
 
 
 class RuleStateRow(NamedTuple):
@@ -279,35 +294,13 @@ async def plant_names(db: Connection, plant_ids: Iterable[UUID]) -> dict[UUID, P
     return {plant.id: plant for plant in await cursor.fetchall()}
 
 
-async def insert(
-    db: Connection,
-    *,
-    alert_id: UUID,
-    plant: PlantName,
-    rule_id: UUID,
-    severity: Severity,
-    message: str,
-    metric: str,
-    value: float,
-    measured_at: datetime,
-    cause: dict[str, str] | None,
-) -> None:
-    """Insert an active alert."""
+async def insert(db: Connection, alerts: Sequence[NewAlert]) -> None:
+    """Insert active alerts."""
+    columns: list[list[Any]] = [[alert[number] for alert in alerts] for number in range(len(NewAlert._fields) - 1)]
     await db.execute(
-        "INSERT INTO alert (id, organization_id, plant_id, rule_id, severity, message, metric, value, measured_at, cause)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (
-            alert_id,
-            plant.organization_id,
-            plant.id,
-            rule_id,
-            severity,
-            message,
-            metric,
-            value,
-            measured_at,
-            cause and Jsonb(cause),
-        ),
+        f"INSERT INTO alert ({', '.join(NewAlert._fields)}) SELECT * FROM unnest(%b::uuid[], %b::uuid[], %b::uuid[],"
+        " %b::uuid[], %b::text[], %b::text[], %b::text[], %b::float8[], %b::timestamptz[], %b::jsonb[])",
+        (*columns, [alert.cause and Jsonb(alert.cause) for alert in alerts]),
     )
 
 

@@ -1,7 +1,9 @@
 """Messages, refusals, and the batch that one transaction writes."""
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
+from operator import itemgetter
 from uuid import UUID
 
 from gridfleet.domains.alerts.matches import Findings
@@ -88,14 +90,21 @@ class Batch:
     results: dict[str, int] = field(default_factory=dict)
     undeclared_fields: int = 0
     oldest_sent_at: int | None = None
+    _places: dict[tuple[int, int], int] | None = None
+    """The number of the last frame of each source and time; None until it is needed, when all frames are in the batch."""
 
     def request_id_of(self, source_id: int, time: int) -> str | None:
         """Return the request id of the message that reported a source's values of a time; None if it is not in the batch."""
         if (delivery := self.repeated.get((source_id, time))) is not None:
             return delivery.request_id
-        # A search is enough, because alerts are rare. An index would cost time for each frame.
-        found = [number for number, key in enumerate(self.frames.frames) if key[:2] == (source_id, time)]
-        return next((one.request_id for end, one in self.ends if found and found[-1] < end), None)
+        if self._places is None:
+            # Only if an alert is raised: it would cost time for each frame. A batch may raise thousands.
+            self._places = {key[:2]: number for number, key in enumerate(self.frames.frames)}
+        place = self._places.get((source_id, time))
+        if place is None:
+            return None
+        end = bisect_right(self.ends, place, key=itemgetter(0))
+        return self.ends[end][1].request_id if end < len(self.ends) else None
 
     def count(self, result: str) -> None:
         """Count one message by its result."""

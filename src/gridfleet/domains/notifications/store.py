@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
@@ -23,10 +23,20 @@ _WANTED = (
 _OUTGOING = ", ".join(f"{_WANTED} AS {name}" if name == "is_wanted" else name for name in Outgoing.__struct_fields__)
 
 _ADDRESSES: Final = {
-    Channel.PUSH: "SELECT m.user_id, t.token AS address FROM members m JOIN push_token t ON t.user_id = m.user_id",
-    Channel.EMAIL: "SELECT user_id, email AS address FROM members",
-    Channel.SMS: "SELECT user_id, phone AS address FROM members WHERE phone IS NOT NULL",
+    Channel.PUSH: "SELECT organization_id, user_id, token AS address FROM members JOIN push_token USING (user_id)",
+    Channel.EMAIL: "SELECT organization_id, user_id, email AS address FROM members",
+    Channel.SMS: "SELECT organization_id, user_id, phone AS address FROM members WHERE phone IS NOT NULL",
 }
+
+
+class NoticeRow(NamedTuple):
+    """A notification for an organisation, as it is stored."""
+
+    organization_id: UUID
+    subject: str
+    body: str
+    metadata: dict[str, Any]
+    cause: dict[str, str] | None
 
 
 def _log(**row: Any) -> NotificationLog:
@@ -73,31 +83,28 @@ async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:
     await db.execute("DELETE FROM push_token WHERE token = ANY(%s)", (list(tokens),))
 
 
-async def queue_for_members(
-    db: Connection,
-    organization_id: UUID,
-    channel: Channel,
-    *,
-    subject: str,
-    body: str,
-    metadata: dict[str, Any],
-    cause: dict[str, str] | None,
-) -> int:
-    """Insert a PENDING delivery for each address of the organisation's ORG_ADMINs and OPERATORs. Returns how many."""
+async def queue_for_members(db: Connection, channel: Channel, notices: Sequence[NoticeRow]) -> int:
+    """Insert PENDING deliveries of each notice for each address of its organisation's ORG_ADMINs and OPERATORs.
+
+    Returns how many were inserted.
+    """
     cursor = await db.execute(
-        "WITH members AS (SELECT u.id AS user_id, u.email, u.phone FROM membership m JOIN user_account u ON u.id = m.user_id"
-        f" WHERE m.organization_id = %(organization)s AND {_RECIPIENT})"
+        "WITH notice AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[]) WITH ORDINALITY"
+        " AS n (organization_id, subject, body, metadata, cause, position)),"
+        " members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone FROM membership m"
+        " JOIN user_account u ON u.id = m.user_id"
+        f" WHERE m.organization_id IN (SELECT organization_id FROM notice) AND {_RECIPIENT})"
         " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
-        " SELECT gen_random_uuid(), a.user_id, %(channel)s, a.address, %(subject)s, %(body)s, %(metadata)s, %(cause)s"
-        f" FROM ({_ADDRESSES[channel]}) a",
-        {
-            "organization": organization_id,
-            "channel": channel,
-            "subject": subject,
-            "body": body,
-            "metadata": Jsonb(metadata),
-            "cause": cause and Jsonb(cause),
-        },
+        " SELECT gen_random_uuid(), a.user_id, %b::text, a.address, n.subject, n.body, n.metadata, n.cause"
+        f" FROM notice n JOIN ({_ADDRESSES[channel]}) AS a USING (organization_id) ORDER BY n.position",
+        (
+            [notice.organization_id for notice in notices],
+            [notice.subject for notice in notices],
+            [notice.body for notice in notices],
+            [Jsonb(notice.metadata) for notice in notices],
+            [notice.cause and Jsonb(notice.cause) for notice in notices],
+            channel,
+        ),
     )
     return cursor.rowcount
 
