@@ -136,7 +136,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/scheduler": ("the gateway issues what is due at all sites", "steer list_sites correct_silence"),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
-        "expect record_issue set_due delete concerned of_plants wake lock_due is_due predecessor complete_missed"
+        "expect record_issue set_due move_to delete concerned of_plants wake lock_due is_due predecessor complete_missed"
         " setpoint_in_force",
     ),
     "vcp/confirmation/dispatch": (

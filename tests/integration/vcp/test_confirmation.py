@@ -129,6 +129,23 @@ async def test_a_schedule_waits_for_the_end_of_an_emergency_stop(site: PartnerSi
     assert sorted(await open_at(site, 2), key=str) == [4, "AUTO"]
 
 
+async def test_a_cancellation_comes_after_the_auto_that_ends_an_emergency_stop(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(-60, DAY, 7)])
+    await site.acknowledge_newest("APPLIED")
+    await site.send("schedule.cancel", scheduleId="s")
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    await site.expire(1)
+    await site.acknowledge({await site.newest(): "APPLIED"})
+    await site.send("command.mode", mode="AUTO")
+    await site.steer(2)
+    sent = await site.send_commands(3) + await site.send_commands(3)
+    modes: dict[Any, Any] = dict(await site.rows("SELECT id, instruction->>'mode' FROM plant_command"))
+    assert [modes[command] for command in sent] == ["AUTO", None]
+    # The stopped plant would have refused the cancellation before AUTO, and the schedule would be in force again.
+    await site.acknowledge(dict.fromkeys(sent, "APPLIED"), seconds=4)
+    assert await site.site("schedule_active") == (False,)
+
+
 async def test_a_long_step_is_issued_again(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(-60, 2 * DAY, 7)])
     await site.acknowledge_newest("APPLIED")

@@ -52,6 +52,11 @@ async def set_due(db: Connection, plant_id: UUID, kind: Kind, due_at: datetime |
     )
 
 
+async def move_to(db: Connection, plant_id: UUID, issued_at: datetime) -> None:
+    """Give what the plant has to confirm, except the mode, this place among its commands."""
+    await db.execute("UPDATE vcp_unconfirmed SET issued_at = %s WHERE plant_id = %s AND kind <> 'MODE'", (issued_at, plant_id))
+
+
 async def delete(db: Connection, plant_id: UUID, *kinds: Kind) -> None:
     """Delete the plant's rows of these kinds."""
     await db.execute("DELETE FROM vcp_unconfirmed WHERE plant_id = %s AND kind = ANY(%s)", (plant_id, list(kinds)))

@@ -89,6 +89,8 @@ async def _expect_confirmation(
     row = Unconfirmed(plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=mode)
     if isinstance(command, ModeCommand):
         await confirmation.expect(db, row)
+        if mode is Mode.EMERGENCY_STOP:  # the plant refuses everything else until it has the AUTO that ends the stop
+            await confirmation.move_to(db, before.plant_id, now + A_MOMENT)
         return
     if before.fallback_since is not None:
         row = replace(row, command_id=None, issued_at=now - A_MOMENT, due_at=now)
