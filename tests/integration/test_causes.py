@@ -14,6 +14,7 @@ from gridfleet.kernel.cause import at_work, current_cause
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.jobs import cause_of, defer
 from gridfleet.kernel.outbox import Outbox, enqueue
+from support.builders.counters import value_of
 from support.servers.running_task import running
 
 
@@ -52,7 +53,7 @@ async def test_a_job_keeps_its_cause_until_it_is_gone(database: Database) -> Non
 
 async def test_what_is_rolled_back_is_not_counted(database: Database) -> None:
     counter = metrics.AUDIT_EVENTS.labels(Event.USER_LOCKED)
-    before = counter._value.get()
+    before = value_of(counter)
     actor = Actor(ActorType.SYSTEM, None, None)
 
     async def fail() -> None:
@@ -62,11 +63,11 @@ async def test_what_is_rolled_back_is_not_counted(database: Database) -> None:
 
     with pytest.raises(LookupError):
         await fail()
-    assert counter._value.get() == before
+    assert value_of(counter) == before
     async with database.transaction() as db:
         await record(db, Event.USER_LOCKED, actor)
-        assert counter._value.get() == before, "not before the commit"
-    assert counter._value.get() == before + 1
+        assert value_of(counter) == before, "not before the commit"
+    assert value_of(counter) == before + 1
 
 
 def test_outside_of_any_work_there_is_no_cause() -> None:

@@ -11,6 +11,7 @@ from psycopg.errors import AdminShutdown, DatatypeMismatch, DeadlockDetected, Di
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
+from support.builders.counters import value_of
 
 
 @settings(max_examples=30)
@@ -91,4 +92,4 @@ def test_a_reason_can_be_stored() -> None:
 
 
 def counted() -> float:
-    return metrics.SET_ASIDE.labels("ingest")._value.get()
+    return value_of(metrics.SET_ASIDE.labels("ingest"))

@@ -14,6 +14,7 @@ from gridfleet.kernel.errors import NotFound
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.redis_link import RedisLink
+from support.builders.counters import value_of
 from support.servers.redis_server import RedisServer
 
 
@@ -144,7 +145,7 @@ async def test_processes_share_entries_counters_and_writes(link: RedisLink, runn
 
 async def test_reads_are_counted_for_the_scraper(cache: Cache) -> None:
     def counted(result: str) -> float:
-        found = [metrics.CACHE_READS.labels(backend, result)._value.get() for backend in ("memory", "redis")]
+        found = [value_of(metrics.CACHE_READS.labels(backend, result)) for backend in ("memory", "redis")]
         return float(sum(found))
 
     before = counted("hit"), counted("miss")

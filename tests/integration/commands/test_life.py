@@ -18,6 +18,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.sdk.plant.commands import open_command
+from support.builders.counters import value_of
 from support.clients.commands_at_work import add_commandable, age, history, issue, row
 from support.clients.ingest_bench import Bench, BenchPlant
 
@@ -160,7 +161,7 @@ async def test_late_words_are_recorded_with_the_state_unchanged(bench: Bench, pl
     command = await issue(plant, "hurry")
     await send(bench, command)
     await age(bench.database, command, timedelta(seconds=2))
-    late_before = metrics.COMMANDS.labels("LATE")._value.get()
+    late_before = value_of(metrics.COMMANDS.labels("LATE"))
 
     await bench.take(ack(plant, command, "RECEIVED"))  # before any sweep
     assert await history(bench.database, command) == ["PENDING", "SENT", "EXPIRED", "RECEIVED late"]
@@ -169,7 +170,7 @@ async def test_late_words_are_recorded_with_the_state_unchanged(bench: Bench, pl
     assert await history(bench.database, command) == ["PENDING", "SENT", "EXPIRED", "RECEIVED late", "APPLIED late"]
     status, received, reason = await row(bench.database, command, "status", "received_at", "reason")
     assert (status, received, reason["code"]) == ("EXPIRED", None, "APPLIED_LATE")
-    assert metrics.COMMANDS.labels("LATE")._value.get() == late_before + 2
+    assert value_of(metrics.COMMANDS.labels("LATE")) == late_before + 2
 
 
 async def test_a_claimed_command_is_not_claimed_again_until_its_lease_ends(bench: Bench, plant: BenchPlant) -> None:

@@ -18,6 +18,7 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_routes import EventKind, event_queue
+from support.builders.counters import value_of
 from support.builders.partner_site import PartnerSite, partner_site
 from support.servers.broker_node import BrokerNode
 from support.servers.running_task import running
@@ -42,7 +43,7 @@ async def test_dropped_events_are_counted(
     monkeypatch.setattr(dropped_events, "REPORT_SECONDS", 0.2)
     site = await partner_site(database)
     key, counted = site.sender.key, metrics.PARTNER_EVENTS_DROPPED.labels(reason)
-    queue, before = event_queue(key.slug, EventKind.ALERT), counted._value.get()
+    queue, before = event_queue(key.slug, EventKind.ALERT), value_of(counted)
     settings = broker.settings.model_copy(update={"broker_url": SecretStr(broker.url)})
     async with open_management(broker.management_url) as management, contextlib.AsyncExitStack() as stack:
         await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
@@ -53,7 +54,7 @@ async def test_dropped_events_are_counted(
             await management.put_policy(key.vhost, "small", r"\.event\.alert$", "queues", EVENTS | bound, priority=9)
             for number in range(10):
                 await alert(site, number)
-            while counted._value.get() - before < count:
+            while value_of(counted) - before < count:
                 await asyncio.sleep(0.05)
             while not (reported := await site.rows("SELECT details FROM audit_event WHERE event = 'partner.events_dropped'")):
                 await asyncio.sleep(0.05)
@@ -62,6 +63,6 @@ async def test_dropped_events_are_counted(
             await alert(site, 10)
             while not isinstance((last := await channel.basic_get(queue, no_ack=True)).delivery, aiormq.spec.Basic.GetOk):
                 await asyncio.sleep(0.05)
-    assert counted._value.get() - before == count
+    assert value_of(counted) - before == count
     assert {(found["kind"], found["reason"]) for (found,) in reported} == {("alert", reason)}
     assert (last.header.properties.headers or {})["x-vcp-dropped"] == count
