@@ -1,7 +1,9 @@
 """MQTT packets larger than the broker takes."""
 
 import asyncio
+import contextlib
 
+import psutil
 import pytest
 
 from gridfleet.kernel.clock import utc_now
@@ -9,6 +11,9 @@ from support.clients.fleet_under_test import Fleet, Plant, wait_for
 from support.clients.lean_mqtt import Lost
 
 SECONDS = 5.0
+MIB = 2**20
+LARGEST = b"\xff\xff\xff\x7f"
+"""The remaining length of a packet of 256 MiB."""
 
 
 @pytest.mark.parametrize("method", ["MTLS", "PASSWORD"])
@@ -23,6 +28,33 @@ async def test_a_plant_learns_within_seconds_that_its_message_is_too_large(fleet
         else:
             assert [one["reason"] for one in wait_for(plant.refused)] == ["TOO_LARGE"]
     await assert_is_received(plant)
+
+
+@pytest.mark.parametrize("start", [b"\x10" + LARGEST, b"\x30" + LARGEST], ids=["before the login", "after the login"])
+async def test_a_client_whose_packet_does_not_end_is_disconnected(fleet: Fleet, start: bytes) -> None:
+    """RabbitMQ before 3.12 reads packets of any size, and keeps them in memory for as long as they are incomplete."""
+    plant = fleet.plant("PASSWORD")
+    broker = psutil.Process(fleet.stack.state["processes"]["broker"])
+    before = broker.memory_info().rss
+    async with contextlib.AsyncExitStack() as stack:
+        if start.startswith(b"\x30"):
+            connection = await stack.enter_async_context(await plant.connect())
+            reader, writer = connection.reader, connection.writer
+        else:
+            port = fleet.stack.ports["mqtts_port"]
+            reader, writer = await asyncio.open_connection("localhost", port, ssl=plant.tls())
+            stack.callback(writer.transport.abort)
+        writer.write(start)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                writer.write(b"\0" * MIB)
+                await writer.drain()
+                await asyncio.sleep(0.05)
+                if writer.is_closing() or reader.at_eof():
+                    break
+                assert broker.memory_info().rss < before + 500 * MIB
+            else:
+                pytest.fail("the broker reads on")
 
 
 async def assert_is_received(plant: Plant) -> None:

@@ -231,10 +231,24 @@ async def test_a_client_that_reads_no_returned_messages_is_disconnected(stack: R
         org.close()
 
 
-async def _flood(org: Organization, created: JsonObject, frames: bytes) -> None:
+@pytest.mark.parametrize("size", [131_000, 100])
+async def test_a_client_whose_message_does_not_end_is_disconnected(acme: Organization, size: int) -> None:
+    """The broker checks size and rights of a message when it is complete, and until then keeps its frames in memory."""
+    created = acme.key(["vcp:connect"])
+    key = f"{acme.slug}.command.mode"
+    publish = struct.pack(">HHHB3sB", 60, 40, 0, 3, b"vcp", len(key)) + key.encode() + b"\0"
+    start = _frame(1, publish) + _frame(1, struct.pack(">HHQH", 60, 0, 2**40, 0), kind=2)
+    try:
+        await _flood(acme, created, _frame(1, b"x" * size, kind=3) * (2 * MIB // size), start)
+    finally:
+        acme.revoke(created)
+
+
+async def _flood(org: Organization, created: JsonObject, frames: bytes, start: bytes = b"") -> None:
     """Send frames again and again and read nothing, until the broker closes the connection; its memory stays what it was."""
     vhost, before = created["apiKey"]["vhost"], memory(org)
     _, writer = await _raw_connection(org, created)
+    writer.write(start)
     assert len(await asyncio.to_thread(_connections, org, vhost, org.slug)) == 1
     most, started = before, time.monotonic()
     try:
@@ -244,14 +258,14 @@ async def _flood(org: Organization, created: JsonObject, frames: bytes) -> None:
                     writer.write(frames)
                 await asyncio.sleep(0.05)
                 most = max(most, memory(org))
-        assert most < before + 500 * MIB, "a channel that waits has up to 400 messages before it"
+                assert most < before + 500 * MIB, "a channel that waits has up to 400 messages before it"
     finally:
         print(f"memory {before / MIB:.0f} -> {most / MIB:.0f} MiB, {time.monotonic() - started:.1f} s")
         writer.transport.abort()
 
 
 def _connections(org: Organization, vhost: str, user: str) -> list[str]:
-    found = httpx.get(f"{org.management_url}/api/connections/username/{quote(user)}").json()
+    found = httpx.get(f"{org.management_url}/api/connections/username/{quote(user)}", timeout=30).json()
     return [one["name"] for one in found if one["vhost"] == vhost]
 
 

@@ -5,7 +5,7 @@
 %% a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
 %% while it does not read those before, and end its connection. Refuses copies to other routing keys (CC, BCC), which RabbitMQ before
 %% 4.0 does not check: a client could fill queues of its own and keep the messages in memory by not acknowledging them.
-%% Administrators, of which the service is one, may do all of it.
+%% Administrators, of which the service is one, may do all of it. Closes each connection that holds 8 MiB of incomplete messages.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -34,6 +34,11 @@
 -define(PAUSE_MS, 2).
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
+-define(MOST_INCOMPLETE, 8 * 1024 * 1024).
+-define(LOOK_MS, 200).
+-define(LONGEST_LOOK_MS, 2000).
+-define(LOOK_SHARE, 50).
+-define(TOO_LARGE, "its incomplete messages are too large").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
 -define(DECLARED, {?MODULE, declared}).
@@ -41,6 +46,7 @@
 %% The tag among the node's tags, which the management API of newer versions shows, says that the plugin is there.
 announce() ->
     create_table(),
+    watch_readers(),
     Tags = application:get_env(rabbit, node_tags, []),
     application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
 
@@ -205,6 +211,40 @@ create_table() ->
         _ ->
             ok
     end.
+
+%% RabbitMQ checks the size and the rights of an AMQP message when it is complete. Its frames wait until then, without a bound, in
+%% the process that reads the connection. So do the bytes of an MQTT packet before 3.12, which checks the length at its beginning.
+watch_readers() ->
+    Kinds = [rabbit_reader | [rabbit_mqtt_reader || code:which(rabbit_mqtt_frame) =/= non_existing]],
+    case whereis(?MODULE) of
+        undefined -> register(?MODULE, spawn(fun() -> watch_readers(Kinds) end));
+        _ -> true
+    end.
+
+watch_readers(Kinds) ->
+    {Microseconds, _} = timer:tc(fun() -> catch [close(Kind, Reader) || {Kind, Reader} <- readers(Kinds), is_large(Reader)] end),
+    timer:sleep(min(max(?LOOK_MS, ?LOOK_SHARE * Microseconds div 1000), ?LONGEST_LOOK_MS)),
+    watch_readers(Kinds).
+
+%% Each registers for the alarms, before the login with MQTT, and before its first channel with AMQP.
+readers(Kinds) ->
+    {_, _, State} = lists:keyfind(rabbit_alarm, 1, sys:get_state(rabbit_alarm)),
+    [{Kind, Reader} || {Reader, {Kind, _, _}} <- dict:to_list(element(2, State)), lists:member(Kind, Kinds)].
+
+is_large(Reader) ->
+    held(Reader) > ?MOST_INCOMPLETE andalso garbage_collect(Reader) andalso held(Reader) > ?MOST_INCOMPLETE.
+
+held(Process) ->
+    case process_info(Process, [memory, binary]) of
+        [{memory, Heap}, {binary, Binaries}] -> Heap + lists:sum([Size || {_, Size, _} <- Binaries]);
+        undefined -> 0
+    end.
+
+%% The first call sends the reason and waits for the client's answer. The next, if it does not come, ends the connection.
+close(rabbit_reader, Reader) ->
+    spawn(fun() -> catch rabbit_reader:shutdown(Reader, ?TOO_LARGE) end);
+close(rabbit_mqtt_reader, Reader) ->
+    gen_server:cast(Reader, {close_connection, ?TOO_LARGE}).
 
 %% RabbitMQ limits the consumers of a channel from 3.13 on. A consumer without a tag gets one here, as the channel would give it.
 counted(Consume, Content) ->
