@@ -2,11 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
+import aiomqtt
 import aiormq
+import httpx
 import pytest
-from aiormq.abc import AbstractChannel
+from aiormq.abc import AbstractChannel, DeliveredMessage
 from aiormq.exceptions import ChannelPreconditionFailed
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties as MqttProperties
 from pamqp.commands import Basic
 
 from gridfleet.domains.partners.legacy.topology import (
@@ -14,12 +19,15 @@ from gridfleet.domains.partners.legacy.topology import (
     ensure_legacy_vhost,
 )
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost, inbound_queue
-from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue
+from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE, declare, ingest_queue, replace_shard
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.queue_types import QueueType, ServiceQueue, ensure_queue, is_outdated, replace_queue
+from gridfleet.local.broker.configuration import ACCOUNT
+from gridfleet.local.secrets import local_secret
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
 from support.servers.broker_node import BrokerNode
+from support.servers.broker_version import needs_mqtt_5
 
 VHOST = "replaced"
 QUEUE = ServiceQueue("kept", "x", ("a.#", "b.#"), {"x-max-length-bytes": 10_000_000})
@@ -115,6 +123,54 @@ async def test_an_interrupted_replacement_is_completed_when_the_setting_has_chan
     await publish(channel, 4)
     assert (await take_all(channel)).keys() == set(range(5))
     assert await types_in(broker, VHOST) == {QUEUE.name: kept or "classic"}
+
+
+async def test_a_message_that_names_its_user_is_kept(broker: BrokerNode, channel: AbstractChannel) -> None:
+    """The broker takes a message with the name of another user from no one, so the service cannot publish it unchanged."""
+    rights = {"configure": "", "write": "x", "read": ""}
+    httpx.put(f"{broker.management_url}/api/users/sender", json={"password": "sender", "tags": ""}).raise_for_status()
+    httpx.put(f"{broker.management_url}/api/permissions/{VHOST}/sender", json=rights).raise_for_status()
+    try:
+        async with open_channel(f"amqp://sender:sender@127.0.0.1:{broker.settings.amqp_port}", VHOST) as sending:
+            properties = aiormq.spec.Basic.Properties(delivery_mode=2, message_id="m0", user_id="sender")
+            await sending.basic_publish(b"0", exchange="x", routing_key="a.0", properties=properties, mandatory=True)
+    finally:
+        httpx.delete(f"{broker.management_url}/api/users/sender").raise_for_status()
+    await publish(channel, 1)
+    await replace_queue(broker.url, VHOST, QUEUE, await types_in(broker, VHOST), "quorum")
+    assert await take_all(channel) == {0: ("a.0", "m0"), 1: ("b.1", "m1")}
+
+
+@needs_mqtt_5()
+async def test_a_plants_message_that_amqp_refuses_is_kept(broker: BrokerNode) -> None:
+    """MQTT 5 allows longer times than AMQP, and any name of a property."""
+    strange, endless = MqttProperties(PacketTypes.PUBLISH), MqttProperties(PacketTypes.PUBLISH)
+    strange.UserProperty = [("CC", "a"), ("BCC", "b"), ("x-death", "c")]
+    endless.MessageExpiryInterval = 2**32 - 1
+    topic = f"v1/plants/{uuid4()}/telemetry"
+    await broker.declare(1)
+    try:
+        async with aiomqtt.Client(
+            "127.0.0.1",
+            broker.settings.mqtt_port,
+            username=ACCOUNT,
+            password=local_secret(broker.settings.home, "broker_password"),
+            protocol=aiomqtt.ProtocolVersion.V5,
+        ) as client:
+            for number, properties in enumerate([endless, strange, None]):
+                await client.publish(topic, str(number).encode(), qos=1, properties=properties)
+        outdated = await declare(broker.url, broker.management_url, shards=1, queue_type="quorum")
+        await replace_shard(broker.url, outdated, 0)
+        async with open_channel(broker.url, PLANTS_VHOST) as channel:
+            arrived = asyncio.Queue[DeliveredMessage]()
+            await channel.basic_consume(ingest_queue(0), arrived.put, no_ack=True)
+            async with asyncio.timeout(10):
+                found = [await arrived.get() for _ in range(3)]
+        assert [(one.body, one.routing_key) for one in found] == [(b"%d" % n, topic.replace("/", ".")) for n in range(3)]
+    finally:
+        async with open_channel(broker.url, PLANTS_VHOST) as channel:
+            for name in (UNROUTED_QUEUE, ingest_queue(0), f"{ingest_queue(0)}.replacing"):
+                await channel.queue_delete(name)
 
 
 def test_a_quorum_queue_is_never_replaced() -> None:

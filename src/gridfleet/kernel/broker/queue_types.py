@@ -24,6 +24,10 @@ QueueType = Literal["classic", "quorum"]
 
 _FIRST_SAFE_QUORUM: Final = (3, 12)
 _DELIVERY_LIMIT: Final = 1_000_000
+_MAX_EXPIRATION: Final = 2**32 - 1
+"""The longest time to live of an AMQP message, in milliseconds."""
+
+_COPIES: Final = {"CC": "cc", "BCC": "bcc"}
 ROUTED_SECONDS: Final = 0.5
 """Maximum time between the publishing of a message and its arrival in a queue that was bound to the exchange at that time."""
 
@@ -121,8 +125,22 @@ async def _drain(channel: AbstractChannel, source: ServiceQueue, target: Service
             message.body,
             exchange=exchange,
             routing_key=message.delivery.routing_key or "",
-            properties=message.header.properties,
+            properties=_accepted(message.header.properties),
             mandatory=True,
         )
         await channel.basic_ack(message.delivery.delivery_tag or 0)
     await channel.queue_unbind(target.name, exchange)
+
+
+def _accepted(properties: Basic.Properties) -> Basic.Properties:
+    """Change the properties of another client's message so that the broker accepts them from the service.
+
+    It refuses the name of another user, and of MQTT 5 a longer time to live and text in CC or BCC. These two are kept in lower
+    case, so that a command with them is still refused, and no copies are made.
+    """
+    properties.user_id = None
+    if properties.expiration is not None:
+        properties.expiration = str(min(int(properties.expiration), _MAX_EXPIRATION))
+    if properties.headers is not None:
+        properties.headers = {_COPIES.get(name, name): value for name, value in properties.headers.items()}
+    return properties
