@@ -89,6 +89,17 @@ async def test_two_equal_creations_at_once_make_one_record(service: ApiService) 
     assert await count(service, "organization") == 1
 
 
+async def test_a_repetition_during_a_slow_creation_is_refused_until_it_ends(service: ApiService) -> None:
+    headers = {**await service.super_admin(), "idempotency-key": "order-1"}
+    body = organization()
+    first = await service.client.post(URL, headers=headers, json=body)
+    async with service.state.database.transaction() as slow:
+        await slow.execute("SELECT FROM idempotent_answer FOR UPDATE")  # as the first request, until it ends
+        early = await service.client.post(URL, headers=headers, json=body)
+    assert (early.status_code, early.json()["code"], early.headers["retry-after"]) == (429, "TOO_MANY_REQUESTS", "5")
+    assert (await service.client.post(URL, headers=headers, json=body)).content == first.content
+
+
 async def test_kept_answers_are_unreadable_in_the_table(service: ApiService) -> None:
     body = organization()
     await service.client.post(URL, headers={**await service.super_admin(), "idempotency-key": "order-1"}, json=body)

@@ -83,7 +83,10 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
         "the organisation has no ESM address or credentials", "set them in the trading configuration"
     ),
     "TOO_MANY_REQUESTS": CodeStatus(
-        429, "Too Many Requests", "the rate limit was exceeded", "wait for the number of seconds in `Retry-After`"
+        429,
+        "Too Many Requests",
+        "the rate limit was exceeded, or another request is changing the same record",
+        "wait for the number of seconds in `Retry-After`",
     ),
     "PAYLOAD_TOO_LARGE": CodeStatus(
         413, "Error", "the body is larger than the endpoint allows, usually 1 MiB", "send a smaller body"

@@ -23,7 +23,7 @@ from gridfleet.api.http.access_log import open_access_log
 from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
-from gridfleet.api.http.errors import UndeclaredCode, error_response, security_headers
+from gridfleet.api.http.errors import RecordBusy, UndeclaredCode, error_response, security_headers
 from gridfleet.api.http.inputs import read, read_query
 from gridfleet.api.http.json_out import to_json
 from gridfleet.api.http.responses import (
@@ -53,6 +53,8 @@ _UNMATCHED: Final = "-"
 
 _GONE: Final = 499
 """Status of a request whose client disconnected before the response."""
+
+_RETRY_WHEN_BUSY_SECONDS: Final = 5
 
 _ALWAYS_ALLOWED: Final = frozenset({"TOO_MANY_REQUESTS", "PAYLOAD_TOO_LARGE", "INTERNAL_SERVER_ERROR"})
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*\Z")
@@ -194,6 +196,9 @@ class Pipeline:
             return self._refuse(call, error)
         except ClientGone:
             return Response(499, [])
+        except psycopg.errors.LockNotAvailable:
+            log.warning("record is locked by another request", request_id=call.request_id)
+            return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
         except RedisAway:

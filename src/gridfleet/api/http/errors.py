@@ -9,9 +9,9 @@ import msgspec
 from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.responses import Header, Response
-from gridfleet.kernel.errors import CodedError
+from gridfleet.kernel.errors import CodedError, TooManyRequests
 
-__all__ = ["PayloadTooLarge", "UndeclaredCode", "envelope", "error_response", "security_headers"]
+__all__ = ["PayloadTooLarge", "RecordBusy", "UndeclaredCode", "envelope", "error_response", "security_headers"]
 
 _JSON: Final[Header] = (b"content-type", b"application/json")
 
@@ -23,6 +23,12 @@ class PayloadTooLarge(CodedError):
 
     code = "PAYLOAD_TOO_LARGE"
     message = "The request body is too large."
+
+
+class RecordBusy(TooManyRequests):
+    """Another transaction has locked a record for longer than a request waits for it."""
+
+    message = "Another request is changing the same record."
 
 
 class UndeclaredCode(AssertionError):
