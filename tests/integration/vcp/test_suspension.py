@@ -1,7 +1,10 @@
-"""A step of a schedule waits while its plant is suspended."""
+"""Steps of a schedule and modes wait while their plant is suspended."""
 
 import pytest
 
+from gridfleet.api.plants.lifecycle import reactivate_plant
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.kernel.ids import new_id
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 
@@ -55,3 +58,15 @@ async def test_the_schedule_of_a_suspended_plant_ends_in_time(scheduled: Partner
     await scheduled.steer(120 + 2 * HOUR)
     assert await scheduled.site("schedule_active") == (False,)
     assert await scheduled.rows("SELECT FROM vcp_interval") == []
+
+
+async def test_a_stop_that_waits_for_a_connection_is_issued_again_when_the_plant_is_reactivated(site: PartnerSite) -> None:
+    """The plant may have connected in the meantime: what a suspended plant sends is discarded."""
+    assert await site.send("command.mode", mode="EMERGENCY_STOP") == "ACCEPTED"
+    await site.acknowledge_newest("FAILED")
+    await set_lifecycle(site, "SUSPENDED")
+    user = UserCaller(new_id(), new_id(), "admin@example.com", "Admin", False, None)
+    async with site.database.transaction() as db:
+        await reactivate_plant(OrgScope(site.plant.organization_id, OrgRole.ORG_ADMIN, user), db, site.plant.id)
+    await site.steer(1)
+    assert [status for kind, _, status in await site.commands() if kind == "EMERGENCY"] == ["FAILED", "PENDING"]

@@ -5,7 +5,7 @@ from uuid import UUID
 from gridfleet.api.http import Call, Message, S, endpoint, org_member
 from gridfleet.domains.alerts import deletion as alerts
 from gridfleet.domains.plants import lifecycle
-from gridfleet.domains.vcp import deletion
+from gridfleet.domains.vcp import deletion, reactivation
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 
@@ -27,8 +27,11 @@ async def suspend_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     "POST", "/api/v1/plants/{id}/reactivate", caller=org_member(OrgRole.ORG_ADMIN), codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 )
 async def reactivate_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Make a SUSPENDED plant ACTIVE again, with its present credentials."""
-    await lifecycle.reactivate_plant(db, org, id)
+    """Make a SUSPENDED plant ACTIVE again, with its present credentials.
+
+    Commands and modes that wait for its next connection are sent.
+    """
+    await reactivation.reactivate_plant(db, org, id)
     return Message("The plant is active again.")
 
 
