@@ -73,7 +73,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
     "plants/commands/store": (
         "the gateway sends the commands of all organisations, and ingest takes the acknowledgements",
-        "insert_relayed claim _earlier_due mark_sent postpone wake lock_many save_lives delete_finished",
+        "_insert insert_relayed claim _earlier_due mark_sent postpone wake lock_many save_lives delete_finished",
     ),
     "plants/commands/ending/store": (
         "commands of all organisations expire and are withdrawn",
@@ -136,12 +136,12 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/scheduler": ("the gateway issues what is due at all sites", "steer list_sites correct_silence"),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
-        "expect record_issue set_due move_to delete concerned of_plants wake lock_due is_due predecessor complete_missed"
-        " setpoint_in_force",
+        "expect_all record_issues set_due move_to delete concerned of_plants wake lock_due is_due predecessor"
+        " complete_missed setpoint_in_force",
     ),
     "vcp/confirmation/dispatch": (
         "the gateway issues what is due at all sites",
-        "issue_due complete_missed issue_mode issue_own",
+        "issue_due complete_missed issue_modes",
     ),
     "vcp/confirmation/ends": ("the gateway issues what is due at all sites", "apply_ends"),
     "vcp/events/recipients": ("the gateway serves the vhosts of all partners", "served_vhosts"),
@@ -149,7 +149,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/sites/store": (
         "the gateway issues what is due at all sites",
         "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals list_ids claim_due_intervals"
-        " reopen_interval end_schedules claim_ended_overrides claim_silent correct_silence intervals_of",
+        " reopen_intervals end_schedules end_overrides start_fallbacks correct_silence intervals_of",
     ),
     "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }

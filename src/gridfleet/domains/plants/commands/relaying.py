@@ -1,31 +1,37 @@
 """Issue commands that are already checked: commands of partners and of the service itself."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
+from uuid import UUID
 
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, CLOCK_SECONDS, START_SECONDS
 from gridfleet.domains.plants.commands.dispatch import MAX_WAITING
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
-from gridfleet.domains.plants.commands.models import CommandType, NewCommand, Requester
+from gridfleet.domains.plants.commands.models import NewCommand, Requester
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 
-__all__ = ["relay", "relay_stop"]
+__all__ = ["relay", "relay_all", "relay_stop"]
 
 _HOLD: Final = timedelta(seconds=CLAIM_SECONDS + CLOCK_SECONDS)
 _REPEAT: Final = timedelta(seconds=START_SECONDS + CLOCK_SECONDS)
 
 
 async def relay(db: Connection, command: NewCommand) -> bool:
-    """Issue a command, to be sent after the commit.
+    """Issue a command as `relay_all` does. Returns False if too many other commands wait for the plant."""
+    return bool(await relay_all(db, [command]))
+
+
+async def relay_all(db: Connection, commands: Sequence[NewCommand]) -> set[UUID]:
+    """Issue commands of different plants, to be sent after the commit.
 
     Returns:
-        False if too many other commands wait for the plant; the command is not issued then. The limit of an EMERGENCY is twice
-        as high.
+        The ids of the issued commands. A command is not issued if too many others wait for its plant. The limit of an EMERGENCY
+        is twice as high.
     """
-    most = MAX_WAITING * (2 if command.type is CommandType.EMERGENCY else 1)
-    return await store.insert_relayed(db, command, most)
+    return await store.insert_relayed(db, commands, MAX_WAITING)
 
 
 async def relay_stop(db: Connection, command: NewCommand) -> bool:

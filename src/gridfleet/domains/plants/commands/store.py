@@ -1,6 +1,6 @@
 """SQL of commands and their transitions. Rows are locked in the order of their ids, or skipped if they are locked."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -75,50 +75,57 @@ def step_of(**row: Any) -> Transition:
 _INSERT = (
     "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
     " requester_type, requester_id, issued_at, expires_at, due_at, cause)"
-    " SELECT %(id)s, id, %(device)s, %(type)s, %(target)s, %(instruction)s, %(requester_type)s, %(requester_id)s,"
-    " %(issued)s, %(expires)s, %(due)s, %(cause)s FROM plant WHERE id = %(plant)s AND {condition} FOR KEY SHARE"
-    " RETURNING id)"
-    " INSERT INTO plant_command_transition (command_id, status, at) SELECT id, 'PENDING', %(issued)s FROM issued"
+    " SELECT n.id, plant.id, n.device, n.type, n.target, n.instruction, n.requester_type, n.requester_id, n.issued, n.expires,"
+    " n.due, n.cause"
+    " FROM unnest(%(ids)s::uuid[], %(plants)s::uuid[], %(devices)s::uuid[], %(types)s::text[], %(targets)s::text[],"
+    " %(instructions)s::jsonb[], %(requester_types)s::text[], %(requester_ids)s::text[], %(issued)s::timestamptz[],"
+    " %(expires)s::timestamptz[], %(due)s::timestamptz[], %(causes)s::jsonb[]) AS n (id, plant, device, type, target,"
+    " instruction, requester_type, requester_id, issued, expires, due, cause)"
+    " JOIN plant ON plant.id = n.plant WHERE {condition} FOR KEY SHARE OF plant RETURNING id, issued_at)"
+    " INSERT INTO plant_command_transition (command_id, status, at) SELECT id, 'PENDING', issued_at FROM issued"
+    " RETURNING command_id"
 )
 
 
-def _new(command: NewCommand) -> dict[str, Any]:
-    return {
-        "cause": _json_of_cause(None),
-        "id": command.id,
-        "plant": command.plant_id,
-        "device": command.sub_device_id,
-        "type": command.type,
-        "target": command.target,
-        "instruction": Jsonb(command.instruction),
-        "requester_type": command.requester.type,
-        "requester_id": command.requester.id,
-        "issued": command.issued_at,
-        "expires": command.expires_at,
-        "due": command.due_at or command.issued_at,
+async def _insert(db: Connection, commands: Sequence[NewCommand], condition: str, values: Mapping[str, object]) -> set[UUID]:
+    parameters = {
+        "ids": [command.id for command in commands],
+        "plants": [command.plant_id for command in commands],
+        "devices": [command.sub_device_id for command in commands],
+        "types": [command.type for command in commands],
+        "targets": [command.target for command in commands],
+        "instructions": [Jsonb(command.instruction) for command in commands],
+        "requester_types": [command.requester.type for command in commands],
+        "requester_ids": [command.requester.id for command in commands],
+        "issued": [command.issued_at for command in commands],
+        "expires": [command.expires_at for command in commands],
+        "due": [command.due_at or command.issued_at for command in commands],
+        "causes": [_json_of_cause(None)] * len(commands),
     }
+    cursor = await db.execute(_INSERT.format(condition=condition).encode(), {**parameters, **values})
+    return {row[0] for row in await cursor.fetchall()}
 
 
 async def insert(db: Connection, org: OrgScope, command: NewCommand) -> bool:
     """Insert a PENDING command, due at once. Returns False if the plant is not the organisation's."""
-    cursor = await db.execute(
-        _INSERT.format(condition="organization_id = %(org)s").encode(), {**_new(command), "org": org.organization_id}
-    )
-    return cursor.rowcount > 0
+    return bool(await _insert(db, [command], "organization_id = %(org)s", {"org": org.organization_id}))
 
 
-async def insert_relayed(db: Connection, command: NewCommand, most_waiting: int) -> bool:
-    """Insert a PENDING command.
+async def insert_relayed(db: Connection, commands: Sequence[NewCommand], most_waiting: int) -> set[UUID]:
+    """Insert PENDING commands of different plants.
+
+    Args:
+        most_waiting: The most unacknowledged commands of a plant. An EMERGENCY may be issued up to twice as many.
 
     Returns:
-        False if `most_waiting` commands of the plant are not acknowledged; nothing is inserted then.
+        The ids of the inserted commands.
     """
+    most = "%(most)s * CASE n.type WHEN 'EMERGENCY' THEN 2 ELSE 1 END"
     condition = (
         "(SELECT count(*) FROM (SELECT FROM plant_command w WHERE w.plant_id = plant.id AND w.due_at IS NOT NULL"
-        " LIMIT %(most)s) AS waiting) < %(most)s"
+        f" LIMIT {most}) AS waiting) < {most}"
     )
-    cursor = await db.execute(_INSERT.format(condition=condition).encode(), {**_new(command), "most": most_waiting})
-    return cursor.rowcount > 0
+    return await _insert(db, commands, condition, {"most": most_waiting})
 
 
 async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Paging) -> list[PlantCommand]:

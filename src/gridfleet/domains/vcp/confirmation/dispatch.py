@@ -1,5 +1,6 @@
 """Issue modes, schedules, schedule steps and limits to plants, for the first time or again."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -7,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewCommand, Requester
-from gridfleet.domains.plants.commands.relaying import relay
+from gridfleet.domains.plants.commands.relaying import relay, relay_all
 from gridfleet.domains.vcp.confirmation import store
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.models import Site
@@ -18,7 +19,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["A_MOMENT", "RETRY", "complete_missed", "issue_due", "issue_mode", "issue_own"]
+__all__ = ["A_MOMENT", "RETRY", "complete_missed", "issue_due", "issue_modes", "own_command"]
 
 A_MOMENT: Final = timedelta(milliseconds=1)
 """Offset that places one command before another: a plant gets its commands in the order of their issue times."""
@@ -37,19 +38,16 @@ async def issue_due(db: Connection, now: datetime, limit: int, selection: sites.
     if not locked:
         return 0
     held = {site.plant_id: site for site in await sites.read_locked(db, locked)}
-    issued = 0
-    for row in await store.of_plants(db, locked):
+    rows = [row for row in await store.of_plants(db, locked) if row.due_at is not None and row.due_at <= now]
+    issued = await issue_modes(db, [(held[row.plant_id], row) for row in rows if row.kind is Kind.MODE], now)
+    for row in rows:
         site = held[row.plant_id]
-        if row.due_at is None or row.due_at > now:
-            continue
-        if row.kind is Kind.MODE:
-            issued += await issue_mode(db, site, row, now)
-        elif row.kind is Kind.SCHEDULE and site.mode(now) is not Mode.EMERGENCY_STOP:
+        if row.kind is Kind.SCHEDULE and site.mode(now) is not Mode.EMERGENCY_STOP:
             issued += await _issue_schedule(db, site, row, now)
         elif row.kind is Kind.LIMITS and site.mode(now) is not Mode.EMERGENCY_STOP:
             issued += await _issue_limits(db, site, row, now)
         elif row.kind is Kind.STEP:
-            await sites.reopen_interval(db, site.plant_id, now)
+            await sites.reopen_intervals(db, [site.plant_id], now)
             await store.delete(db, site.plant_id, Kind.STEP)
     return issued
 
@@ -63,8 +61,26 @@ async def complete_missed(db: Connection, now: datetime) -> int:
     return await store.complete_missed(db, now)
 
 
-async def issue_mode(db: Connection, site: Site, row: Unconfirmed, now: datetime) -> bool:
-    """Issue the site's current mode, with the issue time of the row. Returns False if it has to wait."""
+async def issue_modes(db: Connection, due: Sequence[tuple[Site, Unconfirmed]], now: datetime) -> int:
+    """Issue the current modes of sites, with the issue times of their rows. Returns how many do not have to wait.
+
+    Many sites change their mode at the same time. Several statements for each would delay the others by seconds.
+    """
+    commands = [_mode_command(site, row, now) for site, row in due]
+    if not commands:
+        return 0
+    ids = await relay_all(db, commands)
+    issued = [(row, command.id) for (_, row), command in zip(due, commands, strict=True) if command.id in ids]
+    for (_, row), command in zip(due, commands, strict=True):
+        if command.id not in ids:
+            await store.set_due(db, row.plant_id, row.kind, now + RETRY)
+    await store.record_issues(db, issued)
+    # The plants drop their setpoints when they receive a mode.
+    await sites.reopen_intervals(db, [row.plant_id for row, _ in issued], now)
+    return len(issued)
+
+
+def _mode_command(site: Site, row: Unconfirmed, now: datetime) -> NewCommand:
     mode = site.mode(now)
     override = site.override if site.override is not None and site.override.mode is mode else None
     content: dict[str, Any] = {"mode": mode.value}
@@ -74,10 +90,7 @@ async def issue_mode(db: Connection, site: Site, row: Unconfirmed, now: datetime
     if override is not None and override.expires_at is not None:
         end = min(end, override.expires_at)
     kind = CommandType.EMERGENCY if mode is Mode.EMERGENCY_STOP else CommandType.MODE_CHANGE
-    if not await _issue_again(db, row, kind, content, now, end):
-        return False
-    await sites.reopen_interval(db, site.plant_id, now)  # the plant drops its setpoint when it receives a mode
-    return True
+    return own_command(row.plant_id, kind, content, row.issued_at, end)
 
 
 async def _issue_schedule(db: Connection, site: Site, row: Unconfirmed, now: datetime) -> bool:
@@ -105,24 +118,19 @@ async def _issue_again(
     now: datetime,
     expires_at: datetime,
 ) -> bool:
-    command_id = await issue_own(db, row.plant_id, kind, content, row.issued_at, expires_at)
-    if command_id is None:
+    command = own_command(row.plant_id, kind, content, row.issued_at, expires_at)
+    if not await relay(db, command):
         await store.set_due(db, row.plant_id, row.kind, now + RETRY)
         return False
-    await store.record_issue(db, row, command_id)
+    await store.record_issues(db, [(row, command.id)])
     return True
 
 
-async def issue_own(
-    db: Connection,
-    plant_id: UUID,
-    kind: CommandType,
-    content: dict[str, Any],
-    issued_at: datetime,
-    expires_at: datetime,
-) -> UUID | None:
-    """Issue a command of the service itself. Returns its id, or None if too many others wait for the plant."""
-    command = NewCommand(
+def own_command(
+    plant_id: UUID, kind: CommandType, content: dict[str, Any], issued_at: datetime, expires_at: datetime
+) -> NewCommand:
+    """Return a command of the service itself, to be issued."""
+    return NewCommand(
         id=new_id(),
         plant_id=plant_id,
         sub_device_id=None,
@@ -133,4 +141,3 @@ async def issue_own(
         issued_at=issued_at,
         expires_at=expires_at,
     )
-    return command.id if await relay(db, command) else None

@@ -28,19 +28,34 @@ async def expect(db: Connection, row: Unconfirmed) -> None:
 
     A replaced row loses its `confirmed_mode`: while an earlier confirmation was missing, the plant's mode is unknown.
     """
+    await expect_all(db, [row])
+
+
+async def expect_all(db: Connection, rows: Sequence[Unconfirmed]) -> None:
+    """Insert or replace rows of different plants as `expect` does."""
     await db.execute(
         "INSERT INTO vcp_unconfirmed (plant_id, kind, command_id, issued_at, due_at, confirmed_mode)"
-        " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (plant_id, kind) DO UPDATE SET command_id = excluded.command_id,"
+        " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::timestamptz[], %s::timestamptz[], %s::text[])"
+        " ON CONFLICT (plant_id, kind) DO UPDATE SET command_id = excluded.command_id,"
         " issued_at = excluded.issued_at, due_at = excluded.due_at, confirmed_mode = NULL",
-        (row.plant_id, row.kind, row.command_id, row.issued_at, row.due_at, row.confirmed_mode),
+        (
+            [row.plant_id for row in rows],
+            [row.kind for row in rows],
+            [row.command_id for row in rows],
+            [row.issued_at for row in rows],
+            [row.due_at for row in rows],
+            [row.confirmed_mode for row in rows],
+        ),
     )
 
 
-async def record_issue(db: Connection, row: Unconfirmed, command_id: UUID) -> None:
-    """Store the command that issues the row again, and clear its due time."""
+async def record_issues(db: Connection, issued: Sequence[tuple[Unconfirmed, UUID]]) -> None:
+    """Store the commands that issue rows again, and clear the due times. `issued`: (row, id of its command)."""
     await db.execute(
-        "UPDATE vcp_unconfirmed SET command_id = %s, due_at = NULL WHERE plant_id = %s AND kind = %s",
-        (command_id, row.plant_id, row.kind),
+        "UPDATE vcp_unconfirmed u SET command_id = n.command_id, due_at = NULL"
+        " FROM unnest(%s::uuid[], %s::text[], %s::uuid[]) AS n (plant_id, kind, command_id)"
+        " WHERE u.plant_id = n.plant_id AND u.kind = n.kind",
+        ([row.plant_id for row, _ in issued], [row.kind for row, _ in issued], [command_id for _, command_id in issued]),
     )
 
 

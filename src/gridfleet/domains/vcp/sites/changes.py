@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from gridfleet.domains.vcp.confirmation import store as confirmation
-from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_mode
+from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_modes
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback
@@ -39,7 +39,7 @@ async def _after(db: Connection, command: Heading, site: Site, command_id: UUID,
     match command:
         case ModeCommand(mode=Mode.AUTO):
             # The plant drops its setpoint when it receives a mode, even the mode that it has.
-            await store.reopen_interval(db, site.plant_id, now)
+            await store.reopen_intervals(db, [site.plant_id], now)
             return replace(
                 new,
                 override=None,
@@ -95,7 +95,7 @@ async def _expect_confirmation(
     if before.fallback_since is not None:
         row = replace(row, command_id=None, issued_at=now - A_MOMENT, due_at=now)
         await confirmation.expect(db, row)
-        await issue_mode(db, after, row, now)
+        await issue_modes(db, [(after, row)], now)
     if isinstance(command, ScheduleSet | ScheduleCancel):
         await confirmation.expect(
             db, Unconfirmed(plant_id=before.plant_id, kind=Kind.SCHEDULE, command_id=command_id, issued_at=now)

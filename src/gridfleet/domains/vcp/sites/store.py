@@ -217,12 +217,12 @@ _DUE = (
 )
 
 
-async def reopen_interval(db: Connection, plant_id: UUID, now: datetime) -> None:
-    """Mark the interval at `now` as not done, so that it is issued again."""
+async def reopen_intervals(db: Connection, plant_ids: Sequence[UUID], now: datetime) -> None:
+    """Mark the plants' intervals at `now` as not done, so that they are issued again."""
     await db.execute(
         "UPDATE vcp_interval SET done_at = NULL"
-        " WHERE plant_id = %(plant)s AND start_at <= %(now)s AND end_at > %(now)s AND done_at IS NOT NULL",
-        {"plant": plant_id, "now": now},
+        " WHERE plant_id = ANY(%(plants)s) AND start_at <= %(now)s AND end_at > %(now)s AND done_at IS NOT NULL",
+        {"plants": list(plant_ids), "now": now},
     )
 
 
@@ -248,20 +248,31 @@ async def end_schedules(db: Connection, now: datetime, limit: int, selection: Se
     return len(locked)
 
 
-async def claim_ended_overrides(db: Connection, now: datetime, limit: int, selection: Selection) -> list[Site]:
-    """Lock sites whose override has ended. The returned sites still contain it."""
+async def end_overrides(db: Connection, now: datetime, limit: int, selection: Selection) -> list[UUID]:
+    """Lock up to `limit` of the selected sites whose override is over, and end it. Returns their plants.
+
+    Their setpoints end too: the plants dropped them when they received the override.
+    """
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.override_expires_at <= %(now)s"
         f" AND {SELECTED} ORDER BY s.override_expires_at LIMIT %(limit)s {_SKIP}",
         {"now": now, "limit": limit, **selection.parameters},
     )
-    return await read_locked(db, [row[0] for row in await cursor.fetchall()])
+    locked = [row[0] for row in await cursor.fetchall()]
+    if locked:
+        await db.execute(
+            "UPDATE vcp_site SET silent_from = greatest(silent_from, override_expires_at), override_mode = NULL,"
+            " override_set_by = NULL, override_set_at = NULL, override_expires_at = NULL, override_command_id = NULL,"
+            " override_power_kw = NULL, setpoint_ends_at = NULL, setpoint_command_id = NULL WHERE plant_id = ANY(%s)",
+            (locked,),
+        )
+    return locked
 
 
-async def claim_silent(db: Connection, now: datetime, limit: int, selection: Selection) -> list[Site]:
-    """Lock and return up to `limit` of the selected sites whose partner has been silent for the time of their fallback.
+async def start_fallbacks(db: Connection, now: datetime, limit: int, selection: Selection) -> list[UUID]:
+    """Lock up to `limit` of the selected sites whose partner has been silent for the time of their fallback, and start it.
 
-    The time counts from the end of an override, a schedule or a setpoint with a duration, if one holds.
+    The time counts from the end of an override, a schedule or a setpoint with a duration, if one holds. Returns the plants.
     """
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.fallback_mode IS NOT NULL"
@@ -271,7 +282,10 @@ async def claim_silent(db: Connection, now: datetime, limit: int, selection: Sel
         f" AND {SELECTED} ORDER BY s.silent_from LIMIT %(limit)s {_SKIP}",
         {"now": now, "limit": limit, **selection.parameters},
     )
-    return await read_locked(db, [row[0] for row in await cursor.fetchall()])
+    locked = [row[0] for row in await cursor.fetchall()]
+    if locked:
+        await db.execute("UPDATE vcp_site SET fallback_since = %s WHERE plant_id = ANY(%s)", (now, locked))
+    return locked
 
 
 async def correct_silence(db: Connection) -> int:

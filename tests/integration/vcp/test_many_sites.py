@@ -1,0 +1,67 @@
+"""Many sites at which something is due at the same time."""
+
+from typing import Any
+
+import pytest
+from psycopg import AsyncCursor
+
+from gridfleet.kernel.db import Database
+from support.builders.partner_site import PartnerSite, partner_site
+
+SITES = 20
+DUE = {
+    "a step": (
+        "INSERT INTO vcp_site (plant_id, schedule_active, schedule_id, schedule_revision) SELECT id, true, 's', 1 FROM plant",
+        "INSERT INTO vcp_interval (plant_id, start_at, end_at, power_kw)"
+        " SELECT id, now() - interval '1 s', now() + interval '1 hour', 2 FROM plant",
+    ),
+    "the end of a mode": (
+        "INSERT INTO vcp_site (plant_id, override_mode, override_set_by, override_set_at, override_expires_at)"
+        " SELECT id, 'CHARGE', 'partner', now() - interval '1 hour', now() - interval '1 s' FROM plant",
+    ),
+    "a fallback": (
+        "INSERT INTO vcp_site (plant_id, fallback_mode, fallback_after_seconds, silent_from)"
+        " SELECT id, 'BACKUP', 60, now() - interval '61 s' FROM plant",
+    ),
+}
+COPIES = (
+    "INSERT INTO plant SELECT copy.* FROM plant p, generate_series(2, {}) number, LATERAL jsonb_populate_record(p,"
+    " jsonb_build_object('id', gen_random_uuid(), 'serial_number', number::text)) copy"
+)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement that is executed."""
+    executed: list[str] = []
+    execute = AsyncCursor.execute
+
+    async def recorded(self: Any, query: Any, *arguments: Any, **more: Any) -> Any:
+        executed.append(str(query))
+        return await execute(self, query, *arguments, **more)
+
+    monkeypatch.setattr(AsyncCursor, "execute", recorded)
+    return executed
+
+
+@pytest.mark.parametrize("what", DUE)
+async def test_sites_are_steered_together(database: Database, statements: list[str], what: str) -> None:
+    """Two statements or more for each site took 1 to 3 ms, and the other sites waited for ten thousand."""
+    taken = []
+    site: PartnerSite = await partner_site(database)
+    for count in (1, SITES):
+        await site.execute("DELETE FROM vcp_site")
+        await site.execute("DELETE FROM plant_command")
+        await site.execute(COPIES.format(count))
+        for statement in DUE[what]:
+            await site.execute(statement)
+        statements.clear()
+        await site.steer()
+        taken.append(len(statements))
+        assert await site.rows("SELECT count(DISTINCT plant_id), count(*) FROM plant_command") == [(count, count)]
+        [(expected,)] = await site.rows(
+            "SELECT count(*) FROM vcp_unconfirmed u JOIN plant_command c ON c.id = u.command_id AND c.plant_id = u.plant_id"
+            " WHERE u.due_at IS NULL"
+        )
+        assert expected == count
+    assert taken[0] == taken[1]
