@@ -1,4 +1,4 @@
-"""Notifications that still wait when their member is removed."""
+"""Notifications that still wait when their member is removed, or when an address changes hands."""
 
 import asyncio
 from datetime import timedelta
@@ -8,17 +8,23 @@ import httpx
 
 from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
+from gridfleet.domains.notifications.channels.sms import SmsChannel
 from gridfleet.domains.notifications.delivery import Deliveries
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog
+from gridfleet.domains.notifications.push_tokens import register_token
 from gridfleet.domains.notifications.queue import NotificationContent, notify_members
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import FolderDelivery
 from gridfleet.kernel.pagination import Paging
 from support.builders.accounts import add_member, add_organization, add_user
+from support.servers.expo_server import expo_server
 from support.servers.postbox import delivered
 from support.servers.running_task import running
+
+UNWANTED = "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, or no longer has this address"
+TOKEN = "ExpoPushToken[bbbbbbbbbbbbbbbbbbbbbb]"
 
 
 async def test_former_members_are_not_notified(database: Database, home: Path) -> None:
@@ -45,8 +51,38 @@ async def test_former_members_are_not_notified(database: Database, home: Path) -
     sent = {user.id: [mail["Subject"] for mail in delivered(home, user.email)] for user in (member, lowered, removed)}
     assert sent == {member.id: [organization.slug], lowered.id: [], removed.id: [elsewhere.slug]}
     assert {(log.user_id, log.error) for log in logs if log.status == "FAILED"} == {
-        (user.id, "the user is no longer an ORG_ADMIN or OPERATOR of the organisation") for user in (lowered, removed)
+        (user.id, UNWANTED) for user in (lowered, removed)
     }
+
+
+async def test_addresses_of_other_users_are_not_notified(database: Database, home: Path) -> None:
+    organization, stranger = await add_organization(database), await add_user(database)
+    keeps, gave = await add_user(database), await add_user(database)
+    for user in (keeps, gave):
+        await add_member(database, organization.id, user.id, OrgRole.OPERATOR)
+    async with database.transaction() as db:
+        await db.execute("UPDATE user_account SET phone = '+420123456789' WHERE id = %s", (gave.id,))
+        await register_token(db, gave.id, TOKEN, "ios")
+        content = NotificationContent("Low battery", "bat1.soc is 9 %", {"organizationId": str(organization.id)})
+        await notify_members(db, organization.id, list(Channel), content)
+        await register_token(db, stranger.id, TOKEN, "ios")
+        await db.execute(
+            "UPDATE user_account SET phone = '+420987654321', email = 'other@example.com' WHERE id = %s", (gave.id,)
+        )
+
+    mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
+    with expo_server() as expo:
+        async with httpx.AsyncClient(base_url=expo.url) as http:
+            push = ExpoPush(http, None)
+            channels = {Channel.PUSH: push, Channel.EMAIL: mail, Channel.SMS: SmsChannel(None)}
+            async with running(Deliveries(database, channels, push).run()):
+                logs = await _settled(database)
+
+    assert expo.messages == []
+    assert [len(delivered(home, user.email)) for user in (keeps, gave)] == [1, 0]
+    assert sorted((log.channel, log.error) for log in logs if log.user_id == gave.id) == [
+        (channel, UNWANTED) for channel in sorted(Channel)
+    ]
 
 
 async def _settled(database: Database) -> list[NotificationLog]:

@@ -32,7 +32,9 @@ _SEND_SECONDS: Final = 30.0
 _LEASE: Final = timedelta(seconds=90)
 """When a process is killed while it sends, another process can claim the delivery after this time."""
 _RECEIPTS_AT_ONCE: Final = 300
-_UNWANTED: Final = Outcome("the user is no longer an ORG_ADMIN or OPERATOR of the organisation", final=True)
+_UNWANTED: Final = Outcome(
+    "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, or no longer has this address", final=True
+)
 
 
 class Deliveries:

@@ -16,9 +16,12 @@ from gridfleet.kernel.pagination import Paging
 _TOKEN = ", ".join(PushToken.__struct_fields__)
 _LOG = ", ".join(NotificationLog.__struct_fields__)
 _RECIPIENT = "m.role IN ('ORG_ADMIN', 'OPERATOR')"
+_OWNER = "FROM user_account u WHERE u.id = notification_log.user_id"
 _WANTED = (
-    "(metadata->>'organizationId' IS NULL OR EXISTS (SELECT FROM membership m WHERE m.user_id = notification_log.user_id"
-    f" AND m.organization_id::text = metadata->>'organizationId' AND {_RECIPIENT}))"
+    "((metadata->>'organizationId' IS NULL OR EXISTS (SELECT FROM membership m WHERE m.user_id = notification_log.user_id"
+    f" AND m.organization_id::text = metadata->>'organizationId' AND {_RECIPIENT})) AND address IS NOT DISTINCT FROM"
+    f" CASE channel WHEN 'EMAIL' THEN (SELECT u.email {_OWNER}) WHEN 'SMS' THEN (SELECT u.phone {_OWNER})"
+    " ELSE (SELECT t.token FROM push_token t WHERE t.token = address AND t.user_id = notification_log.user_id) END)"
 )
 _OUTGOING = ", ".join(f"{_WANTED} AS {name}" if name == "is_wanted" else name for name in Outgoing.__struct_fields__)
 
