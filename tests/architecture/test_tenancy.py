@@ -15,12 +15,12 @@ MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "alerts/store": (
         "ingest raises alerts about what verified plants reported",
-        "rule_states newest_times hold_rules insert_rule_states update_rule_states delete_rule_states plant_names insert"
-        " resolve_by_itself changes",
+        "rule_states count_states newest_times hold_rules insert_rule_states update_rule_states delete_rule_states plant_names"
+        " insert resolve_by_itself changes",
     ),
     "alerts/rules/store": (
         "ingest applies every organisation's rules to its plants",
-        "enabled_of claim units_of set_unit claim_unit_notices",
+        "enabled_of claim units_of layout_units set_units claim_unit_notices",
     ),
     "audit/store": (
         "an event names its organisation itself; old and excess events of all are deleted alike",

@@ -2,8 +2,17 @@
 
 import asyncio
 import time
+from typing import Any
+from uuid import UUID
 
+import pytest
+from psycopg import AsyncCursor
+
+from gridfleet.domains.alerts import evaluation, rule_cache
+from gridfleet.domains.alerts.models import AlertRule
+from gridfleet.domains.alerts.rules import store
 from gridfleet.kernel.clock import utc_now
+from support.builders.alerting import add_rule, ago, operator, snapshot
 from support.clients.ingest_bench import Bench
 from support.servers.running_task import running
 
@@ -54,10 +63,109 @@ async def test_rules_share_the_values_of_their_metric(bench: Bench) -> None:
     base = int(time.time() * 1000) - 60_000
     entries = [{"id": "D", "time": base + n, "fields": {"a": n, "b": -n} if n % 2 else {"a": n}} for n in range(100)]
     batch = await bench.take(plant.message({"time": base, "devices": entries}))
-    runs = batch.findings.runs
-    assert [len([run for run in runs if run.watch.name == name]) for name in ("D.a", "D.b")] == [20, 20]
-    assert {len(run.points) for run in runs if run.watch.name == "D.a"} == {100}
-    assert {tuple(value for _, value in run.points) for run in runs if run.watch.name == "D.b"} == {tuple(range(-1, -100, -2))}
-    assert len({id(run.points) for run in runs}) == 2
-    assert [run.matched for run in runs if run.watch.name == "D.a"] == [True] * 20
+    runs, values = batch.findings.runs, batch.findings.values.values()
+    assert [len([run for run in runs if run.watch.name == name]) for name in ("D.a", "D.b")] == [20, 0], "only a matches"
+    assert {len(run.points) for run in runs} == {100}
+    assert {tuple(value for _, value in points) for points in values} == {tuple(range(100)), tuple(range(-1, -100, -2))}
+    assert {id(run.points) for run in runs} < {id(points) for points in values}
+    assert len(values) == 2
     assert len(await plant.rows("SELECT FROM alert WHERE plant_id = %s")) == 20
+
+
+async def test_a_rule_is_compiled_once_for_all_devices_with_the_same_metrics(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled for each, 500 rules took 250 bytes and 5 µs for each device, in which no heartbeat was answered."""
+    compiled = read = 0
+    in_unit, enabled_of = rule_cache.in_unit, store.enabled_of
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal compiled
+        compiled += 1
+        return in_unit(*arguments)
+
+    async def counted_rules(*arguments: Any) -> list[AlertRule]:
+        nonlocal read
+        rules = await enabled_of(*arguments)
+        read += len(rules)
+        return rules
+
+    names = [f"D{number}" for number in range(10)]
+    plant = await bench.plant(names)
+    neighbour = await bench.plant(["D0"])
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (plant.organization_id, neighbour.id))
+        await db.execute("UPDATE sub_device SET organization_id = %s", (plant.organization_id,))
+    for _ in range(3):
+        await add_rule(bench.database, plant.organization_id, metric="a")
+        await add_rule(bench.database, plant.organization_id, metric="a", plant_id=plant.id)
+        await add_rule(bench.database, plant.organization_id, metric="D7.a", for_seconds=60)
+        await add_rule(bench.database, plant.organization_id, metric="a", plant_id=neighbour.id)
+    monkeypatch.setattr(rule_cache, "in_unit", counted)
+    monkeypatch.setattr(store, "enabled_of", counted_rules)
+    batch = await bench.pipeline.prepare([plant.message(snapshot(ago(5), **{name: {"a": 1} for name in names}))])
+    assert (compiled, read) == (9, 9)
+    assert len(batch.findings.hits) == 6
+    assert [run.watch.name for run in batch.findings.runs] == ["D7.a"] * 3
+
+
+async def test_an_organisation_has_a_bounded_number_of_states(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 rules on a metric of 1,000 devices took 45 s of each batch, in which the messages of all plants waited."""
+    for module in (evaluation, rule_cache):
+        monkeypatch.setattr(module, "MOST_STATES", 50)
+    names = [f"D{number}" for number in range(10)]
+    plant, neighbour = await bench.plant(names), await bench.plant(["D0"])
+    for organization_id in (plant.organization_id, neighbour.organization_id):
+        for _ in range(20):
+            await add_rule(bench.database, organization_id, metric="a", for_seconds=60)
+
+    async def say(seconds_ago: float, low: list[str], high: list[str]) -> list[tuple[str, int]]:
+        """Report values; return the number of states of each device."""
+        values = {name: {"a": 1 if name in low else 100} for name in [*low, *high]}
+        message = plant.message(snapshot(ago(seconds_ago), **values))
+        await bench.take(message, neighbour.message(snapshot(ago(seconds_ago), D0={"a": 1})))
+        return await states_of(plant.id)
+
+    async def states_of(plant_id: UUID) -> list[tuple[str, int]]:
+        async with bench.database.transaction() as db:
+            cursor = await db.execute(
+                "SELECT metric, count(*) FROM alert_state a JOIN telemetry_source s ON s.id = a.source_id"
+                " WHERE s.plant_id = %s GROUP BY 1 ORDER BY 1",
+                (plant_id,),
+            )
+            return await cursor.fetchall()
+
+    first = [("D0.a", 20), ("D1.a", 20), ("D2.a", 10)]
+    assert await say(90, names, []) == first
+    assert await say(80, names, []) == first, "the same conditions keep their states"
+    assert await say(30, names[3:], names[:3]) == [], "their places are free"
+    assert await say(25, names[3:], names[:3]) == [("D3.a", 20), ("D4.a", 20), ("D5.a", 10)]
+    assert await states_of(neighbour.id) == [("D0.a", 20)]
+    assert len(await neighbour.rows("SELECT FROM alert WHERE plant_id = %s")) == 20
+
+
+async def test_rules_get_their_units_together(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, each of 500 rules read every newest value of its organisation again."""
+    statements = 0
+    execute = AsyncCursor.execute
+
+    async def counted(self: Any, *arguments: Any, **more: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        return await execute(self, *arguments, **more)
+
+    taken = []
+    for count in (1, 20):
+        plant = await bench.plant()
+        await plant.add_device("inv", [{"key": "x", "field": "x", "unit": "W"}])
+        rules = [await add_rule(bench.database, plant.organization_id, metric="x") for _ in range(count)]
+        rules += [await add_rule(bench.database, plant.organization_id, metric="inv.x", plant_id=plant.id)]
+        statements = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(AsyncCursor, "execute", counted)
+            await bench.take(plant.message(snapshot(ago(5), inv={"x": 900})))
+        taken.append(statements)
+        async with bench.database.transaction() as db:
+            found = [await store.find(db, operator(plant.organization_id), rule.id) for rule in rules]
+        assert [rule and rule.unit for rule in found] == ["W"] * (count + 1)
+    assert taken[0] >= taken[1]

@@ -7,13 +7,14 @@ and another process that takes over a plant continues from that state.
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 from uuid import UUID
 
 import structlog
 
 from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.conditions import Point, Progress, RuleState, advance
-from gridfleet.domains.alerts.matches import Findings, Hit, Run, RunKey, Watch
+from gridfleet.domains.alerts.matches import MOST_STATES, Findings, Hit, Run, RunKey, Watch
 from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import CHANNELS, Severity
 from gridfleet.domains.alerts.publishing import publish_changes
@@ -28,6 +29,7 @@ __all__ = ["note_newest", "raise_alerts"]
 
 log = structlog.get_logger(__name__)
 
+_VALUES_AT_ONCE: Final = 20_000
 
 RequestIdOf = Callable[[int, int], str | None]
 """Return the request id of the message that reported a source's values of a time."""
@@ -37,22 +39,20 @@ async def note_newest(db: Connection, findings: Findings) -> None:
     """Read the time of the newest earlier value of each metric whose condition may begin to hold. Call this before the batch's
     values are written.
     """
-    runs = [run for run in findings.runs if run.matched and run.watch.rule.for_seconds]
-    if runs:
-        found = await store.newest_times(db, {(run.watch.source_id, run.watch.name) for run in runs})
-        for run in runs:
-            newest = found.get((run.watch.source_id, run.watch.name))
-            run.newest = None if newest is None else microseconds(newest)
+    metrics = {(run.watch.source_id, run.watch.name) for run in findings.runs if run.watch.rule.for_seconds}
+    if metrics:
+        newest = await store.newest_times(db, metrics)
+        findings.newest = {metric: microseconds(moment) for metric, moment in newest.items()}
 
 
 async def raise_alerts(db: Connection, findings: Findings, request_id_of: RequestIdOf) -> list[Severity]:
     """Raise alerts, at most one per rule, and clear those that ended. Returns the severities of new alerts."""
     if not findings:
         return []
-    all_runs = {run.key: run for run in findings.runs}
-    known = await _states(db, all_runs)
-    # Most runs have no effect: no value matches, and no stored state could end.
-    runs = {key: run for key, run in all_runs.items() if run.matched or key in known}
+    known = await _states(db, findings)
+    # Most values have no effect: they do not match, and no stored state could end.
+    runs = {run.key: run for run in findings.runs}
+    runs |= {run.key: run for run in findings.runs_of(known.keys() - runs.keys())}
     wishes = dict(findings.hits)
     plant_ids = {run.watch.plant_id for run in runs.values()} | {hit.watch.plant_id for hit in wishes.values()}
     if not plant_ids:
@@ -62,10 +62,15 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     plants = await store.plant_names(db, plant_ids)
     runs = {key: run for key, run in runs.items() if _watches(run.watch, plants)}
     wishes = {rule_id: hit for rule_id, hit in wishes.items() if _watches(hit.watch, plants)}
+    runs = await _with_room(db, runs, known)
     steps: dict[RunKey, Progress] = {}
+    since_pause = 0
     for key, run in runs.items():
-        steps[key] = _advance(run, known.get(key), may_raise=True)
-        await asyncio.sleep(0)  # otherwise many values of a metric with many rules would block heartbeats
+        steps[key] = _advance(findings, run, known.get(key), may_raise=True)
+        since_pause += len(run.points)
+        if since_pause > _VALUES_AT_ONCE:
+            await asyncio.sleep(0)  # otherwise many values of a metric with many rules would block heartbeats
+            since_pause = 0
     winners: dict[UUID, RunKey] = {}
     for key, step in steps.items():
         if step.raised_at is None:
@@ -77,17 +82,34 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     raised = await _raise(db, wishes, plants, request_id_of)
     for key, step in steps.items():
         if step.raised_at is not None and not (key[0] in raised and winners[key[0]] == key):
-            steps[key] = _advance(runs[key], known.get(key), may_raise=False)
+            steps[key] = _advance(findings, runs[key], known.get(key), may_raise=False)
             await asyncio.sleep(0)
     await _save(db, runs, known, steps, raised)
     return [wishes[rule_id].watch.rule.severity for rule_id in raised]
 
 
-async def _states(db: Connection, runs: dict[RunKey, Run]) -> dict[RunKey, store.RuleStateRow]:
-    if not runs:
+async def _states(db: Connection, findings: Findings) -> dict[RunKey, store.RuleStateRow]:
+    if not findings.values:
         return {}
-    rows = await store.rule_states(db, {key[0] for key in runs}, {key[1] for key in runs})
+    rows = await store.rule_states(db, {source_id for source_id, _, _ in findings.values})
     return {(row.rule_id, row.source_id, row.metric): row for row in rows}
+
+
+async def _with_room(db: Connection, runs: dict[RunKey, Run], known: dict[RunKey, store.RuleStateRow]) -> dict[RunKey, Run]:
+    """Return the runs that have a state, and as many others as their organisation has room for states."""
+    new: dict[UUID, list[RunKey]] = {}
+    for key, run in runs.items():
+        if key not in known:
+            new.setdefault(run.watch.rule.organization_id, []).append(key)
+    if not new:
+        return runs
+    left_out: set[RunKey] = set()
+    for organization_id, count in (await store.count_states(db, new, MOST_STATES)).items():
+        surplus = new[organization_id][max(0, MOST_STATES - count) :]
+        if surplus:
+            log.warning("too many states of alert rules", organization_id=str(organization_id), left_out=len(surplus))
+            left_out.update(surplus)
+    return {key: run for key, run in runs.items() if key not in left_out} if left_out else runs
 
 
 def _watches(watch: Watch, plants: dict[UUID, store.PlantName]) -> bool:
@@ -95,11 +117,13 @@ def _watches(watch: Watch, plants: dict[UUID, store.PlantName]) -> bool:
     return plant is not None and plant.organization_id == watch.rule.organization_id
 
 
-def _advance(run: Run, row: store.RuleStateRow | None, *, may_raise: bool) -> Progress:
+def _advance(findings: Findings, run: Run, row: store.RuleStateRow | None, *, may_raise: bool) -> Progress:
     state = None
     if row is not None:
         state = RuleState(microseconds(row.since), microseconds(row.seen_at), row.alert_id is not None)
-    return advance(run.watch.rule, state, sorted(run.points), may_raise=may_raise, newest=run.newest)
+    watch = run.watch
+    newest = findings.newest.get((watch.source_id, watch.name))
+    return advance(watch.rule, state, sorted(run.points), may_raise=may_raise, newest=newest)
 
 
 async def _raise(

@@ -4,50 +4,37 @@ A frame without rules costs one lookup. Missing entries are compiled at the next
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from operator import eq, gt, itemgetter, lt
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point
-from gridfleet.domains.alerts.matches import Findings, Hit, Run, Watch
+from gridfleet.domains.alerts.matches import MOST_STATES, Check, Checks, Findings, Hit, Run, Watch
 from gridfleet.domains.alerts.models import AlertRule, Condition
 from gridfleet.domains.alerts.rules import store
-from gridfleet.domains.alerts.rules.units import adopt_unit, in_unit, report_unfit
+from gridfleet.domains.alerts.rules.units import adopt_units, in_unit, report_unfit
 from gridfleet.domains.telemetry.frames.lookup import layout_columns, source_owners
 from gridfleet.domains.telemetry.frames.models import FrameBatch, LayoutColumns, SourceOwner, microseconds
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 
-__all__ = ["RULES_CHANNEL", "Check", "RuleCache", "compile_checks"]
+__all__ = ["RULES_CHANNEL", "RuleCache"]
 
 RULES_CHANNEL: Final = "alert_rule_changed"
 """Channel of the database notification that rules changed; the payload is their organisation."""
 
 _CHECKS_AT_ONCE: Final = 20_000
+_ADOPT_SECONDS: Final = 600.0
+"""How long a rule that got no unit is left alone: each try reads which layouts the organisation uses."""
 
 _COMPARE: Final[dict[Condition, Callable[[float, float], bool]]] = {Condition.LT: lt, Condition.GT: gt, Condition.EQ: eq}
 
 
-class Check(NamedTuple):
-    """One rule at one position of a frame."""
-
-    position: int
-    compare: Callable[[float, float], bool]
-    threshold: float
-    keeps_state: bool
-    watch: Watch
-
-
-class _Compiled(NamedTuple):
-    organization_id: UUID
-    plant_id: UUID
-    checks: tuple[Check, ...]
-
-
-class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
+class RuleCache(NotifiedCache[tuple[int, int], Checks]):
     """The rules for each position in the frames of each source, by source and layout.
 
     The id of the organisation invalidates its entries, because its rules changed. The id of a plant invalidates the plant's,
@@ -55,111 +42,153 @@ class RuleCache(NotifiedCache[tuple[int, int], _Compiled]):
     """
 
     def __init__(self, database: Database) -> None:
-        super().__init__(lambda _, compiled: (str(compiled.organization_id), str(compiled.plant_id)))
+        super().__init__(lambda _, own: (str(own.source.organization_id), str(own.source.plant_id)))
         self._database = database
+        self._adopt_from: dict[UUID, float] = {}
 
     async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
         """Apply the rules to the frames. Values older than `MAX_AGE_SECONDS` are ignored."""
         known = await self.look_up(frames.latest.keys(), self._compile)
-        checks = {key: compiled.checks for key, compiled in known.items() if compiled.checks}
-        hits: dict[int, tuple[int, float, Watch]] = {}
-        runs: dict[int, Run] = {}
-        # All rules of a metric share its points: each on its own, a thousand rules would take gigabytes for a batch.
-        points: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
-        if not checks:
-            return Findings()
+        found = Findings(checks={key: own for key, own in known.items() if own.checks})
+        hits: dict[int, tuple[int, float, Check, SourceOwner]] = {}
+        runs: dict[tuple[int, int], Run] = {}
+        counts = Counter[UUID]()
+        if not found.checks:
+            return found
         since_pause = 0
         horizon = microseconds(now) - MAX_AGE_SECONDS * 1_000_000
-        for (source_id, time, layout_id), values in frames.frames.items():
-            if time < horizon:
+        for (source_id, at, layout_id), values in frames.frames.items():
+            own = found.checks.get((source_id, layout_id))
+            if at < horizon or own is None:
                 continue
-            due = checks.get((source_id, layout_id), ())
+            source, due, kept = own
             since_pause += len(due)
             if since_pause > _CHECKS_AT_ONCE:
                 # Otherwise a batch with many values of a metric with many rules would block heartbeats.
                 await asyncio.sleep(0)
                 since_pause = 0
-            for position, compare, threshold, keeps_state, watch in due:
+            for position in kept:
+                # All rules of a metric share its values: each on its own, a thousand rules would take gigabytes for a batch.
+                if (value := values[position]) is not None:
+                    found.values.setdefault((source_id, layout_id, position), []).append((at, float(value)))
+            for check in due:
+                position, compare, threshold, keeps_state, rule, _, _ = check
                 value = values[position]
                 if value is None:
                     continue
                 # A measured integer or boolean is only packed as a double.
                 value = float(value)
-                matched = compare(value, threshold)
-                if keeps_state:
-                    run = runs.get(id(watch))
-                    if run is None:
-                        run = runs[id(watch)] = Run(watch, points.setdefault((source_id, layout_id, position), []))
-                    if not run.points or run.points[-1][0] != time:
-                        run.points.append((time, value))
-                    run.matched = run.matched or matched
-                elif matched:
-                    rule = id(watch.rule)
-                    if rule not in hits or time < hits[rule][0]:
-                        hits[rule] = (time, value, watch)
-        return Findings(_earliest(hits.values()), list(runs.values()))
+                if not compare(value, threshold):
+                    continue
+                if not keeps_state:
+                    if id(rule) not in hits or at < hits[id(rule)][0]:
+                        hits[id(rule)] = (at, value, check, source)
+                elif (source_id, id(check)) not in runs and counts[rule.organization_id] < MOST_STATES:
+                    counts[rule.organization_id] += 1
+                    runs[source_id, id(check)] = Run(check.watch(source), found.values[source_id, layout_id, position])
+        found.hits, found.runs = _earliest(hits.values()), list(runs.values())
+        return found
 
-    async def _compile(self, missing: Collection[tuple[int, int]]) -> dict[tuple[int, int], _Compiled]:
+    async def _compile(self, missing: Collection[tuple[int, int]]) -> dict[tuple[int, int], Checks]:
         async with self._database.transaction() as db:
             sources = await source_owners(db, {source_id for source_id, _ in missing})
-            rules = await store.enabled_of(db, {source.organization_id for source in sources.values()})
+            owners = {source.plant_id: source.organization_id for source in sources.values()}
+            rules = await store.enabled_of(db, set(owners.values()), owners)
             layouts = await layout_columns(db, {layout_id for _, layout_id in missing} if rules else ())
-        by_organization: dict[UUID, list[AlertRule]] = defaultdict(list)
-        for rule in rules:
-            by_organization[rule.organization_id].append(rule)
-        compiled: dict[tuple[int, int], _Compiled] = {}
-        unfit: list[Watch] = []
-        for source_id, layout_id in missing:
-            if (source := sources.get(source_id)) is None:
-                continue
-            checks: tuple[Check, ...] = ()
-            if (own := by_organization.get(source.organization_id)) and (layout := layouts.get(layout_id)) is not None:
-                checks = compile_checks(own, source, layout, unfit)
-            compiled[source_id, layout_id] = _Compiled(source.organization_id, source.plant_id, checks)
-        await self._adopt_units(compiled.values(), unfit)
+        compiler = _Compiler(rules, layouts)
+        compiled = {
+            (source_id, layout_id): compiler.checks_of(sources[source_id], layout_id)
+            for source_id, layout_id in missing
+            if source_id in sources
+        }
+        await self._adopt_units(compiler)
         return compiled
 
-    async def _adopt_units(self, compiled: Iterable[_Compiled], unfit: list[Watch]) -> None:
+    async def _adopt_units(self, compiler: "_Compiler") -> None:
         """Give rules without a unit the unit of their measurement, and report rules whose unit cannot be converted."""
-        met = {check.watch.rule.id: check.watch for one in compiled for check in one.checks if check.watch.unit}
-        new = [watch for watch in met.values() if watch.rule.unit is None]
-        if new or unfit:
+        now = time.monotonic()
+        new = [watch for watch in compiler.without_unit.values() if now >= self._adopt_from.get(watch.rule.id, now)]
+        if new or compiler.unfit:
+            self._adopt_from = {rule_id: until for rule_id, until in self._adopt_from.items() if until > now}
+            self._adopt_from |= {watch.rule.id: now + _ADOPT_SECONDS for watch in new}
             async with self._database.transaction() as db:
-                for watch in sorted(new, key=lambda watch: watch.rule.id):
-                    await adopt_unit(db, watch.rule, watch.unit)
-                await report_unfit(db, unfit)
+                await adopt_units(db, new)
+                await report_unfit(db, compiler.unfit.values())
 
 
-def compile_checks(
-    rules: Iterable[AlertRule], source: SourceOwner, layout: LayoutColumns, unfit: list[Watch]
-) -> tuple[Check, ...]:
-    """Return the checks of a layout by the rules of the source's organisation, with thresholds in the layout's units.
+_Owner = tuple[UUID, UUID | None]
+"""Organisation and plant of a rule; None is every plant."""
 
-    Watches whose unit cannot be converted are added to `unfit`.
+
+class _Compiler:
+    """Compiles rules to checks. What sources have in common is compiled once, so that a thousand devices cost as much as one.
+
+    Attributes:
+        without_unit: For each rule that has no unit, although its measurement has one, a watch.
+        unfit: For each rule whose unit cannot be converted, a watch.
     """
-    prefix = None if source.external_id is None else f"{source.external_id}."
-    checks: list[Check] = []
-    for rule in rules:
-        if rule.plant_id is not None and rule.plant_id != source.plant_id:
-            continue
-        keys = {rule.metric} if prefix is None else {rule.metric, rule.metric.removeprefix(prefix)}
-        for key in keys & layout.positions.keys():
-            position = layout.positions[key]
-            unit = layout.units[position]
-            watch = Watch(rule, source.plant_id, source.id, f"{prefix or ''}{key}", unit)
-            fitting = in_unit(rule, unit)
-            if fitting is None:
-                unfit.append(watch)
+
+    def __init__(self, rules: Iterable[AlertRule], layouts: Mapping[int, LayoutColumns]) -> None:
+        self._layouts = layouts
+        self._rules: dict[_Owner, list[tuple[AlertRule, str]]] = defaultdict(list)
+        self._named: dict[tuple[_Owner, str], list[tuple[AlertRule, str]]] = defaultdict(list)
+        self._of_organizations: dict[tuple[UUID, int], tuple[Check, ...]] = {}
+        self._of_plants: dict[tuple[UUID, int], tuple[tuple[Check, ...], tuple[int, ...]]] = {}
+        self.without_unit: dict[UUID, Watch] = {}
+        self.unfit: dict[UUID, Watch] = {}
+        for rule in rules:
+            owner = (rule.organization_id, rule.plant_id)
+            self._rules[owner].append((rule, rule.metric))
+            device, dot, key = rule.metric.partition(".")
+            if dot:
+                self._named[owner, device].append((rule, key))
+
+    def checks_of(self, source: SourceOwner, layout_id: int) -> Checks:
+        """Return the checks of a source's frames of a layout."""
+        everywhere, here = (source.organization_id, None), (source.organization_id, source.plant_id)
+        common = self._of_plants.get((source.plant_id, layout_id))
+        if common is None:
+            shared = self._of_organizations.get((source.organization_id, layout_id))
+            if shared is None:
+                shared = tuple(self._compile(self._rules.get(everywhere, ()), source, layout_id))
+                self._of_organizations[source.organization_id, layout_id] = shared
+            checks = (*shared, *self._compile(self._rules.get(here, ()), source, layout_id))
+            common = self._of_plants[source.plant_id, layout_id] = (checks, _kept(checks))
+        named: list[Check] = []
+        if source.external_id is not None:
+            for owner in (everywhere, here):
+                named += self._compile(self._named.get((owner, source.external_id), ()), source, layout_id)
+        if not named:
+            return Checks(source, *common)
+        checks = (*common[0], *named)
+        return Checks(source, checks, _kept(checks))
+
+    def _compile(self, rules: Iterable[tuple[AlertRule, str]], source: SourceOwner, layout_id: int) -> Iterator[Check]:
+        """Yield the checks of (rule, key) in the layout, with thresholds in its units."""
+        if (layout := self._layouts.get(layout_id)) is None:
+            return
+        for rule, key in rules:
+            if (position := layout.positions.get(key)) is None:
                 continue
-            watch = watch._replace(rule=fitting)
-            checks.append(Check(position, _COMPARE[fitting.condition], fitting.threshold, fitting.keeps_state, watch))
-    return tuple(checks)
+            unit = layout.units[position]
+            fitting = in_unit(rule, unit)
+            check = Check(position, _COMPARE[rule.condition], rule.threshold, rule.keeps_state, rule, key, unit)
+            if fitting is None:
+                self.unfit[rule.id] = check.watch(source)
+                continue
+            if unit and rule.unit is None:
+                self.without_unit[rule.id] = check.watch(source)
+            yield check._replace(threshold=fitting.threshold, rule=fitting)
 
 
-def _earliest(hits: Iterable[tuple[int, float, Watch]]) -> dict[UUID, Hit]:
+def _kept(checks: Iterable[Check]) -> tuple[int, ...]:
+    return tuple(sorted({check.position for check in checks if check.keeps_state}))
+
+
+def _earliest(hits: Iterable[tuple[int, float, Check, SourceOwner]]) -> dict[UUID, Hit]:
     # A rule that was compiled at different times for different plants is several objects, so hits are grouped by its
     # id.
     found: dict[UUID, Hit] = {}
-    for time, value, watch in sorted(hits, key=itemgetter(0)):
-        found.setdefault(watch.rule.id, Hit(watch, Point(time, value)))
+    for at, value, check, source in sorted(hits, key=itemgetter(0)):
+        found.setdefault(check.rule.id, Hit(check.watch(source), Point(at, value)))
     return found

@@ -61,7 +61,7 @@ class RuleStateRow(NamedTuple):
 
 _STANDING = ", ".join(RuleStateRow._fields)
 _NEW_STANDINGS = (
-    f"unnest(%s::uuid[], %s::int[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::uuid[]) AS new ({_STANDING})"
+    f"unnest(%b::uuid[], %b::int[], %b::text[], %b::timestamptz[], %b::timestamptz[], %b::uuid[]) AS new ({_STANDING})"
 )
 
 
@@ -199,15 +199,21 @@ async def clear_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
     )
 
 
-async def rule_states(db: Connection, rule_ids: Iterable[UUID], source_ids: Iterable[int]) -> list[RuleStateRow]:
-    """Return the states of the metrics of these sources for these rules."""
-    cursor = db.cursor(row_factory=class_row(RuleStateRow))
-    await cursor.execute(
-        "SELECT rule_id, source_id, metric, since, seen_at, alert_id FROM alert_state"
-        " WHERE rule_id = ANY(%s) AND source_id = ANY(%s)",
-        (list(rule_ids), list(source_ids)),
-    )
+async def rule_states(db: Connection, source_ids: Iterable[int]) -> list[RuleStateRow]:
+    """Return the states of the metrics of these sources."""
+    cursor = db.cursor(row_factory=class_row(RuleStateRow), binary=True)
+    await cursor.execute(f"SELECT {_STANDING} FROM alert_state WHERE source_id = ANY(%s)", (list(source_ids),))
     return await cursor.fetchall()
+
+
+async def count_states(db: Connection, organization_ids: Iterable[UUID], most: int) -> dict[UUID, int]:
+    """Return the number of states of each organisation's rules, at most `most`."""
+    cursor = await db.execute(
+        "SELECT o.id, (SELECT count(*) FROM (SELECT FROM alert_rule r JOIN alert_state s ON s.rule_id = r.id"
+        " WHERE r.organization_id = o.id LIMIT %s) AS own) FROM unnest(%s::uuid[]) AS o (id)",
+        (most, list(organization_ids)),
+    )
+    return dict(await cursor.fetchall())
 
 
 async def delete_of_plant(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:

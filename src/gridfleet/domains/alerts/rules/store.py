@@ -123,11 +123,13 @@ async def delete(db: Connection, org: OrgScope, rule_id: UUID) -> bool:
     return cursor.rowcount == 1
 
 
-async def enabled_of(db: Connection, organization_ids: Iterable[UUID]) -> list[AlertRule]:
-    """Return the enabled rules of these organisations."""
+async def enabled_of(db: Connection, organization_ids: Iterable[UUID], plant_ids: Iterable[UUID]) -> list[AlertRule]:
+    """Return the enabled rules of these organisations for all plants or for one of these."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM alert_rule WHERE enabled AND organization_id = ANY(%s) ORDER BY id", (list(organization_ids),)
+        f"SELECT {_COLUMNS} FROM alert_rule WHERE enabled AND organization_id = ANY(%s)"
+        " AND (plant_id IS NULL OR plant_id = ANY(%s)) ORDER BY id",
+        (list(organization_ids), list(plant_ids)),
     )
     return await cursor.fetchall()
 
@@ -165,9 +167,43 @@ async def units_of(db: Connection, organization_id: UUID, plant_id: UUID | None,
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def set_unit(db: Connection, rule_id: UUID, metric: str, unit: str) -> None:
-    """Set the unit of a rule that has none and still watches this metric."""
-    await db.execute("UPDATE alert_rule SET unit = %s WHERE id = %s AND metric = %s AND unit IS NULL", (unit, rule_id, metric))
+async def layout_units(db: Connection, rules: Sequence[AlertRule]) -> dict[UUID, set[str]]:
+    """Return the units of every metric that each of the rules watches, by the layouts of its frames. Missing ones are left out.
+
+    Unlike `units_of`, it also counts units that a metric has no longer. It takes about as long for 500 rules as for one.
+    """
+    cursor = await db.execute(
+        "WITH rule AS (SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[], %s::text[])"
+        " AS r (id, organization_id, plant_id, metric)),"
+        " wanted AS (SELECT id, organization_id, plant_id, NULL AS device, metric AS key FROM rule UNION ALL"
+        " SELECT id, organization_id, plant_id, split_part(metric, '.', 1), substr(metric, strpos(metric, '.') + 1)"
+        " FROM rule WHERE strpos(metric, '.') > 0),"
+        " used AS MATERIALIZED (SELECT s.organization_id, s.plant_id, s.external_id, t.layout_id"
+        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " WHERE s.organization_id IN (SELECT organization_id FROM rule)"
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)),"
+        " named AS MATERIALIZED (SELECT l.id AS layout_id, m.key, l.units[m.position] AS unit FROM telemetry_layout l"
+        " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
+        " WHERE l.id IN (SELECT layout_id FROM used) AND m.key IN (SELECT key FROM wanted) AND l.units[m.position] <> '')"
+        " SELECT DISTINCT w.id, n.unit FROM wanted w JOIN named n USING (key) WHERE EXISTS (SELECT FROM used u"
+        " WHERE u.layout_id = n.layout_id AND u.organization_id = w.organization_id"
+        " AND (w.plant_id IS NULL OR u.plant_id = w.plant_id) AND (w.device IS NULL OR u.external_id = w.device))",
+        tuple([getattr(rule, name) for rule in rules] for name in ("id", "organization_id", "plant_id", "metric")),
+    )
+    found: dict[UUID, set[str]] = {}
+    for rule_id, unit in await cursor.fetchall():
+        found.setdefault(rule_id, set()).add(unit)
+    return found
+
+
+async def set_units(db: Connection, units: Sequence[tuple[UUID, str, str]]) -> None:
+    """Set the units of rules that have none and still watch the metric: (rule, metric, unit)."""
+    await db.execute(
+        "WITH new AS (SELECT r.id, n.unit FROM alert_rule r JOIN unnest(%s::uuid[], %s::text[], %s::text[])"
+        " AS n (id, metric, unit) USING (id, metric) WHERE r.unit IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r)"
+        " UPDATE alert_rule r SET unit = new.unit FROM new WHERE r.id = new.id",
+        tuple([row[column] for row in units] for column in range(3)),
+    )
 
 
 async def claim_unit_notices(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:

@@ -1,6 +1,6 @@
 """The unit of a rule's thresholds, and what happens if its measurement changes its unit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 import msgspec
@@ -13,7 +13,7 @@ from gridfleet.domains.notifications.queue import NotificationContent, notify_me
 from gridfleet.domains.telemetry.units import converted
 from gridfleet.kernel.db import Connection
 
-__all__ = ["adopt_unit", "in_unit", "measured_unit", "report_unfit"]
+__all__ = ["adopt_units", "in_unit", "measured_unit", "report_unfit"]
 
 
 def in_unit(rule: AlertRule, unit: str) -> AlertRule | None:
@@ -36,11 +36,11 @@ async def measured_unit(db: Connection, organization_id: UUID, plant_id: UUID | 
     return units.pop() if len(units) == 1 else None
 
 
-async def adopt_unit(db: Connection, rule: AlertRule, unit: str) -> None:
-    """Set `unit` as the unit of a rule that has none, unless other measurements have other units."""
-    units = await store.units_of(db, rule.organization_id, rule.plant_id, rule.metric)
-    if units <= {unit}:
-        await store.set_unit(db, rule.id, rule.metric, unit)
+async def adopt_units(db: Connection, watches: Sequence[Watch]) -> None:
+    """Give rules without a unit the unit of a metric that they watch, unless another of their metrics has another unit."""
+    known = await store.layout_units(db, [watch.rule for watch in watches])
+    new = [watch for watch in watches if known.get(watch.rule.id, set()) <= {watch.unit}]
+    await store.set_units(db, [(watch.rule.id, watch.rule.metric, watch.unit) for watch in new])
 
 
 async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
