@@ -9,6 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from gridfleet.domains.ingest.plant_cache import CachedDevice
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partner_events.queue import subscribed_plants
 from gridfleet.domains.plants.models import PlantStatus
@@ -99,6 +100,26 @@ async def test_a_snapshot_with_many_values_is_several_events(site: PartnerSite) 
     assert len({event_id for event_id, _ in found}) == len(found)
     await site.plant.bench.take(message)
     assert await events(site, "telemetry") == found * 2
+
+
+async def test_the_devices_of_a_plant_are_not_listed_for_each_snapshot(site: PartnerSite) -> None:
+    """With 10,000 devices, a message of 45 kB with 1,000 snapshots took 4.3 s, in which no heartbeat was answered."""
+    listed = 0
+
+    class Devices(dict[str, CachedDevice]):
+        def items(self) -> Any:
+            nonlocal listed
+            listed += 1
+            return super().items()
+
+    await site.plant.add_device("INV1", SIGNALS)
+    cache = site.plant.bench.pipeline.plant_cache
+    cached = (await cache.plants([str(site.plant.id)]))[str(site.plant.id)]
+    cached.devices = Devices(cached.devices)
+    snapshots = [{"time": ago(seconds=n), "devices": [{"id": "INV1", "fields": {"power": n}}]} for n in range(1, 4)]
+    await site.plant.bench.take(site.plant.message(snapshots))
+    assert [content["devices"][0]["id"] for _, content in await events(site, "telemetry")] == ["INV1"] * 3
+    assert listed == 0
 
 
 async def test_old_measurements_are_history(site: PartnerSite) -> None:

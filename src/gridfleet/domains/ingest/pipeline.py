@@ -59,8 +59,8 @@ from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = ["Pipeline", "count_committed"]
 
-EventValues = dict[tuple[UUID, int], dict[str, float]]
-"""Values by metric, for each device and time."""
+EventValues = dict[tuple[str | None, int], dict[str, float]]
+"""Values by metric, for each external id, None for the plant itself, and time."""
 
 PRESENCE_EVERY: Final = timedelta(seconds=10)
 """The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
@@ -287,7 +287,7 @@ def _add_snapshot(
             batch.frames.add(device.source_id, layout_id, own_time, values)
         added += len(frames)
         if published is not None and frames and own_time >= fresh:
-            published.setdefault((device.id, own_time), {}).update(device.reader.named(frames))
+            published.setdefault((device.external_id, own_time), {}).update(device.reader.named(frames))
     batch.ends.append((len(batch.frames.frames), delivery))
     if len(batch.frames.frames) < before + added:
         batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in snapshot.entries}
@@ -325,9 +325,7 @@ def _take_status(batch: Batch, plant: CachedPlant, delivery: Delivery, now: date
 
 
 def _add_events(batch: Batch, plant: CachedPlant, delivery: Delivery, message: str, time: int, published: EventValues) -> None:
-    names: dict[UUID, str | None] = {device.id: external_id for external_id, device in plant.devices.items()}
-    names[plant.itself.id] = None
-    values = {(names[device_id], to_datetime(own_time)): found for (device_id, own_time), found in published.items()}
+    values = {(external_id, to_datetime(own_time)): found for (external_id, own_time), found in published.items()}
     events = telemetry_events(batch.subscribed[plant.id], plant.id, message, to_datetime(time), values)
     batch.events.extend(event._replace(request_id=delivery.request_id) for event in events)
 

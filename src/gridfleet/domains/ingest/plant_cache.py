@@ -77,9 +77,10 @@ class Presence:
 
 @dataclass(slots=True)
 class CachedDevice:
-    """A source of a plant: one of its sub-devices, or the plant itself."""
+    """A source of a plant: one of its sub-devices, or the plant itself, which has no external id."""
 
     id: UUID
+    external_id: str | None
     source_id: int
     reader: Reader
     status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
@@ -206,7 +207,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
             reader: Reader = (
                 OwnNamesReader() if template is None else await TemplateReader.of(db, self.layouts, self._signal_map(template))
             )
-            return CachedDevice(device_id, source_id, reader)
+            return CachedDevice(device_id, external_id, source_id, reader)
 
         return CachedPlant(
             plant.id,
