@@ -162,28 +162,43 @@ async def claim(db: Connection, now: datetime, hold: timedelta, repeat: timedelt
 
     Claimed commands are due again after `hold`. A command that was never sent waits for the earlier ones of its plant that were
     not sent either or are being sent again, unless it is an EMERGENCY. Locked and withdrawn commands are left out.
+    Organisations take turns; an EMERGENCY is the first of its organisation.
     """
     cursor = db.cursor(row_factory=class_row(DueCommand))
-    await cursor.execute(
-        "WITH due AS (SELECT c.id FROM plant_command c JOIN plant p ON p.id = c.plant_id"
-        " WHERE c.due_at <= %(now)s AND c.expires_at > %(now)s AND p.lifecycle_status = 'ACTIVE'"
-        f" AND {_NOT_WITHDRAWN.format('c')}"
-        " AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY' OR NOT EXISTS (SELECT FROM plant_command e"
-        " WHERE e.plant_id = c.plant_id AND e.due_at IS NOT NULL AND e.expires_at > %(now)s"
-        " AND (e.status = 'PENDING' OR e.due_at <= %(now)s + %(hold)s)"
-        f" AND (e.issued_at, e.id) < (c.issued_at, c.id) AND {_NOT_WITHDRAWN.format('e')}))"
-        " ORDER BY c.due_at, c.issued_at, c.id LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
-        " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
-        " FROM due WHERE c.id = due.id RETURNING c.*)"
-        " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim,"
-        " %(now)s + %(repeat)s AS again_at, cause FROM claimed ORDER BY issued_at, id",
-        {"now": now, "hold": hold, "repeat": repeat, "limit": limit},
-    )
+    await cursor.execute(_CLAIM.encode(), {"now": now, "hold": hold, "repeat": repeat, "limit": limit, "most": 2 * limit})
     claimed = await cursor.fetchall()
     if not claimed:
         return []
     earlier = await _earlier_due(db, now, now + hold, {command.plant_id for command in claimed})
     return [command._replace(again_at=min(command.again_at, earlier.get(command.id, command.again_at))) for command in claimed]
+
+
+_WAITS = "c.due_at IS NOT NULL AND c.expires_at > %(now)s AND " + _NOT_WITHDRAWN.format("c")
+_NEXT_PLANT = "SELECT plant_id FROM plant_command WHERE due_at IS NOT NULL{condition} ORDER BY plant_id LIMIT 1"
+_CLAIM = (
+    # One look-up in the index for each plant, however many of its commands wait.
+    f"WITH RECURSIVE waiting AS (({_NEXT_PLANT.format(condition='')}) UNION ALL"
+    f" SELECT ({_NEXT_PLANT.format(condition=' AND plant_id > w.plant_id')}) FROM waiting w WHERE w.plant_id IS NOT NULL),"
+    " free AS MATERIALIZED (SELECT first.id, first.plant_id, first.type, first.due_at, first.issued_at"
+    f" FROM waiting w CROSS JOIN LATERAL (SELECT c.* FROM plant_command c WHERE c.plant_id = w.plant_id AND {_WAITS}"
+    " AND (c.status = 'PENDING' OR c.due_at <= %(now)s + %(hold)s) ORDER BY c.issued_at, c.id LIMIT 1) AS first"
+    " WHERE first.status = 'PENDING' AND first.type <> 'EMERGENCY' AND first.due_at <= %(now)s"
+    " UNION ALL SELECT c.id, c.plant_id, c.type, c.due_at, c.issued_at FROM plant_command c"
+    f" WHERE c.due_at <= %(now)s AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY') AND {_WAITS}),"
+    " next AS (SELECT f.id, f.due_at, row_number() OVER (PARTITION BY p.organization_id"
+    " ORDER BY f.type <> 'EMERGENCY', f.due_at, f.issued_at, f.id) AS turn"
+    " FROM free f CROSS JOIN LATERAL (SELECT organization_id FROM plant"
+    " WHERE id = f.plant_id AND lifecycle_status = 'ACTIVE' OFFSET 0) AS p"
+    # Twice as many: another process may have locked the first ones.
+    " ORDER BY turn, f.due_at LIMIT %(most)s),"
+    # IS TRUE: otherwise the planner may choose the index on due times, and read every command that waits for another one.
+    " due AS (SELECT c.id FROM plant_command c JOIN next n ON n.id = c.id WHERE (c.due_at <= %(now)s) IS TRUE"
+    " ORDER BY n.turn, n.due_at LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
+    " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
+    " FROM due WHERE c.id = due.id RETURNING c.*)"
+    " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim,"
+    " %(now)s + %(repeat)s AS again_at, cause FROM claimed ORDER BY issued_at, id"
+)
 
 
 async def _earlier_due(db: Connection, now: datetime, claim: datetime, plant_ids: Collection[UUID]) -> dict[UUID, datetime]:

@@ -1,0 +1,78 @@
+"""Many waiting commands of one organisation beside those of another."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.delivery import claim_due
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db.queries import fetch_value
+from support.clients.commands_at_work import add_commandable, issue
+from support.clients.ingest_bench import Bench, BenchPlant
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    return Bench(database)
+
+
+async def commandable(bench: Bench) -> BenchPlant:
+    plant = await bench.plant()
+    await add_commandable(plant)
+    return plant
+
+
+async def move_to(plant: BenchPlant, organization_id: UUID) -> None:
+    """Give the plant to the organisation."""
+    async with plant.bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (organization_id, plant.id))
+
+
+async def claimed(bench: Bench, limit: int) -> list[UUID]:
+    """Claim commands; return their plants in the order of issue."""
+    async with bench.database.transaction() as db:
+        return [one.command.plant_id for one in await claim_due(db, bench.keyring, datetime.now(UTC), limit)]
+
+
+async def test_organisations_take_turns(bench: Bench) -> None:
+    """Thousands of steps of one organisation begin at the same quarter of an hour: the only step of another came after them."""
+    plants = [await commandable(bench) for _ in range(6)]
+    for plant in plants[1:5]:
+        await issue(plant)
+        await move_to(plant, plants[0].organization_id)
+    await issue(plants[5])
+    assert await claimed(bench, 2) == [plants[1].id, plants[5].id]
+    assert await claimed(bench, 2) == [plants[2].id, plants[3].id]
+
+
+async def test_an_emergency_is_the_first_of_its_organisation(bench: Bench) -> None:
+    plants = [await commandable(bench) for _ in range(3)]
+    for plant in plants:
+        command = await issue(plant)
+        await move_to(plant, plants[0].organization_id)
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE plant_command SET type = 'EMERGENCY' WHERE id = %s", (command,))
+    assert await claimed(bench, 1) == [plants[2].id]
+
+
+async def test_a_claim_does_not_read_every_command_that_waits(bench: Bench) -> None:
+    """It is repeated each second and after each new command. 60,000 commands of absent plants took 0.3 s each time."""
+    scans: list[int] = []
+    for count in (2, 40):
+        plant = await commandable(bench)
+        for _ in range(count):
+            await issue(plant)
+        assert plant.id in await claimed(bench, 10)
+        async with bench.database.transaction() as db:
+            await db.execute("SET LOCAL enable_seqscan = off")
+            before = await scans_of_commands(db)
+            assert await store.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10) == []
+            scans.append(await scans_of_commands(db) - before)
+    assert scans[1] < scans[0] + 10, scans
+
+
+async def scans_of_commands(db: Connection) -> int:
+    """Return the number of scans of the table's indexes that the connection has not reported yet."""
+    return int(await fetch_value(db, "SELECT idx_scan FROM pg_stat_xact_user_tables WHERE relname = 'plant_command'"))
