@@ -333,3 +333,16 @@ async def test_a_mode_whose_confirmation_was_missed_is_settled(site: PartnerSite
     assert await settle(site) == 1
     assert await site.rows("SELECT kind FROM vcp_unconfirmed") == []
     assert await open_at(site, 25 * HOUR) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("command.mode", {"mode": "CHARGE", "expiresAt": soon(3600)}),
+        ("schedule.set", {"scheduleId": "s", "revision": 1, "intervals": [step(HOUR)]}),
+    ],
+)
+async def test_a_command_that_could_not_be_restored_is_refused(site: PartnerSite, kind: str, members: dict[str, Any]) -> None:
+    """The log does not keep 900 numbers of 309 digits. When the plant refused a later command, its acknowledgement was lost."""
+    assert await site.send(kind, **members, note=[1e308] * 900) == "MALFORMED"
+    assert await site.send(kind, **members, note=[1e308] * 500) == "ACCEPTED"

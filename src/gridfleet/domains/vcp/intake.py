@@ -42,7 +42,7 @@ from gridfleet.protocol.partner_messages import (
     RejectionReason,
     SetpointCommand,
 )
-from gridfleet.protocol.partner_routes import parse_inbound
+from gridfleet.protocol.partner_routes import CommandKind, parse_inbound
 
 __all__ = ["refuse_unstorable", "take_command"]
 
@@ -53,6 +53,9 @@ _UNPROVED: Final = frozenset(
         RejectionReason.TIMESTAMP_OUT_OF_WINDOW,
     }
 )
+
+_READ_AGAIN: Final = frozenset({CommandKind.MODE, CommandKind.SCHEDULE_SET, CommandKind.SCHEDULE_CANCEL})
+"""Their payload is read again from the log when the plant refuses a later one."""
 
 
 async def take_command(db: Connection, sender: SendingKey, message: Inbound, now: datetime, window_seconds: int) -> PartnerAck:
@@ -67,6 +70,8 @@ async def take_command(db: Connection, sender: SendingKey, message: Inbound, now
     logged = LoggedMessage(message, sender)
     try:
         key = prove(message, sender, logged.content.get("messageId"), now, window_seconds)
+        if not logged.keeps_payload and key.kind in _READ_AGAIN:
+            raise Rejection(RejectionReason.MALFORMED, "the numbers of the message have too many digits")
     except Rejection as rejection:
         return await _refuse(db, logged, rejection, now, claims_id=False)
     if logged.message_id is not None:
