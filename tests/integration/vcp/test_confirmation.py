@@ -146,6 +146,40 @@ async def test_a_cancellation_comes_after_the_auto_that_ends_an_emergency_stop(s
     assert await site.site("schedule_active") == (False,)
 
 
+async def stop_and_order_auto(site: PartnerSite) -> None:
+    """The plant confirms a stop and is away when AUTO is sent."""
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    await site.acknowledge_newest("APPLIED")
+    await site.send("command.mode", mode="AUTO")
+
+
+async def test_a_stopped_plant_gets_auto_before_its_fallback(site: PartnerSite) -> None:
+    await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})
+    await site.acknowledge_newest("APPLIED")
+    await stop_and_order_auto(site)
+    assert await open_at(site, 61) == ["AUTO", "AUTO", "BACKUP"]
+    for hours in (2, 25):
+        assert await open_at(site, hours * HOUR) == ["AUTO", "BACKUP"], "it refuses all but AUTO"
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=26 * HOUR)
+    assert await open_at(site, 60 * HOUR) == []
+
+
+async def test_a_stopped_plant_gets_auto_before_what_follows_it(site: PartnerSite) -> None:
+    await stop_and_order_auto(site)
+    await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(40 * HOUR)])
+    await site.send("command.mode", mode="CHARGE", expiresAt=soon(30 * HOUR))
+    assert await open_at(site, 1) == ["AUTO", "AUTO", 4, "CHARGE"]
+    for hours in (2, 25):
+        assert await open_at(site, hours * HOUR) == ["AUTO", 4, "CHARGE"]
+
+
+async def test_a_second_stop_is_not_followed_by_the_auto_before_it(site: PartnerSite) -> None:
+    await stop_and_order_auto(site)
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    assert await open_at(site, 1) == ["EMERGENCY_STOP"]
+    assert await open_at(site, 25 * HOUR) == ["EMERGENCY_STOP"]
+
+
 async def test_a_long_step_is_issued_again(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(-60, 2 * DAY, 7)])
     await site.acknowledge_newest("APPLIED")

@@ -19,7 +19,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["A_MOMENT", "RETRY", "complete_missed", "issue_due", "issue_modes", "own_command"]
+__all__ = ["A_MOMENT", "RETRY", "complete_missed", "issue_due", "issue_modes", "issue_starts", "own_command"]
 
 A_MOMENT: Final = timedelta(milliseconds=1)
 """Offset that places one command before another: a plant gets its commands in the order of their issue times."""
@@ -69,6 +69,7 @@ async def issue_modes(db: Connection, due: Sequence[tuple[Site, Unconfirmed]], n
     commands = [_mode_command(site, row, now) for site, row in due]
     if not commands:
         return 0
+    await issue_starts(db, [row for site, row in due if site.mode(now) is not Mode.EMERGENCY_STOP], now)
     ids = await relay_all(db, commands)
     issued = [(row, command.id) for (_, row), command in zip(due, commands, strict=True) if command.id in ids]
     for (_, row), command in zip(due, commands, strict=True):
@@ -78,6 +79,21 @@ async def issue_modes(db: Connection, due: Sequence[tuple[Site, Unconfirmed]], n
     # The plants drop their setpoints when they receive a mode.
     await sites.reopen_intervals(db, [row.plant_id for row, _ in issued], now)
     return len(issued)
+
+
+async def issue_starts(db: Connection, rows: Sequence[Unconfirmed], now: datetime) -> None:
+    """Issue the AUTO again that ended an emergency stop, for modes that replaced it before the plant confirmed it.
+
+    A stopped plant refuses all other modes. The first AUTO may expire before them.
+    """
+    content = {"mode": Mode.AUTO.value}
+    commands = [
+        own_command(row.plant_id, CommandType.MODE_CHANGE, content, row.stop_ended_at, now + LONGEST_WAIT)
+        for row in rows
+        if row.stop_ended_at is not None and row.stop_ended_at != row.issued_at
+    ]
+    if commands:
+        await relay_all(db, commands)
 
 
 def _mode_command(site: Site, row: Unconfirmed, now: datetime) -> NewCommand:

@@ -24,7 +24,8 @@ class Kind(StrEnum):
 class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
     """A mode, schedule, schedule step or the limits that the plant has not confirmed. Fields as in the table `vcp_unconfirmed`.
 
-    `due_at` is None while the command is open, and while the row waits for the plant's next connection.
+    `due_at` is None while the command is open, and while the row waits for the plant's next connection. `stop_ended_at` is the
+    place of the AUTO that ended an emergency stop, from then until the plant confirms a mode.
     """
 
     plant_id: UUID
@@ -33,6 +34,7 @@ class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
     issued_at: datetime
     due_at: datetime | None = None
     confirmed_mode: Mode | None = None
+    stop_ended_at: datetime | None = None
 
 
 class Predecessor(NamedTuple):

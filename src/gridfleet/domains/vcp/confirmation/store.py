@@ -14,7 +14,7 @@ from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 
-_ROW = "plant_id, kind, command_id, issued_at, nullif(due_at, 'infinity') AS due_at, confirmed_mode"
+_ROW = "plant_id, kind, command_id, issued_at, nullif(due_at, 'infinity') AS due_at, confirmed_mode, stop_ended_at"
 
 
 def _unconfirmed(**row: Any) -> Unconfirmed:
@@ -23,21 +23,25 @@ def _unconfirmed(**row: Any) -> Unconfirmed:
     return Unconfirmed(**row)
 
 
-async def expect(db: Connection, row: Unconfirmed) -> None:
-    """Insert what the plant has to confirm, or replace the row of the same kind.
+async def expect(db: Connection, row: Unconfirmed) -> Unconfirmed:
+    """Insert what the plant has to confirm, or replace the row of the same kind. Returns the stored row.
 
-    A replaced row loses its `confirmed_mode`: while an earlier confirmation was missing, the plant's mode is unknown.
+    A replaced row loses its `confirmed_mode`: while an earlier confirmation was missing, the plant's mode is unknown. It keeps
+    its `stop_ended_at` unless the new row has one.
     """
-    await expect_all(db, [row])
+    [stored] = await expect_all(db, [row])
+    return stored
 
 
-async def expect_all(db: Connection, rows: Sequence[Unconfirmed]) -> None:
-    """Insert or replace rows of different plants as `expect` does."""
-    await db.execute(
-        "INSERT INTO vcp_unconfirmed (plant_id, kind, command_id, issued_at, due_at, confirmed_mode)"
-        " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::timestamptz[], %s::timestamptz[], %s::text[])"
-        " ON CONFLICT (plant_id, kind) DO UPDATE SET command_id = excluded.command_id,"
-        " issued_at = excluded.issued_at, due_at = excluded.due_at, confirmed_mode = NULL",
+async def expect_all(db: Connection, rows: Sequence[Unconfirmed]) -> list[Unconfirmed]:
+    """Insert or replace rows of different plants as `expect` does. Returns the stored rows."""
+    cursor = db.cursor(row_factory=kwargs_row(_unconfirmed))
+    await cursor.execute(
+        "INSERT INTO vcp_unconfirmed AS u (plant_id, kind, command_id, issued_at, due_at, confirmed_mode, stop_ended_at)"
+        " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::timestamptz[], %s::timestamptz[], %s::text[],"
+        " %s::timestamptz[]) ON CONFLICT (plant_id, kind) DO UPDATE SET command_id = excluded.command_id,"
+        " issued_at = excluded.issued_at, due_at = excluded.due_at, confirmed_mode = NULL,"
+        f" stop_ended_at = coalesce(excluded.stop_ended_at, u.stop_ended_at) RETURNING {_ROW}",
         (
             [row.plant_id for row in rows],
             [row.kind for row in rows],
@@ -45,8 +49,10 @@ async def expect_all(db: Connection, rows: Sequence[Unconfirmed]) -> None:
             [row.issued_at for row in rows],
             [row.due_at for row in rows],
             [row.confirmed_mode for row in rows],
+            [row.stop_ended_at for row in rows],
         ),
     )
+    return await cursor.fetchall()
 
 
 async def record_issues(db: Connection, issued: Sequence[tuple[Unconfirmed, UUID]]) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from gridfleet.domains.vcp.confirmation import store as confirmation
-from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_modes
+from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_modes, issue_starts
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback
@@ -88,14 +88,16 @@ async def _expect_confirmation(
     mode = before.mode(now) if before.override is None else before.override.mode
     row = Unconfirmed(plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=mode)
     if isinstance(command, ModeCommand):
-        await confirmation.expect(db, row)
         if mode is Mode.EMERGENCY_STOP:  # the plant refuses everything else until it has the AUTO that ends the stop
+            row = replace(row, stop_ended_at=now)
             await confirmation.move_to(db, before.plant_id, now + A_MOMENT)
+        stored = await confirmation.expect(db, row)
+        if command.mode is not Mode.EMERGENCY_STOP:
+            await issue_starts(db, [stored], now)
         return
     if before.fallback_since is not None:
         row = replace(row, command_id=None, issued_at=now - A_MOMENT, due_at=now)
-        await confirmation.expect(db, row)
-        await issue_modes(db, [(after, row)], now)
+        await issue_modes(db, [(after, await confirmation.expect(db, row))], now)
     if isinstance(command, ScheduleSet | ScheduleCancel):
         await confirmation.expect(
             db, Unconfirmed(plant_id=before.plant_id, kind=Kind.SCHEDULE, command_id=command_id, issued_at=now)
