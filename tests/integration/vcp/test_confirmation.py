@@ -301,6 +301,41 @@ async def test_the_schedule_before_a_refused_revision_holds_again(site: PartnerS
     assert await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(0)]) == "ACCEPTED"
 
 
+async def take_all(site: PartnerSite, seconds: float, **answers: str) -> None:
+    """Answer what waits for the plant after a run of the scheduler with APPLIED, or with the answer for its type."""
+    await site.steer(seconds)
+    while sent := await site.send_commands(seconds):
+        types: dict[Any, str] = dict(await site.rows("SELECT id, type FROM plant_command"))
+        await site.acknowledge({one: answers.get(types[one], "APPLIED") for one in sent}, seconds=seconds)
+
+
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+async def test_a_step_of_a_refused_schedule_ends_at_the_plant(site: PartnerSite, answer: str) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, DAY, 7)])
+    schedule = await site.newest()
+    await site.steer(1)
+    await site.acknowledge({schedule: answer, await site.newest(): "APPLIED"}, seconds=2)
+    assert await open_at(site, 3) == ["AUTO"]
+
+
+async def test_a_step_of_a_refused_revision_gives_way_to_the_one_before(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, DAY, 2)])
+    await take_all(site, 0)
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(-60, DAY, 7)])
+    await take_all(site, 1, SCHEDULE="REJECTED")
+    assert await open_at(site, 2) == [1, "AUTO", 2.0]
+
+
+async def test_a_refused_schedule_leaves_a_setpoint(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, DAY, 2)])
+    await take_all(site, 0)
+    await site.send("command.site-setpoint", powerKw=5, durationSeconds=HOUR)
+    await take_all(site, 1)
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(HOUR)])
+    await site.acknowledge_newest("REJECTED")
+    assert await open_at(site, 2) == [1], "the schedule, and no step of it"
+
+
 async def test_a_refused_cancellation_leaves_the_schedule(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, 900, 2)])
     await site.acknowledge_newest("APPLIED")

@@ -69,8 +69,10 @@ async def _without_lost_setpoint(db: Connection, site: Site, ends: Mapping[UUID,
 
 
 async def _with_setpoint_in_force(db: Connection, site: Site) -> Site:
-    command_id, ends_at = await store.setpoint_in_force(db, site.plant_id)
-    return replace(site, setpoint_ends_at=ends_at, setpoint_command_id=command_id)
+    held = await store.setpoint_in_force(db, site.plant_id)
+    if held is None or held.schedule is not None:
+        return replace(site, setpoint_ends_at=None, setpoint_command_id=None)
+    return replace(site, setpoint_ends_at=held.ends_at, setpoint_command_id=held.command_id)
 
 
 async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_partner_command: bool) -> Site:
@@ -127,10 +129,20 @@ async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: T
         before = await store.predecessor(db, site.plant_id, [CommandType.SCHEDULE], site.schedule_command_id)
     intervals = _intervals(before.routing_key, before.payload) if before is not None else []
     await sites.delete_intervals(db, site.plant_id)
-    if before is None or not any(interval.end > end.at for interval in intervals):
+    if not any(interval.end > end.at for interval in intervals):
+        before = None
+    restored = None if before is None else {name: before.payload[name] for name in ("scheduleId", "revision")}
+    held = await store.setpoint_in_force(db, site.plant_id)
+    if held is not None and held.schedule not in (None, restored) and held.ends_at is not None and held.ends_at > end.at:
+        # A step of the refused schedule. The plant drops it when it receives a mode.
+        mode = Unconfirmed(plant_id=site.plant_id, kind=Kind.MODE, command_id=None, issued_at=end.at, due_at=end.at)
+        await store.expect(db, mode)
+    if before is None:
         await store.delete(db, site.plant_id, Kind.SCHEDULE, Kind.STEP)
         return replace(site, schedule_ends_at=None, schedule_command_id=None)
     await sites.insert_intervals(db, site.plant_id, intervals)
+    if held is not None and held.schedule is None:  # a partner's setpoint has replaced the steps that began before it
+        await sites.mark_done(db, site.plant_id, held.issued_at)
     await store.expect(db, replace(row, command_id=None, due_at=end.at))
     return replace(
         site,

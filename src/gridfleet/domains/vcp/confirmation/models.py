@@ -1,4 +1,4 @@
-"""Records of what a plant has not confirmed yet, and of earlier partner commands."""
+"""Records of what a plant has not confirmed yet, of earlier partner commands, and of the setpoint that a plant has."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -9,7 +9,7 @@ import msgspec
 
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["Kind", "Predecessor", "Unconfirmed"]
+__all__ = ["HeldSetpoint", "Kind", "Predecessor", "Unconfirmed"]
 
 
 class Kind(StrEnum):
@@ -45,3 +45,12 @@ class Predecessor(NamedTuple):
     created_at: datetime
     routing_key: str
     payload: dict[str, Any]
+
+
+class HeldSetpoint(NamedTuple):
+    """The setpoint that a plant has. `ends_at` is None without a duration, `schedule` unless it is a step of that schedule."""
+
+    command_id: UUID
+    issued_at: datetime
+    ends_at: datetime | None
+    schedule: dict[str, Any] | None

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
-from gridfleet.domains.vcp.confirmation.models import Kind, Predecessor, Unconfirmed
+from gridfleet.domains.vcp.confirmation.models import HeldSetpoint, Kind, Predecessor, Unconfirmed
 from gridfleet.domains.vcp.sites.store import SELECTED, Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
@@ -173,18 +173,19 @@ async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandT
     return await cursor.fetchone()
 
 
-async def setpoint_in_force(db: Connection, plant_id: UUID) -> tuple[UUID | None, datetime | None]:
-    """Return the id and the end of the partner's setpoint that the plant has, as far as its commands show.
+async def setpoint_in_force(db: Connection, plant_id: UUID) -> HeldSetpoint | None:
+    """Return the setpoint that the plant has, as far as its commands show.
 
-    It is the newest setpoint or mode of the plant's organisation that did not end without effect. The id is None for a mode or
-    a step of a schedule, the end also for a setpoint without a duration.
+    It is the newest setpoint or mode of the plant's organisation that did not end without effect; None for a mode.
     """
-    cursor = await db.execute(
-        "SELECT id, issued_at + make_interval(secs => (instruction->'params'->>'durationSeconds')::float8)"
+    cursor = db.cursor(row_factory=class_row(HeldSetpoint))
+    await cursor.execute(
+        "SELECT id AS command_id, issued_at, instruction->'schedule' AS schedule,"
+        " issued_at + make_interval(secs => (instruction->'params'->>'durationSeconds')::float8) AS ends_at"
         " FROM (SELECT c.* FROM plant_command c JOIN vcp_site s ON s.plant_id = c.plant_id AND s.opened_at <= c.issued_at"
         " WHERE c.plant_id = %s AND c.type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY')"
         " AND c.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED') ORDER BY c.issued_at DESC, c.id DESC LIMIT 1) AS newest"
-        " WHERE type = 'SITE_SETPOINT' AND NOT instruction ? 'schedule'",
+        " WHERE type = 'SITE_SETPOINT'",
         (plant_id,),
     )
-    return await cursor.fetchone() or (None, None)
+    return await cursor.fetchone()

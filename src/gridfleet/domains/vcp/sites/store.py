@@ -217,6 +217,14 @@ _DUE = (
 )
 
 
+async def mark_done(db: Connection, plant_id: UUID, until: datetime) -> None:
+    """Mark the intervals that began until then as done, so that they are not issued."""
+    await db.execute(
+        "UPDATE vcp_interval SET done_at = %(until)s WHERE plant_id = %(plant)s AND start_at <= %(until)s",
+        {"plant": plant_id, "until": until},
+    )
+
+
 async def reopen_intervals(db: Connection, plant_ids: Sequence[UUID], now: datetime) -> None:
     """Mark the plants' intervals at `now` as not done, so that they are issued again."""
     await db.execute(
