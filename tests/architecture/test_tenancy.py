@@ -149,7 +149,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/sites/store": (
         "the gateway issues what is due at all sites",
         "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals list_ids claim_due_intervals"
-        " reopen_intervals end_schedules end_overrides start_fallbacks correct_silence intervals_of",
+        " mark_done reopen_intervals end_schedules end_overrides start_fallbacks correct_silence intervals_of",
     ),
     "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }
