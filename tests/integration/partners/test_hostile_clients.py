@@ -244,16 +244,6 @@ async def test_a_client_whose_message_does_not_end_is_disconnected(acme: Organiz
         acme.revoke(created)
 
 
-async def test_a_client_whose_methods_wait_is_disconnected(acme: Organization) -> None:
-    """Methods without a message have no credit: those that the channel has not carried out yet wait in the broker's memory."""
-    created, name, key = acme.key(["vcp:connect"]), f"{acme.slug}.bound", f"{acme.slug}.event.alert"
-    bind_without_answer = struct.pack(">HHH", 50, 20, 0) + _short(name) + _short("vcp") + _short(key) + b"\1" + bytes(4)
-    try:
-        await _flood(acme, created, _frame(1, bind_without_answer) * 50_000, _frame(1, _declare(name)))
-    finally:
-        acme.revoke(created)
-
-
 async def _flood(org: Organization, created: JsonObject, frames: bytes, start: bytes = b"") -> None:
     """Send frames again and again and read nothing, until the broker closes the connection; its memory stays what it was."""
     vhost, before = created["apiKey"]["vhost"], memory(org)
@@ -279,20 +269,15 @@ def _connections(org: Organization, vhost: str, user: str) -> list[str]:
     return [one["name"] for one in found if one["vhost"] == vhost]
 
 
-def _short(text: str) -> bytes:
-    return bytes([len(text)]) + text.encode()
-
-
-def _declare(name: str) -> bytes:
-    return struct.pack(">HHH", 50, 10, 0) + _short(name) + bytes(5)
-
-
 def _frame(channel: int, payload: bytes, kind: int = 1) -> bytes:
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
 
 
 async def _raw_connection(org: Organization, created: JsonObject) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """An open connection with channel 1, from which nothing more is read; it wants no heartbeats."""
+
+    def short(text: str) -> bytes:
+        return bytes([len(text)]) + text.encode()
 
     def long(data: bytes) -> bytes:
         return len(data).to_bytes(4, "big") + data
@@ -307,12 +292,12 @@ async def _raw_connection(org: Organization, created: JsonObject) -> tuple[async
     writer.write(b"AMQP\0\0\x09\x01")
     await answer()
     plain = b"\0" + org.slug.encode() + b"\0" + created["key"].encode()
-    writer.write(_frame(0, struct.pack(">HH", 10, 11) + long(b"") + _short("PLAIN") + long(plain) + _short("en_US")))
+    writer.write(_frame(0, struct.pack(">HH", 10, 11) + long(b"") + short("PLAIN") + long(plain) + short("en_US")))
     await answer()
     writer.write(_frame(0, struct.pack(">HHHIH", 10, 31, 128, 131_072, 0)))
-    writer.write(_frame(0, struct.pack(">HH", 10, 40) + _short(created["apiKey"]["vhost"]) + _short("") + b"\0"))
+    writer.write(_frame(0, struct.pack(">HH", 10, 40) + short(created["apiKey"]["vhost"]) + short("") + b"\0"))
     await answer()
-    writer.write(_frame(1, struct.pack(">HH", 20, 10) + _short("")))
+    writer.write(_frame(1, struct.pack(">HH", 20, 10) + short("")))
     await answer()
     return reader, writer
 
