@@ -219,29 +219,6 @@ async def test_no_more_names_than_the_limit_and_those_known_go_on(bench: Bench) 
     assert await plant.rows("SELECT message_id FROM refused_message WHERE plant_id = %s ORDER BY id") == [("m",), ("m-7",)]
 
 
-async def test_a_device_whose_names_come_one_by_one_gets_one_layout_an_hour(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All layouts are read for each new name: 200 devices with 200 took 0.9 s for a message of 8 kB, and more with each."""
-    monkeypatch.setattr("gridfleet.domains.ingest.readers.MANY_LAYOUTS", 3)
-    plant = await bench.plant()
-    for number in range(3):
-        await bench.take(plant.message(snapshot(number, {f"n{number}": 1})))
-    for pipeline in (bench.pipeline, bench.another_process()):
-        await bench.take(plant.message(snapshot(3, {"n0": 2, "n3": 1})), pipeline=pipeline)
-    assert (await plant.stored()).keys() == {"n0", "n1", "n2"}
-    await plant.rows(
-        "UPDATE telemetry_latest t SET made_at = made_at - interval '61 minutes' FROM telemetry_source s"
-        " WHERE s.id = t.source_id AND s.plant_id = %s RETURNING 1"
-    )
-    process = bench.another_process()
-    await bench.take(plant.message(snapshot(4, {"n3": 1, "n4": 1})), pipeline=process)
-    await bench.take(plant.message(snapshot(5, {"n4": 1, "n5": 1})), pipeline=process)
-    assert (await plant.stored()).keys() == {f"n{number}" for number in range(5)}
-    bound = "payload.fields: new names came 3 times or more, and are taken once an hour now; dropped: "
-    assert [detail for _, detail in await plant.refusals()] == [f"{bound}n3", f"{bound}n3", f"{bound}n5"]
-
-
 async def age(plant: BenchPlant, names: set[str], days: int) -> None:
     """Makes names of the plant as if they had been seen last so many days ago."""
     await plant.rows(

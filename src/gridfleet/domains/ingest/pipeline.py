@@ -27,6 +27,7 @@ from gridfleet.domains.ingest.parsing import (
     parse_status,
 )
 from gridfleet.domains.ingest.plant_cache import CachedDevice, CachedPlant, PlantCache
+from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.partner_events.telemetry import telemetry_events
@@ -278,7 +279,7 @@ def _add_snapshot(
     before, added = len(batch.frames.frames), 0
     for device, own_time, fields, where in snapshot.entries:
         if names := device.reader.without_room(fields):
-            detail = f"{where}: {device.reader.bound}; dropped: {listed(names)}"
+            detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
             _refuse(batch, plant, delivery, now, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message.id))
         frames, dropped = device.reader.read(fields)
         batch.undeclared_fields += dropped

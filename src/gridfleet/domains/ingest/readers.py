@@ -18,9 +18,7 @@ __all__ = ["MAX_NAMES", "OwnNamesReader", "Reader", "TemplateReader"]
 MAX_NAMES: Final = 4_000
 """How many names a source without a template may use within `NAME_LIFE`."""
 NAME_LIFE: Final = timedelta(days=30)
-MANY_LAYOUTS: Final = 50
-"""From this number of layouts on, a source gets one more an hour: each is read whenever the source has a new name."""
-_PAUSE: Final = timedelta(hours=1)
+_WHEN_FULL_SECONDS: Final = 3600
 """How often a source without room is checked for unused names."""
 
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -57,11 +55,6 @@ class TemplateReader:
         """Return an empty list: every signal has a position."""
         return []
 
-    @property
-    def bound(self) -> str:
-        """Return an empty text: no name lacks room."""
-        return ""
-
     def named(self, frames: Sequence[Frame]) -> dict[str, float]:
         """Return the values of frames that `read` returned, by metric."""
         return _named(self._names, frames)
@@ -86,7 +79,7 @@ class OwnNamesReader:
     """Reads numeric fields under their own names. New names get a further layout; known names keep theirs.
 
     A source has at most `MAX_NAMES` active names. A name that was not seen for `NAME_LIFE` frees its room. When it occurs again
-    it needs room again, and gets its old position. A source with `MANY_LAYOUTS` gets room for new names once an hour.
+    it needs room again, and gets its old position.
     """
 
     def __init__(self) -> None:
@@ -98,8 +91,6 @@ class OwnNamesReader:
         """Layout id and position of each active name."""
         self._extend_from: float | None = None
         """In monotonic seconds, because the clock may be set back."""
-        self.bound = ""
-        """What bounds the names of `without_room`, for the installer."""
 
     def lacks(self, fields: FieldValues) -> bool:
         """Return whether `extend` must run before `read`."""
@@ -116,15 +107,8 @@ class OwnNamesReader:
             self._add(layout.id, layout.metrics, layout.seen)
         active = {name for name, seen in self._seen.items() if now - seen < NAME_LIFE}
         missing = sorted(set(self._wanted(fields)) - active)
-        has_many = len(self._placed) >= MANY_LAYOUTS
         accepted = missing[: max(0, MAX_NAMES - len(active))]
-        if has_many and any(now - layout.made_at < _PAUSE for layout in used):
-            # A known name has a position already.
-            accepted = [name for name in accepted if name in self._known]
-        self._extend_from = time.monotonic() + (_PAUSE.total_seconds() if has_many or accepted != missing else 0)
-        self.bound = f"{MAX_NAMES:,} names were used within 30 days"
-        if has_many and len(active) < MAX_NAMES:
-            self.bound = f"new names came {MANY_LAYOUTS} times or more, and are taken once an hour now"
+        self._extend_from = time.monotonic() + (0 if accepted == missing else _WHEN_FULL_SECONDS)
         for new in frame_layouts([Metric(name, "") for name in accepted if name not in self._known]):
             names = [metric.key for metric in new.metrics]
             self._add(await layouts.id_of(db, new), names, [now] * len(names))

@@ -64,12 +64,10 @@ class SourceLayout(NamedTuple):
     """A layout of a source.
 
     Attributes:
-        made_at: When the source used it first.
         seen: For each metric, the time of its newest value or, if later, the time at which its position was assigned.
     """
 
     id: int
-    made_at: datetime
     metrics: list[str]
     seen: list[datetime]
 

@@ -57,7 +57,7 @@ async def sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[
 async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:
     """Return every layout without units and limits that each source has used, oldest first."""
     cursor = await db.execute(
-        "SELECT t.source_id, l.id, t.made_at, l.metrics,"
+        "SELECT t.source_id, l.id, l.metrics,"
         " ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
         " FROM unnest(t.vals, t.times) WITH ORDINALITY AS u (value, at, position) ORDER BY position) AS seen"
         " FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = ANY(%s)"
