@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 from operator import itemgetter
 from uuid import UUID
 
@@ -41,8 +42,11 @@ class Delivery:
             self._request_id = str(new_id())
         return self._request_id
 
-    def arrived(self, sent_at: int, now: int) -> int:
-        """Return the earliest time at which a message that was sent at `sent_at` can have reached the broker, at most `now`."""
+    def arrived(self, sent_at: int, now: float) -> float:
+        """Return the earliest time at which a message that was sent at `sent_at` can have reached the broker, at most `now`.
+
+        All times are in epoch milliseconds.
+        """
         return min(now, max(sent_at, self.arrived_after))
 
 
@@ -60,6 +64,10 @@ class Refusal(Exception):
 class Batch:
     """Everything that one transaction writes, and what is counted after its commit."""
 
+    now: datetime
+    """When its messages are read: one time for all of them."""
+    now_ms: float = field(init=False)
+    """The same in epoch milliseconds."""
     taken: int = 0
     """Number of messages in the batch: the first of those that were to be read."""
     frames: FrameBatch = field(default_factory=FrameBatch)
@@ -92,6 +100,9 @@ class Batch:
     oldest_sent_at: int | None = None
     _places: dict[tuple[int, int], int] | None = None
     """The number of the last frame of each source and time; None until it is needed, when all frames are in the batch."""
+
+    def __post_init__(self) -> None:
+        self.now_ms = self.now.timestamp() * 1000
 
     def request_id_of(self, source_id: int, time: int) -> str | None:
         """Return the request id of the message that reported a source's values of a time; None if it is not in the batch."""

@@ -5,7 +5,7 @@ writes the result, including alerts, in one transaction. Both read top to bottom
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -62,7 +62,7 @@ __all__ = ["Pipeline", "count_committed"]
 EventValues = dict[tuple[str | None, int], dict[str, float]]
 """Values by metric, for each external id, None for the plant itself, and time."""
 
-PRESENCE_EVERY: Final = timedelta(seconds=10)
+PRESENCE_EVERY_MS: Final = 10_000
 """The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 MAX_STATUS_REASON: Final = 200
 MOST_FRAMES: Final = 10_000
@@ -88,8 +88,7 @@ class Pipeline:
             DatabaseError: A lookup failed.
             Exception: The messages together cause an error.
         """
-        batch = Batch()
-        now = utc_now()
+        batch = Batch(utc_now())
         topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
         plants = await self.plant_cache.plants(topic.plant_id for topic in topics if topic)
         batch.subscribed = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
@@ -104,18 +103,18 @@ class Pipeline:
                 batch.count("suspended")
             else:
                 try:
-                    await self._take(batch, plant, topic.channel, delivery, now)
+                    await self._take(batch, plant, topic.channel, delivery)
                     batch.count("accepted")
                 except Refusal as refusal:
-                    _refuse(batch, plant, delivery, now, refusal)
+                    _refuse(batch, plant, delivery, refusal)
                 except Exception as error:
                     if not is_poison(error):
                         raise
                     with caused_by(delivery.request_id):
                         note_set_aside(Consumer.INGEST, error, plant_id=topic.plant_id, channel=topic.channel)
-                    _refuse(batch, plant, delivery, now, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
+                    _refuse(batch, plant, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
         await self.partitions.ensure(days_of(batch.frames))
-        batch.findings = await self.rule_cache.examine(batch.frames, now)
+        batch.findings = await self.rule_cache.examine(batch.frames, batch.now)
         return batch
 
     async def store(self, db: Connection, batch: Batch) -> None:
@@ -148,33 +147,33 @@ class Pipeline:
 
     async def refuse_unstorable(self, delivery: Delivery) -> Batch:
         """Return a batch that only stores the refusal of a message that the database rejected."""
-        batch = Batch()
+        batch = Batch(utc_now())
         topic = parse_routing_key(delivery.routing_key)
         plant = (await self.plant_cache.plants([topic.plant_id])).get(topic.plant_id) if topic else None
         if plant is None:
             batch.count("unknown_plant")
         else:
-            _refuse(batch, plant, delivery, utc_now(), Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
+            _refuse(batch, plant, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
         return batch
 
-    async def _take(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery, now: datetime) -> None:
+    async def _take(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery) -> None:
         if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
             raise Refusal(
                 RefusalReason.TOO_LARGE, f"the message has {len(delivery.body)} bytes; the limit is {wire.MAX_MESSAGE_BYTES}"
             )
         if channel is Channel.STATUS:
-            _take_status(batch, plant, delivery, now)
+            _take_status(batch, plant, delivery)
             return
-        message = self._verify(batch, plant, delivery, now)
+        message = self._verify(batch, plant, delivery)
         if channel is Channel.TELEMETRY:
-            await self._take_telemetry(batch, plant, delivery, message, now)
-            plant.seen.note(now, message.sent_at)
+            await self._take_telemetry(batch, plant, delivery, message)
+            plant.seen.note(batch.now_ms, message.sent_at)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
             batch.plants_held.add(plant.id)
-        _see_plant(batch, plant, delivery, PlantStatus.ONLINE, now, sent_at=plant.sent(message.sent_at, now))
+        _see_plant(batch, plant, delivery, PlantStatus.ONLINE, sent_at=plant.sent(message.sent_at, batch.now_ms))
 
-    def _verify(self, batch: Batch, plant: CachedPlant, delivery: Delivery, now: datetime) -> wire.Envelope:
+    def _verify(self, batch: Batch, plant: CachedPlant, delivery: Delivery) -> wire.Envelope:
         """Return the envelope, if the plant signed it within the time window."""
         if plant.unreadable:
             raise Refusal(RefusalReason.CREDENTIAL_UNREADABLE, "the service cannot read the plant's secret")
@@ -187,18 +186,16 @@ class Pipeline:
             raise Refusal(RefusalReason.SIGNATURE_MISSING, "sig: is missing", message.id)
         address = delivery.routing_key.replace(".", "/")
         payload = bytes(message.payload)
-        now_ms = int(now.timestamp() * 1000)
-        arrived = delivery.arrived(message.sent_at, now_ms)
         for key, valid_until in plant.keys:
-            if (valid_until is None or arrived < valid_until) and signature.verify(
+            if (valid_until is None or delivery.arrived(message.sent_at, batch.now_ms) < valid_until) and signature.verify(
                 key, message.sig, address, message.id, message.sent_at, payload
             ):
                 break
         else:
             batch.bad_signatures[plant.id] = batch.bad_signatures.get(plant.id, 0) + 1
             raise Refusal(RefusalReason.SIGNATURE_INVALID, "sig: does not match the message and the plant's secret", message.id)
-        if not delivery.arrived_after - self._window <= message.sent_at <= now_ms + self._window:
-            off = (message.sent_at - now_ms) // 1000
+        if not delivery.arrived_after - self._window <= message.sent_at <= batch.now_ms + self._window:
+            off = (message.sent_at - int(batch.now_ms)) // 1000
             raise Refusal(
                 RefusalReason.TIMESTAMP_OUT_OF_WINDOW,
                 f"sentAt: is {abs(off)} s {'ahead of' if off > 0 else 'behind'} the service's clock; check the plant's clock",
@@ -208,23 +205,21 @@ class Pipeline:
             batch.oldest_sent_at = message.sent_at
         return message
 
-    async def _take_telemetry(
-        self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope, now: datetime
-    ) -> None:
+    async def _take_telemetry(self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope) -> None:
         """Process every snapshot of the message; a refused snapshot of an array does not affect the others."""
         payload = message.payload
         snapshots: list[_Snapshot] = []
         if bytes(payload)[:1] != b"[":
-            snapshots.append(_read_snapshot(plant, payload, "payload", message.id, now))
+            snapshots.append(_read_snapshot(plant, payload, "payload", message.id, batch.now))
         else:
             for index, raw in enumerate(parse_snapshots(message)):
                 try:
-                    snapshots.append(_read_snapshot(plant, raw, f"payload.{index}", message.id, now))
+                    snapshots.append(_read_snapshot(plant, raw, f"payload.{index}", message.id, batch.now))
                 except Refusal as refusal:
-                    _refuse(batch, plant, delivery, now, refusal)
+                    _refuse(batch, plant, delivery, refusal)
         await self._make_room(snapshots)
         for snapshot in snapshots:
-            _add_snapshot(batch, plant, delivery, snapshot, message, now)
+            _add_snapshot(batch, plant, delivery, snapshot, message)
 
     async def _make_room(self, snapshots: Sequence["_Snapshot"]) -> None:
         """Assign positions to new field names, once a message: each time takes a transaction."""
@@ -270,17 +265,15 @@ def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: 
     return read
 
 
-def _add_snapshot(
-    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message: wire.Envelope, now: datetime
-) -> None:
+def _add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message: wire.Envelope) -> None:
     """Add a snapshot to the batch, except names without room."""
-    fresh = microseconds(now - EVENT_MAX_AGE)
     published: EventValues | None = {} if plant.id in batch.subscribed else None
+    fresh = 0 if published is None else microseconds(batch.now - EVENT_MAX_AGE)
     before, added = len(batch.frames.frames), 0
     for device, own_time, fields, where in snapshot.entries:
         if names := device.reader.without_room(fields):
             detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
-            _refuse(batch, plant, delivery, now, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message.id))
+            _refuse(batch, plant, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message.id))
         frames, dropped = device.reader.read(fields)
         batch.undeclared_fields += dropped
         for layout_id, values in frames:
@@ -294,8 +287,8 @@ def _add_snapshot(
     if published:
         _add_events(batch, plant, delivery, f"{message.id} {snapshot.path}", snapshot.time, published)
     for device, status in snapshot.statuses:
-        device.seen.note(now, message.sent_at)
-        _see_device(batch, plant, device, status, now)
+        device.seen.note(batch.now_ms, message.sent_at)
+        _see_device(batch, plant, device, status)
     for external_id in snapshot.unregistered:
         key = (plant.id, external_id)
         batch.unregistered[key] = batch.unregistered.get(key, 0) + 1
@@ -313,13 +306,13 @@ def count_committed(batch: Batch) -> None:
         metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
 
 
-def _take_status(batch: Batch, plant: CachedPlant, delivery: Delivery, now: datetime) -> None:
+def _take_status(batch: Batch, plant: CachedPlant, delivery: Delivery) -> None:
     message = parse_status(delivery.body)
     if message.status is wire.PlantStatus.OFFLINE:
         plant.invalidate_status()
         plant.interrupt()
     reason = storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
-    _see_plant(batch, plant, delivery, PlantStatus(message.status), now, reason)
+    _see_plant(batch, plant, delivery, PlantStatus(message.status), reason)
     if message.status is wire.PlantStatus.ONLINE:
         batch.connected.add(plant.id)
 
@@ -335,37 +328,38 @@ def _see_plant(
     plant: CachedPlant,
     delivery: Delivery,
     status: PlantStatus,
-    now: datetime,
     reason: str | None = None,
     *,
-    sent_at: datetime | None = None,
+    sent_at: float | None = None,
 ) -> None:
     seen = plant.seen
     # A status message is always written, because another process may have changed the status since the last one.
-    if sent_at is None or status is not plant.status or seen.is_due(now, PRESENCE_EVERY):
+    if sent_at is None or status is not plant.status or seen.is_due(batch.now_ms, PRESENCE_EVERY_MS):
         plant.status = status
-        seen.written_at = now
-        interval = seen.interval_seconds
-        batch.plants_seen[plant.id] = PlantSeen(plant.id, now, status, interval, reason, sent_at, delivery.request_id)
+        seen.written_at = batch.now_ms
+        sent = None if sent_at is None else datetime.fromtimestamp(sent_at / 1000, UTC)
+        batch.plants_seen[plant.id] = PlantSeen(
+            plant.id, batch.now, status, seen.interval_seconds, reason, sent, delivery.request_id
+        )
 
 
-def _see_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus, now: datetime) -> None:
+def _see_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus) -> None:
     seen = device.seen
-    if status is not device.status or seen.is_due(now, PRESENCE_EVERY):
+    if status is not device.status or seen.is_due(batch.now_ms, PRESENCE_EVERY_MS):
         device.status = status
-        seen.written_at = now
+        seen.written_at = batch.now_ms
         batch.plants_held.add(plant.id)
-        batch.devices_seen[device.id] = DeviceSeen(device.id, now, status, seen.interval_seconds)
+        batch.devices_seen[device.id] = DeviceSeen(device.id, batch.now, status, seen.interval_seconds)
 
 
-def _refuse(batch: Batch, plant: CachedPlant, delivery: Delivery, now: datetime, refusal: Refusal) -> None:
+def _refuse(batch: Batch, plant: CachedPlant, delivery: Delivery, refusal: Refusal) -> None:
     batch.count(refusal.reason.lower())
     batch.refusals[plant.id] += 1
     if batch.refusals[plant.id] > MAX_PER_PLANT:
         return
     message = RefusedMessage(
         new_id(),
-        now,
+        batch.now,
         delivery.routing_key.replace(".", "/"),
         refusal.reason,
         storable(refusal.detail)[:500],

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Final
 from uuid import UUID
 
@@ -27,41 +27,42 @@ _SMOOTHING: Final = 0.2
 _SILENT_INTERVALS: Final = 3
 _LEAST_SILENCE_SECONDS: Final = 90
 """A source that sends nothing for three usual intervals, at least 90 s, is set to OFFLINE."""
-_ONE_REPORT_SECONDS: Final = 1
+_ONE_REPORT_MS: Final = 1000
 _DELAY_SMOOTHING: Final = 0.01
-_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
 class Presence:
     """When telemetry of a plant or device arrived, how often it sends, and when its presence was last written.
 
+    All times are in epoch milliseconds.
+
     Attributes:
-        last_at: When the last message was read, or the first of those that count as one.
-        last_sent_at: The `sentAt` of that message, in epoch milliseconds.
+        last_at: When the last message was read, or the first of those that count as one; None if none counts.
+        last_sent_at: The `sentAt` of that message.
         written_at: When the presence was last written to the database.
         interval_seconds: Usual time between messages; None before the second one.
     """
 
-    last_at: datetime = _NEVER
+    last_at: float | None = None
     last_sent_at: int = 0
-    written_at: datetime = _NEVER
+    written_at: float = -inf
     interval_seconds: float | None = None
 
-    def is_due(self, now: datetime, every: timedelta) -> bool:
+    def is_due(self, now: float, every: int) -> bool:
         """Return whether presence is to be written: `every` after the last time, or because the clock was set back."""
         return not self.written_at <= now < self.written_at + every
 
-    def note(self, now: datetime, sent_at: int) -> None:
-        """Record a message of telemetry that was sent at `sent_at` (epoch ms), and smooth the interval between messages."""
-        if self.last_at is not _NEVER and now > self.last_at:
-            gap = (now - self.last_at).total_seconds()
+    def note(self, now: float, sent_at: int) -> None:
+        """Record a message of telemetry that was sent at `sent_at`, and smooth the interval between messages."""
+        if self.last_at is not None and now > self.last_at:
+            gap = now - self.last_at
             # Several messages may carry one report. Counted one by one, they would make a slow source seem fast.
-            if gap < _ONE_REPORT_SECONDS:
+            if gap < _ONE_REPORT_MS:
                 return
             # So would messages that waited while the service was down: they are read faster than they were sent.
-            if gap >= (sent_at - self.last_sent_at) / 1000 / 2:
-                self._smooth(gap)
+            if gap >= (sent_at - self.last_sent_at) / 2:
+                self._smooth(gap / 1000)
         self.last_at, self.last_sent_at = now, sent_at
 
     def _smooth(self, gap: float) -> None:
@@ -106,23 +107,26 @@ class CachedPlant:
     delay_ms: float | None = None
     """How far the plant's clock is behind the service's, plus the shortest transmission time of its messages."""
 
-    def sent(self, sent_at: int, now: datetime) -> datetime:
-        """Estimate when a message was sent, by the service's clock.
+    def sent(self, sent_at: int, now: float) -> float:
+        """Estimate when a message was sent, by the service's clock. All times are in epoch milliseconds.
 
         Args:
-            sent_at: Epoch milliseconds by the plant's clock.
+            sent_at: By the plant's clock.
             now: When the message was read.
         """
-        delay = now.timestamp() * 1000 - sent_at
-        usual = delay if self.delay_ms is None else self.delay_ms
+        delay = now - sent_at
+        usual = self.delay_ms
+        if usual is None or delay < usual:
+            self.delay_ms = delay
+            return now
         # One message that waited in a queue has little weight; a clock that was set back affects all later messages.
-        self.delay_ms = min(delay, usual + _DELAY_SMOOTHING * (delay - usual))
-        return datetime.fromtimestamp((sent_at + min(delay, usual)) / 1000, UTC)
+        self.delay_ms = usual + _DELAY_SMOOTHING * (delay - usual)
+        return sent_at + usual
 
     def interrupt(self) -> None:
         """Do not count the time until the next message as an interval."""
         for seen in (self.seen, *(device.seen for device in self.devices.values())):
-            seen.last_at = _NEVER
+            seen.last_at = None
 
     def invalidate_status(self) -> None:
         """Make the next message write the statuses of the plant and its sub-devices."""
