@@ -100,7 +100,7 @@ class SignalMap:
 
     def undeclared(self, fields: FieldValues) -> int:
         """Return the number of the entry's fields that no signal declares; they are dropped."""
-        return len(fields) - sum(map(self._declared.__contains__, fields))
+        return 0 if self._declared.issuperset(fields) else len(fields) - sum(map(self._declared.__contains__, fields))
 
     def _careful(self, fields: FieldValues) -> list[float | None]:
         # By the entry's fields: it may have one of thousands, thousands of times in one message.

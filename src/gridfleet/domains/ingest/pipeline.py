@@ -62,8 +62,6 @@ __all__ = ["Pipeline", "count_committed"]
 EventValues = dict[tuple[str | None, int], dict[str, float]]
 """Values by metric, for each external id, None for the plant itself, and time."""
 
-PRESENCE_EVERY_MS: Final = 10_000
-"""The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 MAX_STATUS_REASON: Final = 200
 MOST_FRAMES: Final = 10_000
 """A batch ends with the message that brings its frames and refusals to this number (docs/decisions/0246)."""
@@ -217,28 +215,33 @@ class Pipeline:
                     snapshots.append(_read_snapshot(plant, raw, f"payload.{index}", message.id, batch.now))
                 except Refusal as refusal:
                     _refuse(batch, plant, delivery, refusal)
-        await self._make_room(snapshots)
+        if lacking := [entry for snapshot in snapshots for entry in snapshot.lacking]:
+            await self._make_room(lacking)
         for snapshot in snapshots:
             _add_snapshot(batch, plant, delivery, snapshot, message)
 
-    async def _make_room(self, snapshots: Sequence["_Snapshot"]) -> None:
+    async def _make_room(self, lacking: Sequence["_DeviceFields"]) -> None:
         """Assign positions to new field names, once a message: each time takes a transaction."""
-        new: dict[UUID, tuple[CachedDevice, dict[str, wire.FieldValue]]] = {}
-        for snapshot in snapshots:
-            for device, _, fields, _ in snapshot.entries:
-                if device.reader.lacks(fields):
-                    names = new.setdefault(device.id, (device, {}))[1]
-                    names.update((name, value) for name, value in fields.items() if value is not None)
-        if new:
-            await self.plant_cache.make_room(new.values())
+        new: dict[UUID, _DeviceFields] = {}
+        for device, fields in lacking:
+            names = new.setdefault(device.id, (device, {}))[1]
+            names.update((name, value) for name, value in fields.items() if value is not None)
+        await self.plant_cache.make_room(new.values())
+
+
+_DeviceFields = tuple[CachedDevice, dict[str, wire.FieldValue]]
 
 
 class _Snapshot(NamedTuple):
-    """A snapshot that is not refused. An entry has the device, its time in `microseconds`, its fields and its path."""
+    """A snapshot that is not refused. An entry has the device, its time in `microseconds`, its fields and its path.
+
+    `lacking` has the entries whose fields need positions.
+    """
 
     path: str
     time: int
     entries: list[tuple[CachedDevice, int, dict[str, wire.FieldValue], str]]
+    lacking: list[_DeviceFields]
     statuses: list[tuple[CachedDevice, SubDeviceStatus]]
     unregistered: list[str]
 
@@ -246,10 +249,12 @@ class _Snapshot(NamedTuple):
 def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime) -> _Snapshot:
     snapshot = parse_snapshot(raw, path, message_id)
     time = measurement_time(snapshot.time, f"{path}.time", message_id, now)
-    read = _Snapshot(path, time, [], [], [])
+    read = _Snapshot(path, time, [], [], [], [])
     if snapshot.fields:
         check_fields(snapshot.fields, where := f"{path}.fields", message_id)
         read.entries.append((plant.itself, time, snapshot.fields, where))
+        if plant.itself.reader.lacks(snapshot.fields):
+            read.lacking.append((plant.itself, snapshot.fields))
     for index, entry in enumerate(snapshot.devices):
         device = plant.devices.get(entry.id)
         if device is None:
@@ -261,7 +266,9 @@ def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: 
         if entry.time is not None:
             own_time = measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
         read.entries.append((device, own_time, entry.fields, where))
-        read.statuses.append((device, SubDeviceStatus(entry.status or SubDeviceStatus.ONLINE)))
+        if device.reader.lacks(entry.fields):
+            read.lacking.append((device, entry.fields))
+        read.statuses.append((device, SubDeviceStatus.ONLINE if entry.status is None else SubDeviceStatus(entry.status)))
     return read
 
 
@@ -271,11 +278,12 @@ def _add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot
     fresh = 0 if published is None else microseconds(batch.now - EVENT_MAX_AGE)
     before, added = len(batch.frames.frames), 0
     for device, own_time, fields, where in snapshot.entries:
-        if names := device.reader.without_room(fields):
-            detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
-            _refuse(batch, plant, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message.id))
         frames, dropped = device.reader.read(fields)
-        batch.undeclared_fields += dropped
+        if dropped:
+            batch.undeclared_fields += dropped
+            if names := device.reader.without_room(fields):
+                detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
+                _refuse(batch, plant, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message.id))
         for layout_id, values in frames:
             batch.frames.add(device.source_id, layout_id, own_time, values)
         added += len(frames)
@@ -288,7 +296,11 @@ def _add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot
         _add_events(batch, plant, delivery, f"{message.id} {snapshot.path}", snapshot.time, published)
     for device, status in snapshot.statuses:
         device.seen.note(batch.now_ms, message.sent_at)
-        _see_device(batch, plant, device, status)
+        if status is not device.status or device.seen.is_due(batch.now_ms):
+            device.status = status
+            device.seen.written_at = batch.now_ms
+            batch.plants_held.add(plant.id)
+            batch.devices_seen[device.id] = DeviceSeen(device.id, batch.now, status, device.seen.interval_seconds)
     for external_id in snapshot.unregistered:
         key = (plant.id, external_id)
         batch.unregistered[key] = batch.unregistered.get(key, 0) + 1
@@ -334,22 +346,13 @@ def _see_plant(
 ) -> None:
     seen = plant.seen
     # A status message is always written, because another process may have changed the status since the last one.
-    if sent_at is None or status is not plant.status or seen.is_due(batch.now_ms, PRESENCE_EVERY_MS):
+    if sent_at is None or status is not plant.status or seen.is_due(batch.now_ms):
         plant.status = status
         seen.written_at = batch.now_ms
         sent = None if sent_at is None else datetime.fromtimestamp(sent_at / 1000, UTC)
         batch.plants_seen[plant.id] = PlantSeen(
             plant.id, batch.now, status, seen.interval_seconds, reason, sent, delivery.request_id
         )
-
-
-def _see_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus) -> None:
-    seen = device.seen
-    if status is not device.status or seen.is_due(batch.now_ms, PRESENCE_EVERY_MS):
-        device.status = status
-        seen.written_at = batch.now_ms
-        batch.plants_held.add(plant.id)
-        batch.devices_seen[device.id] = DeviceSeen(device.id, batch.now, status, seen.interval_seconds)
 
 
 def _refuse(batch: Batch, plant: CachedPlant, delivery: Delivery, refusal: Refusal) -> None:

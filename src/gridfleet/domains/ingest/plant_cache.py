@@ -23,6 +23,8 @@ from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["CachedDevice", "CachedPlant", "PlantCache"]
 
+PRESENCE_EVERY_MS: Final = 10_000
+"""The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 _SMOOTHING: Final = 0.2
 _SILENT_INTERVALS: Final = 3
 _LEAST_SILENCE_SECONDS: Final = 90
@@ -49,9 +51,9 @@ class Presence:
     written_at: float = -inf
     interval_seconds: float | None = None
 
-    def is_due(self, now: float, every: int) -> bool:
-        """Return whether presence is to be written: `every` after the last time, or because the clock was set back."""
-        return not self.written_at <= now < self.written_at + every
+    def is_due(self, now: float) -> bool:
+        """Return whether presence is to be written: the last time was `PRESENCE_EVERY_MS` ago, or the clock was set back."""
+        return not self.written_at <= now < self.written_at + PRESENCE_EVERY_MS
 
     def note(self, now: float, sent_at: int) -> None:
         """Record a message of telemetry that was sent at `sent_at`, and smooth the interval between messages."""

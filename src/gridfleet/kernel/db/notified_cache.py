@@ -51,7 +51,7 @@ class NotifiedCache(Generic[K, V]):
         The caller gets a dictionary of its own: an entry may be invalidated at any time.
         """
         found = {key: self._entries[key] for key in keys if key in self._entries} if self._is_valid() else {}
-        missing = [key for key in keys if key not in found]
+        missing = [key for key in keys if key not in found] if len(found) < len(keys) else []
         return {**found, **await self.load(missing, read)} if missing else found
 
     async def load(self, keys: Collection[K], read: Read[K, V]) -> Mapping[K, V]:

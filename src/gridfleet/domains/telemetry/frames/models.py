@@ -122,8 +122,7 @@ class FrameBatch:
         )
         owner = (source_id, layout_id)
         row = self.latest.get(owner)
-        complete = None not in vals
-        if row is None or (complete and row.times is None and time >= row.time):
+        if row is None or (row.times is None and time >= row.time and None not in vals):
             self.latest[owner] = LatestRow(time, vals, None)
         else:
             _advance(row, time, vals)
