@@ -81,6 +81,8 @@ class Batch:
     """Severities of the alerts that were raised; set when the batch is written."""
     refusals: Counter[UUID] = field(default_factory=Counter)
     """The number of refused messages and snapshots of each plant."""
+    refusal_count: int = 0
+    """Their sum, which is read before each message."""
     refused: list[tuple[UUID, RefusedMessage]] = field(default_factory=list)
     """The first refusals of each plant, as many as are stored."""
     unregistered: dict[tuple[UUID, str], int] = field(default_factory=dict)

@@ -91,7 +91,7 @@ class Pipeline:
         plants = await self.plant_cache.plants(topic.plant_id for topic in topics if topic)
         batch.subscribed = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
         for delivery, topic in zip(deliveries, topics, strict=True):
-            if len(batch.frames.frames) + batch.refusals.total() >= MOST_FRAMES:
+            if len(batch.frames.frames) + batch.refusal_count >= MOST_FRAMES:
                 break
             batch.taken += 1
             plant = plants.get(topic.plant_id) if topic else None
@@ -357,6 +357,7 @@ def _see_plant(
 
 def _refuse(batch: Batch, plant: CachedPlant, delivery: Delivery, refusal: Refusal) -> None:
     batch.count(refusal.reason.lower())
+    batch.refusal_count += 1
     batch.refusals[plant.id] += 1
     if batch.refusals[plant.id] > MAX_PER_PLANT:
         return
