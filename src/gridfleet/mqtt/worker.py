@@ -163,6 +163,7 @@ class IngestWorker:
             await replace_shard(self._settings.secret("broker_url").get_secret_value(), self._outdated, shard)
         async with self._database.transaction() as db:
             window = self._windows[shard] = ShardWindow(await load_empty_at(db, shard))
+        self._pipeline.plant_cache.note_shard_taken()
 
         async def on_message(message: DeliveredMessage) -> None:
             tag = message.delivery_tag or 0

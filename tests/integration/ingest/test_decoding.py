@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridfleet.domains.ingest.models import Delivery
+from gridfleet.domains.telemetry.frames.lookup import used_layouts
+from gridfleet.domains.telemetry.frames.models import SourceLayout
 from gridfleet.kernel.db import Connection, Database
 from support.clients.ingest_bench import Bench, BenchPlant, Values, moment
 
@@ -180,6 +183,26 @@ async def test_new_names_of_many_devices_take_one_transaction(bench: Bench, monk
     batch = await bench.pipeline.prepare([plant.message(snapshot(1, **{name: {"b": 1} for name in names}))])
     assert len(batch.frames.frames) == 20
     assert begun <= 2  # the other one reads alert rules
+
+
+async def test_layouts_are_read_once_for_each_time_that_a_shard_is_taken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All layouts of a device were read for each new name, while the messages of all plants waited."""
+    read: list[int] = []
+
+    async def recorded(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:
+        found = await used_layouts(db, source_ids)
+        read.append(sum(map(len, found.values())))
+        return found
+
+    monkeypatch.setattr("gridfleet.domains.ingest.plant_cache.used_layouts", recorded)
+    plant = await bench.plant(["D", "E"])
+    for second in range(5):
+        await bench.take(plant.message(snapshot(second, D={f"d{second}": 1}, E={f"e{second}": 1})))
+    bench.pipeline.plant_cache.note_shard_taken()
+    for second in range(5, 10):
+        await bench.take(plant.message(snapshot(second, D={f"d{second}": 1}, E={f"e{second}": 1})))
+    assert (await plant.stored()).keys() == {f"{name}{second}" for name in ("D.d", "E.e") for second in range(10)}
+    assert read == [0, 10]
 
 
 async def test_a_batch_ends_with_the_message_that_fills_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,11 @@ class Bench:
     database: Database
     keyring: Keyring = field(default_factory=lambda: Keyring.parse(Keyring.generate()))
     pipeline: Pipeline = field(init=False)
+    _holder: Pipeline = field(init=False)
+    """The pipeline that holds the plants' shard."""
 
     def __post_init__(self) -> None:
-        self.pipeline = self.another_process()
+        self.pipeline = self._holder = self.another_process()
 
     def another_process(self) -> Pipeline:
         """Return a pipeline with empty caches, as after a restart."""
@@ -67,6 +69,9 @@ class Bench:
     async def take(self, *deliveries: Delivery, pipeline: Pipeline | None = None) -> Batch:
         """Process one batch from bytes to committed rows."""
         pipeline = pipeline or self.pipeline
+        if pipeline is not self._holder:
+            pipeline.plant_cache.note_shard_taken()
+            self._holder = pipeline
         batch = await pipeline.prepare(deliveries)
         async with self.database.transaction() as db:
             await pipeline.store(db, batch)

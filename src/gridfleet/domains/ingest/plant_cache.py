@@ -86,6 +86,8 @@ class CachedDevice:
     external_id: str | None
     source_id: int
     reader: Reader
+    layouts_read: int | None = None
+    """How many shards the process had taken when the layouts of the device's own names were read; None if they were not."""
     status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
     seen: Presence = field(default_factory=Presence)
 
@@ -145,6 +147,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
         self._database = database
         self._keyring = keyring
         self._signal_maps: dict[tuple[UUID, int], SignalMap] = {}
+        self._shards_taken = 0
         self.layouts = LayoutIdCache()
 
     async def plants(self, plant_ids: Iterable[str]) -> dict[str, CachedPlant]:
@@ -176,12 +179,23 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
 
         This uses a transaction of its own, because positions stay valid if the batch fails.
         """
+        read = [
+            device for device, fields in new if device.layouts_read != self._shards_taken or not device.reader.has_room(fields)
+        ]
         async with self._database.transaction() as db:
-            # Read again each time, because another process may have held the plant's shard and assigned positions. A name
-            # with two positions would be stored twice for the same time.
-            used = await used_layouts(db, [device.source_id for device, _ in new])
+            used = await used_layouts(db, [device.source_id for device in read]) if read else {}
             for device, fields in new:
-                await device.reader.extend(db, self.layouts, used[device.source_id], fields)
+                await device.reader.extend(db, self.layouts, used.get(device.source_id), fields)
+        for device in read:
+            device.layouts_read = self._shards_taken
+
+    def note_shard_taken(self) -> None:
+        """Read the layouts of each device again at its next new name.
+
+        Another process may have held the plant's shard and assigned positions. A name with two positions would be stored twice
+        for the same time.
+        """
+        self._shards_taken += 1
 
     def invalidate_status(self, plant_id: str) -> None:
         """Clear the cached statuses of a plant that has gone OFFLINE, and of its sub-devices."""

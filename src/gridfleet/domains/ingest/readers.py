@@ -48,7 +48,13 @@ class TemplateReader:
         """Return False: a template declares all its fields, so nothing has to be prepared."""
         return False
 
-    async def extend(self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout], fields: FieldValues) -> None:
+    def has_room(self, fields: FieldValues) -> bool:
+        """Return True: every signal has a position."""
+        return True
+
+    async def extend(
+        self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout] | None, fields: FieldValues
+    ) -> None:
         """Do nothing."""
 
     def without_room(self, fields: FieldValues) -> list[str]:
@@ -83,12 +89,14 @@ class OwnNamesReader:
     """
 
     def __init__(self) -> None:
-        self._placed: dict[int, tuple[str, ...]] = {}
-        self._known: frozenset[str] = frozenset()
+        self._names: dict[int, tuple[str, ...]] = {}
+        """The names of each layout."""
+        self._placed: dict[str, tuple[int, int]] = {}
+        """Layout id and position of each name, active or not."""
+        self._active: dict[str, tuple[int, int]] = {}
+        """The same of active names."""
         self._seen: dict[str, datetime] = {}
-        self._active: frozenset[str] = frozenset()
-        self._positions: dict[str, tuple[int, int]] = {}
-        """Layout id and position of each active name."""
+        """When each name was seen last, as of the last time that the layouts were read, or got its position."""
         self._extend_from: float | None = None
         """In monotonic seconds, because the clock may be set back."""
 
@@ -96,34 +104,35 @@ class OwnNamesReader:
         """Return whether `extend` must run before `read`."""
         if self._extend_from is None:
             return True
-        if self._active.issuperset(fields) or self._active.issuperset(self._wanted(fields)):
+        if self._active.keys() >= fields.keys() or not self._new(fields):
             return False
         return time.monotonic() >= self._extend_from
 
-    async def extend(self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout], fields: FieldValues) -> None:
-        """Assign positions to the entry's new names, as far as there is room. `used`: what `used_layouts` returns now."""
-        now = utc_now()
-        for layout in reversed(used):
-            self._add(layout.id, layout.metrics, layout.seen)
-        active = {name for name, seen in self._seen.items() if now - seen < NAME_LIFE}
-        missing = sorted(set(self._wanted(fields)) - active)
-        accepted = missing[: max(0, MAX_NAMES - len(active))]
-        self._extend_from = time.monotonic() + (0 if accepted == missing else _WHEN_FULL_SECONDS)
-        for new in frame_layouts([Metric(name, "") for name in accepted if name not in self._known]):
-            names = [metric.key for metric in new.metrics]
-            self._add(await layouts.id_of(db, new), names, [now] * len(names))
-        self._seen |= dict.fromkeys(accepted, now)
-        self._active = frozenset(active.union(accepted))
-        self._positions = {
-            name: (layout_id, position)
-            for layout_id, names in self._placed.items()
-            for position, name in enumerate(names)
-            if name in self._active
-        }
+    def has_room(self, fields: FieldValues) -> bool:
+        """Return whether all of the entry's new names get positions, even if no active name frees its own."""
+        return len(self._active) + len(self._new(fields)) <= MAX_NAMES
+
+    async def extend(
+        self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout] | None, fields: FieldValues
+    ) -> None:
+        """Assign positions to the entry's new names, as far as there is room.
+
+        Args:
+            used: What `used_layouts` returns now; None if it has not changed since the last time.
+        """
+        if used is not None:
+            self._take(used)
+        new = self._new(fields)
+        accepted = new[: max(0, MAX_NAMES - len(self._active))]
+        self._extend_from = time.monotonic() + (0 if accepted == new else _WHEN_FULL_SECONDS)
+        for layout in frame_layouts([Metric(name, "") for name in accepted if name not in self._placed]):
+            self._place(await layouts.id_of(db, layout), [metric.key for metric in layout.metrics])
+        self._active |= {name: self._placed[name] for name in accepted}
+        self._seen |= dict.fromkeys(accepted, utc_now())
 
     def without_room(self, fields: FieldValues) -> list[str]:
         """Return the entry's names that got no position."""
-        return [] if self._active.issuperset(fields) else sorted(set(self._wanted(fields)) - self._active)
+        return self._new(fields)
 
     def read(self, fields: FieldValues) -> tuple[list[Frame], int]:
         """Return the frames of an entry, and the number of its fields that were dropped."""
@@ -131,35 +140,43 @@ class OwnNamesReader:
         frames: dict[int, list[float | None]] = {}
         dropped = 0
         for name, raw in fields.items():
-            found, value = self._positions.get(name), _number(raw)
+            found, value = self._active.get(name), _number(raw)
             if found is None or value is None:
                 dropped += raw is not None
                 continue
             layout_id, position = found
             values = frames.get(layout_id)
             if values is None:
-                values = frames[layout_id] = [None] * len(self._placed[layout_id])
+                values = frames[layout_id] = [None] * len(self._names[layout_id])
             values[position] = value
         return list(frames.items()), dropped
 
     def named(self, frames: Sequence[Frame]) -> dict[str, float]:
         """Return the values of frames that `read` returned, by metric."""
-        return _named(self._placed, frames)
+        return _named(self._names, frames)
 
-    def _add(self, layout_id: int, names: Sequence[str], seen: Sequence[datetime]) -> None:
-        if layout_id not in self._placed:
+    def _take(self, used: Sequence[SourceLayout]) -> None:
+        """Use the source's layouts. Names that were not seen for `NAME_LIFE` are not active."""
+        for layout in reversed(used):
             # Layouts of a device that had a template may share names. The newest layout keeps the name, so it is
             # written once.
-            if not self._known.isdisjoint(names):
-                return
-            self._placed[layout_id] = tuple(names)
-            self._known = self._known.union(names)
-        for name, moment in zip(names, seen, strict=True):
-            self._seen[name] = max(moment, self._seen.get(name, moment))
+            if layout.id not in self._names and self._placed.keys().isdisjoint(layout.metrics):
+                self._place(layout.id, layout.metrics)
+            if layout.id in self._names:
+                for name, moment in zip(layout.metrics, layout.seen, strict=True):
+                    self._seen[name] = max(moment, self._seen.get(name, moment))
+        oldest = utc_now() - NAME_LIFE
+        self._active = {name: self._placed[name] for name, moment in self._seen.items() if moment > oldest}
 
-    @staticmethod
-    def _wanted(fields: FieldValues) -> list[str]:
-        return [name for name, value in fields.items() if value is not None and _KEY.fullmatch(name)]
+    def _place(self, layout_id: int, names: Sequence[str]) -> None:
+        self._names[layout_id] = tuple(names)
+        self._placed |= {name: (layout_id, position) for position, name in enumerate(names)}
+
+    def _new(self, fields: FieldValues) -> list[str]:
+        """Return the names of values that are not active, in their order."""
+        return sorted(
+            name for name, value in fields.items() if value is not None and name not in self._active and _KEY.fullmatch(name)
+        )
 
 
 def _named(names: Mapping[int, Sequence[str]], frames: Sequence[Frame]) -> dict[str, float]:
