@@ -4,10 +4,20 @@ from typing import Final
 
 from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["MAX_POINTS", "TooManyPoints"]
+__all__ = ["MAX_METRICS", "MAX_POINTS", "TooManyMetrics", "TooManyPoints"]
 
 MAX_POINTS: Final = 500_000
 """The most points of one JSON response; exports as CSV or NDJSON are unlimited."""
+
+MAX_METRICS: Final = 100_000
+"""The most metrics of one query, counted once for each layout. Each takes 10 µs, in which no other request is answered."""
+
+
+class TooManyMetrics(ValidationFailed):
+    """The plant or device has more than `MAX_METRICS` metrics."""
+
+    def __init__(self) -> None:
+        super().__init__(f"The response would cover more than {MAX_METRICS:,} metrics.", ["metric: name one metric"])
 
 
 class TooManyPoints(ValidationFailed):

@@ -79,6 +79,7 @@ async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, ca
     Raises:
         ValidationFailed: The range is empty.
         PlantNotFound: There is no such plant.
+        TooManyMetrics: The response covers too many metrics.
         TooManyPoints: The response is capped and larger than the limit.
     """
     if query.start >= query.end:
@@ -113,6 +114,7 @@ async def open_device_history(
     Raises:
         ValidationFailed: The range is empty.
         SubDeviceNotFound: There is no such sub-device.
+        TooManyMetrics: The sub-device has too many metrics.
         TooManyPoints: The response is larger than the limit.
     """
     if start >= end:

@@ -1,10 +1,11 @@
 """The series of a plant, from its sources and every layout that they used."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
+from gridfleet.domains.telemetry.errors import MAX_METRICS, TooManyMetrics
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutIndex, LayoutSource, Series, SeriesPosition
 from gridfleet.domains.telemetry.history.store import SourceRow
@@ -54,7 +55,11 @@ async def plant_sources(
 
 
 async def plant_series(db: Connection, org: OrgScope, plant_id: UUID, metric: str | None = None) -> list[Series]:
-    """Return the plant's series by name: all, or the one named `metric`, if it exists."""
+    """Return the plant's series by name: all, or the one named `metric`, if it exists.
+
+    Raises:
+        TooManyMetrics: There are more than `MAX_METRICS`.
+    """
     if metric is None:
         sources = await plant_sources(db, org, plant_id)
         key = None
@@ -71,6 +76,9 @@ async def device_series(
     """Return a sub-device's series by the metrics' own names: all, or the one named `metric`, if it exists.
 
     The values of an earlier sub-device with the same external id belong to them.
+
+    Raises:
+        TooManyMetrics: There are more than `MAX_METRICS`.
     """
     sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id)
     return _series(sources, metric, lambda _, name: name)
@@ -87,7 +95,9 @@ def by_unit(series: Iterable[Series]) -> list[Series]:
     return split
 
 
-def _series(sources: Iterable[LayoutSource], key: str | None, named: Callable[[LayoutSource, str], str]) -> list[Series]:
+def _series(sources: Sequence[LayoutSource], key: str | None, named: Callable[[LayoutSource, str], str]) -> list[Series]:
+    if key is None and sum(len(layout.positions) for source in sources for layout in source.layouts) > MAX_METRICS:
+        raise TooManyMetrics
     found: dict[str, tuple[str | None, list[SeriesPosition]]] = {}
     for source in sources:
         for layout in source.layouts:
