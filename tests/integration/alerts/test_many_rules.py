@@ -75,7 +75,7 @@ async def test_rules_share_the_values_of_their_metric(bench: Bench) -> None:
 async def test_a_rule_is_compiled_once_for_all_devices_with_the_same_metrics(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compiled for each, 500 rules took 250 bytes and 5 µs for each device, in which no heartbeat was answered."""
+    """Compiled for each, 500 rules took 220 bytes each for each device, in which no heartbeat was answered."""
     compiled = read = 0
     in_unit, enabled_of = rule_cache.in_unit, store.enabled_of
 
