@@ -56,7 +56,7 @@ async def prepare_all(database: Database, stack: Stack, load: Load) -> tuple[flo
         while read < len(deliveries):
             batch = await pipeline.prepare(deliveries[read : read + size])
             batches.append(batch.frames)
-            read += batch.taken
+            read += batch.message_count
         spent = own_cpu() - before
     return spent, batches
 

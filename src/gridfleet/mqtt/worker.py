@@ -194,10 +194,10 @@ class IngestWorker:
                 cause = {"request_id": str(new_id())}
                 with structlog.contextvars.bound_contextvars(**cause):
                     batch = await self._prepare(deliveries)
-                if batch is not None and batch.taken < len(messages):
-                    self._buffer[:0] = messages[batch.taken :]
+                if batch is not None and batch.message_count < len(messages):
+                    self._buffer[:0] = messages[batch.message_count :]
                     self._arrived.set()
-                    del messages[batch.taken :], deliveries[batch.taken :]
+                    del messages[batch.message_count :], deliveries[batch.message_count :]
                 if writing is not None:
                     await writing
                 writing = asyncio.create_task(self._write_and_acknowledge(channel, messages, deliveries, batch, cause))
@@ -272,8 +272,8 @@ class IngestWorker:
         """Store all messages or none. Raises if they are more than a batch holds; `isolate` then halves them."""
         self._pipeline.invalidate()  # as in `_read`: the attempt to write the batch failed
         batch = await _until_it_works(partial(self._read, deliveries))
-        if batch.taken < len(deliveries):
-            raise _TooMany(f"a batch holds {batch.taken} of {len(deliveries)} messages")
+        if batch.message_count < len(deliveries):
+            raise _TooMany(f"a batch holds {batch.message_count} of {len(deliveries)} messages")
         await _until_it_works(partial(self._store, batch))
 
     async def _set_aside(self, delivery: Delivery, error: Exception) -> None:

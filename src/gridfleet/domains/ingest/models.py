@@ -68,8 +68,8 @@ class Batch:
     """When its messages are read: one time for all of them."""
     now_ms: float = field(init=False)
     """The same in epoch milliseconds."""
-    taken: int = 0
-    """Number of messages in the batch: the first of those that were to be read."""
+    message_count: int = 0
+    """How many of the messages that were to be read are in the batch: always the first ones."""
     frames: FrameBatch = field(default_factory=FrameBatch)
     ends: list[tuple[int, Delivery]] = field(default_factory=list)
     """For each snapshot: the number of frames after it was added, and its message."""

@@ -60,7 +60,7 @@ from gridfleet.protocol.topics import Channel, parse_routing_key
 __all__ = ["Pipeline", "count_committed"]
 
 EventValues = dict[tuple[str | None, int], dict[str, float]]
-"""Values by metric, for each external id, None for the plant itself, and time."""
+"""Values by metric, for each external id, None for the plant itself, and time in microseconds."""
 
 MAX_STATUS_REASON: Final = 200
 MOST_FRAMES: Final = 10_000
@@ -78,7 +78,7 @@ class Pipeline:
         self._window = window_seconds * 1000
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Batch:
-        """Verify and decode the first messages, as many as one batch holds: see `Batch.taken`.
+        """Verify and decode the first messages, as many as one batch holds: see `Batch.message_count`.
 
         A bad message is refused with its reason, and the others are still processed.
 
@@ -93,7 +93,7 @@ class Pipeline:
         for delivery, topic in zip(deliveries, topics, strict=True):
             if len(batch.frames.frames) + batch.refusal_count >= MOST_FRAMES:
                 break
-            batch.taken += 1
+            batch.message_count += 1
             plant = plants.get(topic.plant_id) if topic else None
             if plant is None or topic is None:
                 batch.count("unknown_plant")
@@ -101,7 +101,7 @@ class Pipeline:
                 batch.count("suspended")
             else:
                 try:
-                    await self._take(batch, plant, topic.channel, delivery)
+                    await self._process(batch, plant, topic.channel, delivery)
                     batch.count("accepted")
                 except Refusal as refusal:
                     _refuse(batch, plant, delivery, refusal)
@@ -154,22 +154,24 @@ class Pipeline:
             _refuse(batch, plant, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
         return batch
 
-    async def _take(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery) -> None:
+    async def _process(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery) -> None:
         if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
             raise Refusal(
                 RefusalReason.TOO_LARGE, f"the message has {len(delivery.body)} bytes; the limit is {wire.MAX_MESSAGE_BYTES}"
             )
         if channel is Channel.STATUS:
-            _take_status(batch, plant, delivery)
+            _process_status(batch, plant, delivery)
             return
         message = self._verify(batch, plant, delivery)
         if channel is Channel.TELEMETRY:
-            await self._take_telemetry(batch, plant, delivery, message)
-            plant.seen.note(batch.now_ms, message.sent_at)
+            await self._process_telemetry(batch, plant, delivery, message)
+            plant.presence.note_message(batch.now_ms, message.sent_at)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
             batch.plants_held.add(plant.id)
-        _see_plant(batch, plant, delivery, PlantStatus.ONLINE, sent_at=plant.sent(message.sent_at, batch.now_ms))
+        sent_at = plant.sent(message.sent_at, batch.now_ms)
+        if plant.status is not PlantStatus.ONLINE or plant.presence.is_due(batch.now_ms):
+            _record_plant(batch, plant, delivery, PlantStatus.ONLINE, sent_at=datetime.fromtimestamp(sent_at / 1000, UTC))
 
     def _verify(self, batch: Batch, plant: CachedPlant, delivery: Delivery) -> wire.Envelope:
         """Return the envelope, if the plant signed it within the time window."""
@@ -203,7 +205,7 @@ class Pipeline:
             batch.oldest_sent_at = message.sent_at
         return message
 
-    async def _take_telemetry(self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope) -> None:
+    async def _process_telemetry(self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope) -> None:
         """Process every snapshot of the message; a refused snapshot of an array does not affect the others."""
         payload = message.payload
         snapshots: list[_Snapshot] = []
@@ -230,17 +232,19 @@ class Pipeline:
 
 
 _DeviceFields = tuple[CachedDevice, dict[str, wire.FieldValue]]
+_Entry = tuple[CachedDevice, int, dict[str, wire.FieldValue], str]
+"""Device, time of measurement in microseconds, fields, path in the message. A plain tuple: a batch has thousands."""
 
 
 class _Snapshot(NamedTuple):
-    """A snapshot that is not refused. An entry has the device, its time in `microseconds`, its fields and its path.
+    """A snapshot that is not refused.
 
-    `lacking` has the entries whose fields need positions.
+    `time_us` is its time of measurement in microseconds. `lacking` has the entries whose fields need positions.
     """
 
     path: str
-    time: int
-    entries: list[tuple[CachedDevice, int, dict[str, wire.FieldValue], str]]
+    time_us: int
+    entries: list[_Entry]
     lacking: list[_DeviceFields]
     statuses: list[tuple[CachedDevice, SubDeviceStatus]]
     unregistered: list[str]
@@ -248,11 +252,11 @@ class _Snapshot(NamedTuple):
 
 def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime) -> _Snapshot:
     snapshot = parse_snapshot(raw, path, message_id)
-    time = measurement_time(snapshot.time, f"{path}.time", message_id, now)
-    read = _Snapshot(path, time, [], [], [], [])
+    snapshot_us = measurement_time(snapshot.time, f"{path}.time", message_id, now)
+    read = _Snapshot(path, snapshot_us, [], [], [], [])
     if snapshot.fields:
-        check_fields(snapshot.fields, where := f"{path}.fields", message_id)
-        read.entries.append((plant.itself, time, snapshot.fields, where))
+        check_fields(snapshot.fields, fields_path := f"{path}.fields", message_id)
+        read.entries.append((plant.itself, snapshot_us, snapshot.fields, fields_path))
         if plant.itself.reader.lacks(snapshot.fields):
             read.lacking.append((plant.itself, snapshot.fields))
     for index, entry in enumerate(snapshot.devices):
@@ -261,11 +265,11 @@ def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: 
             check_external_id(entry.id, f"{path}.devices.{index}.id", message_id)
             read.unregistered.append(entry.id)
             continue
-        check_fields(entry.fields, where := f"{path}.devices.{index}.fields", message_id)
-        own_time = time
+        check_fields(entry.fields, fields_path := f"{path}.devices.{index}.fields", message_id)
+        time_us = snapshot_us
         if entry.time is not None:
-            own_time = measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
-        read.entries.append((device, own_time, entry.fields, where))
+            time_us = measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
+        read.entries.append((device, time_us, entry.fields, fields_path))
         if device.reader.lacks(entry.fields):
             read.lacking.append((device, entry.fields))
         read.statuses.append((device, SubDeviceStatus.ONLINE if entry.status is None else SubDeviceStatus(entry.status)))
@@ -274,36 +278,47 @@ def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: 
 
 def _add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message: wire.Envelope) -> None:
     """Add a snapshot to the batch, except names without room."""
+    _add_frames(batch, plant, delivery, snapshot, message.id)
+    for device, status in snapshot.statuses:
+        _record_device(batch, plant, device, status, message.sent_at)
+    for external_id in snapshot.unregistered:
+        key = (plant.id, external_id)
+        batch.unregistered[key] = batch.unregistered.get(key, 0) + 1
+
+
+def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message_id: str) -> None:
+    """Add the frames of a snapshot, and the telemetry events of those that are not too old for events."""
     published: EventValues | None = {} if plant.id in batch.subscribed else None
-    fresh = 0 if published is None else microseconds(batch.now - EVENT_MAX_AGE)
+    published_from_us = 0 if published is None else microseconds(batch.now - EVENT_MAX_AGE)
     before, added = len(batch.frames.frames), 0
-    for device, own_time, fields, where in snapshot.entries:
+    for device, time_us, fields, fields_path in snapshot.entries:
         frames, dropped = device.reader.read(fields)
         if dropped:
             batch.undeclared_fields += dropped
             if names := device.reader.without_room(fields):
-                detail = f"{where}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
-                _refuse(batch, plant, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message.id))
+                detail = f"{fields_path}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
+                _refuse(batch, plant, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
         for layout_id, values in frames:
-            batch.frames.add(device.source_id, layout_id, own_time, values)
+            batch.frames.add(device.source_id, layout_id, time_us, values)
         added += len(frames)
-        if published is not None and frames and own_time >= fresh:
-            published.setdefault((device.external_id, own_time), {}).update(device.reader.named(frames))
+        if published is not None and frames and time_us >= published_from_us:
+            published.setdefault((device.external_id, time_us), {}).update(device.reader.named(frames))
     batch.ends.append((len(batch.frames.frames), delivery))
     if len(batch.frames.frames) < before + added:
-        batch.repeated |= {(device.source_id, own_time): delivery for device, own_time, *_ in snapshot.entries}
+        batch.repeated |= {(device.source_id, time_us): delivery for device, time_us, *_ in snapshot.entries}
     if published:
-        _add_events(batch, plant, delivery, f"{message.id} {snapshot.path}", snapshot.time, published)
-    for device, status in snapshot.statuses:
-        device.seen.note(batch.now_ms, message.sent_at)
-        if status is not device.status or device.seen.is_due(batch.now_ms):
-            device.status = status
-            device.seen.written_at = batch.now_ms
-            batch.plants_held.add(plant.id)
-            batch.devices_seen[device.id] = DeviceSeen(device.id, batch.now, status, device.seen.interval_seconds)
-    for external_id in snapshot.unregistered:
-        key = (plant.id, external_id)
-        batch.unregistered[key] = batch.unregistered.get(key, 0) + 1
+        _add_events(batch, plant, delivery, f"{message_id} {snapshot.path}", snapshot.time_us, published)
+
+
+def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus, sent_at: int) -> None:
+    """Write the device's presence with the batch if it is due. If the batch fails, the worker clears the cache."""
+    presence = device.presence
+    presence.note_message(batch.now_ms, sent_at)
+    if status is not device.status or presence.is_due(batch.now_ms):
+        device.status = status
+        presence.written_at = batch.now_ms
+        batch.plants_held.add(plant.id)
+        batch.devices_seen[device.id] = DeviceSeen(device.id, batch.now, status, presence.interval_seconds)
 
 
 def count_committed(batch: Batch) -> None:
@@ -318,41 +333,40 @@ def count_committed(batch: Batch) -> None:
         metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
 
 
-def _take_status(batch: Batch, plant: CachedPlant, delivery: Delivery) -> None:
+def _process_status(batch: Batch, plant: CachedPlant, delivery: Delivery) -> None:
     message = parse_status(delivery.body)
     if message.status is wire.PlantStatus.OFFLINE:
         plant.invalidate_status()
         plant.interrupt()
     reason = storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
-    _see_plant(batch, plant, delivery, PlantStatus(message.status), reason)
+    # Always written, because another process may have changed the status since the last one.
+    _record_plant(batch, plant, delivery, PlantStatus(message.status), reason=reason)
     if message.status is wire.PlantStatus.ONLINE:
         batch.connected.add(plant.id)
 
 
-def _add_events(batch: Batch, plant: CachedPlant, delivery: Delivery, message: str, time: int, published: EventValues) -> None:
+def _add_events(
+    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot_id: str, time_us: int, published: EventValues
+) -> None:
     values = {(external_id, to_datetime(own_time)): found for (external_id, own_time), found in published.items()}
-    events = telemetry_events(batch.subscribed[plant.id], plant.id, message, to_datetime(time), values)
+    events = telemetry_events(batch.subscribed[plant.id], plant.id, snapshot_id, to_datetime(time_us), values)
     batch.events.extend(event._replace(request_id=delivery.request_id) for event in events)
 
 
-def _see_plant(
+def _record_plant(
     batch: Batch,
     plant: CachedPlant,
     delivery: Delivery,
     status: PlantStatus,
-    reason: str | None = None,
     *,
-    sent_at: float | None = None,
+    reason: str | None = None,
+    sent_at: datetime | None = None,
 ) -> None:
-    seen = plant.seen
-    # A status message is always written, because another process may have changed the status since the last one.
-    if sent_at is None or status is not plant.status or seen.is_due(batch.now_ms):
-        plant.status = status
-        seen.written_at = batch.now_ms
-        sent = None if sent_at is None else datetime.fromtimestamp(sent_at / 1000, UTC)
-        batch.plants_seen[plant.id] = PlantSeen(
-            plant.id, batch.now, status, seen.interval_seconds, reason, sent, delivery.request_id
-        )
+    """Write the plant's presence with the batch. If the batch fails, the worker clears the cache that is changed here."""
+    plant.status = status
+    plant.presence.written_at = batch.now_ms
+    interval = plant.presence.interval_seconds
+    batch.plants_seen[plant.id] = PlantSeen(plant.id, batch.now, status, interval, reason, sent_at, delivery.request_id)
 
 
 def _refuse(batch: Batch, plant: CachedPlant, delivery: Delivery, refusal: Refusal) -> None:

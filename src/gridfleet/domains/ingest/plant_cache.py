@@ -55,7 +55,7 @@ class Presence:
         """Return whether presence is to be written: the last time was `PRESENCE_EVERY_MS` ago, or the clock was set back."""
         return not self.written_at <= now < self.written_at + PRESENCE_EVERY_MS
 
-    def note(self, now: float, sent_at: int) -> None:
+    def note_message(self, now: float, sent_at: int) -> None:
         """Record a message of telemetry that was sent at `sent_at`, and smooth the interval between messages."""
         if self.last_at is not None and now > self.last_at:
             gap = now - self.last_at
@@ -89,7 +89,7 @@ class CachedDevice:
     layouts_read: int | None = None
     """How many shards the process had taken when the layouts of the device's own names were read; None if they were not."""
     status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
-    seen: Presence = field(default_factory=Presence)
+    presence: Presence = field(default_factory=Presence)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class CachedPlant:
     devices: dict[str, CachedDevice]
     unreadable: bool = False
     status: PlantStatus = PlantStatus.UNKNOWN
-    seen: Presence = field(default_factory=Presence)
+    presence: Presence = field(default_factory=Presence)
     delay_ms: float | None = None
     """How far the plant's clock is behind the service's, plus the shortest transmission time of its messages."""
 
@@ -129,8 +129,8 @@ class CachedPlant:
 
     def interrupt(self) -> None:
         """Do not count the time until the next message as an interval."""
-        for seen in (self.seen, *(device.seen for device in self.devices.values())):
-            seen.last_at = None
+        for presence in (self.presence, *(device.presence for device in self.devices.values())):
+            presence.last_at = None
 
     def invalidate_status(self) -> None:
         """Make the next message write the statuses of the plant and its sub-devices."""
