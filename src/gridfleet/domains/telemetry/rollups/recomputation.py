@@ -1,5 +1,6 @@
 """The job that keeps roll-ups up to date. Several processes may call it; only one works at a time."""
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
@@ -19,13 +20,17 @@ __all__ = ["close_hour", "ensure_partitions_ahead", "roll_up", "set_aside_hours"
 GRACE: Final = timedelta(minutes=5)
 """How long an hour stays open after its end; frames that come later are logged in the dirty log."""
 _HOURS_A_TRANSACTION: Final = 200
+_HOURS_A_TURN: Final = 48
+"""More if fewer sources than fill a transaction have their turn."""
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
     """Recompute dirty hours and close hours that are over, until nothing is left or `seconds` have passed.
+
+    Organisations take turns: of each, the hours of one source, then those of the second, etc. A source with more hours than a
+    turn has waits until all others had theirs.
 
     A transaction that fails is tried again with half as many hours. An hour that fails by itself is set aside, and the rest of
     its source waits until all other sources were processed, so that a source whose every hour fails cannot delay them.
@@ -39,15 +44,28 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
     until = monotonic() + seconds
     done = 0
     limit = _HOURS_A_TRANSACTION
-    after: Stale | None = None
+    turns = await _dirty_sources(database)
+    again: list[int] = []
     postponed = False
     while monotonic() < until:
+        if not turns:
+            turns, again = again, []
+            if postponed:
+                limit, postponed = 1, False
+            if not turns:
+                # What became dirty in the meantime waits for the next call, unless an hour is due.
+                if not await close_hour(database):
+                    return done
+                turns = await _dirty_sources(database)
+                continue
+        some = turns[:limit]
+        most = max(_HOURS_A_TURN, limit // len(some))
         stale: list[Stale] = []
         try:
             async with database.transaction() as db:
                 if not await store.lock(db):
                     return done
-                stale = await store.take_dirty(db, after, limit)
+                stale = await store.take_dirty(db, some, most, limit)
                 await _recompute(db, stale)
         except Exception as error:
             if not stale or not is_poison(error, is_retried=True):
@@ -56,18 +74,28 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
             if len(stale) > 1:
                 continue
             await _set_aside(database, stale[0], error)
-            after, postponed = Stale(stale[0].source_id, _LAST), True
+            source_id = stale[0].source_id
+            turns = turns[some.index(source_id) + 1 :]
+            again.append(source_id)
+            postponed = True
             continue
         done += len(stale)
+        hours = Counter(one.source_id for one in stale)
+        unfinished = {source_id for source_id, count in hours.items() if count == most}
+        if len(stale) == limit:
+            some = some[: some.index(stale[-1].source_id) + 1]
+            unfinished.add(some[-1])
+        turns = turns[len(some) :]
+        again += [source_id for source_id in some if source_id in unfinished]
         limit = min(2 * limit, _HOURS_A_TRANSACTION)
-        # Hours before `after` that became dirty in the meantime wait for the next call, unless an hour is due or a
-        # source was postponed.
-        after = stale[-1] if stale else None
-        if not stale and postponed:
-            limit, postponed = 1, False
-        elif not stale and not await close_hour(database):
-            break
+    # Also if more is dirty: otherwise one organisation's late values could keep all hours open.
+    await close_hour(database)
     return done
+
+
+async def _dirty_sources(database: Database) -> list[int]:
+    async with database.transaction() as db:
+        return await store.dirty_sources(db)
 
 
 async def _set_aside(database: Database, stale: Stale, error: Exception) -> None:

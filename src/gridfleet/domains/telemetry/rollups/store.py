@@ -1,7 +1,7 @@
 """SQL of roll-ups: recomputation, the watermark, and partitions."""
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 from uuid import UUID
@@ -59,20 +59,33 @@ async def advance_watermark(db: Connection) -> None:
     )
 
 
-async def take_dirty(db: Connection, after: Stale | None, limit: int) -> list[Stale]:
-    """Remove up to `limit` dirty (source, hour) after `after` from the log and return them, in that order.
+async def dirty_sources(db: Connection) -> list[int]:
+    """Return the sources with dirty hours: one of each organisation, then the second of each, etc., in random order."""
+    cursor = await db.execute(
+        # One look-up in the index for each source, however many of its hours are dirty.
+        "WITH RECURSIVE dirty AS (SELECT min(source_id) AS id FROM telemetry_dirty UNION ALL"
+        " SELECT (SELECT min(source_id) FROM telemetry_dirty WHERE source_id > d.id) FROM dirty d WHERE d.id IS NOT NULL)"
+        " SELECT d.id FROM dirty d LEFT JOIN telemetry_source s USING (id) WHERE d.id IS NOT NULL"
+        " ORDER BY row_number() OVER (PARTITION BY s.organization_id ORDER BY random()), s.organization_id"
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def take_dirty(db: Connection, sources: Sequence[int], most: int, limit: int) -> list[Stale]:
+    """Remove up to `limit` dirty hours from the log, at most `most` of each source, and return them by source and hour.
 
     Hours that are set aside are left out until they are due again.
     """
-    start = after or Stale(0, datetime(1, 1, 1, tzinfo=UTC))
     cursor = await db.execute(
-        "WITH chosen AS (SELECT DISTINCT source_id, hour FROM telemetry_dirty d"
-        " WHERE (source_id, hour) > (%s::int, %s::timestamptz) AND NOT EXISTS (SELECT FROM telemetry_set_aside a"
-        " WHERE a.source_id = d.source_id AND a.hour = d.hour AND a.retry_at > now()) ORDER BY source_id, hour LIMIT %s),"
+        "WITH chosen AS (SELECT d.* FROM unnest(%s::int[]) WITH ORDINALITY AS s (id, turn) CROSS JOIN LATERAL"
+        " (SELECT DISTINCT source_id, hour, s.turn FROM telemetry_dirty d WHERE source_id = s.id"
+        " AND NOT EXISTS (SELECT FROM telemetry_set_aside a"
+        " WHERE a.source_id = d.source_id AND a.hour = d.hour AND a.retry_at > now()) ORDER BY source_id, hour LIMIT %s) AS d"
+        " ORDER BY turn, hour LIMIT %s),"
         " gone AS (DELETE FROM telemetry_dirty d USING chosen c WHERE d.source_id = c.source_id AND d.hour = c.hour),"
         " retried AS (DELETE FROM telemetry_set_aside a USING chosen c WHERE a.source_id = c.source_id AND a.hour = c.hour)"
-        " SELECT source_id, hour FROM chosen ORDER BY source_id, hour",
-        (start.source_id, start.hour, limit),
+        " SELECT source_id, hour FROM chosen ORDER BY turn, hour",
+        (list(sources), most, limit),
     )
     return [Stale(*row) for row in await cursor.fetchall()]
 
