@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiormq.abc import DeliveredMessage
-
 from bench.load import Load
 from bench.meter import cpu_of_stack, own_cpu
 from bench.stack import BenchFailed, Stack
@@ -21,7 +19,8 @@ from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.topology import PLANTS_VHOST, ingest_queue
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import FrameBatch
-from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.deliveries import Delivery as Delivered
+from gridfleet.kernel.broker.deliveries import open_deliveries
 from gridfleet.kernel.db import Database
 
 __all__ = ["Limits", "discard_all", "prepare_all", "store_all"]
@@ -86,20 +85,20 @@ async def discard_all(stack: Stack, load: Load) -> float:
     last_tag = acknowledged = unacknowledged = 0
     enough = asyncio.Event()
 
-    async def on_message(message: DeliveredMessage) -> None:
+    def take(message: Delivered) -> None:
         nonlocal left, last_tag, unacknowledged
         left -= 1
         unacknowledged += 1
-        last_tag = message.delivery_tag or 0
+        last_tag = message.tag
         if unacknowledged >= prefetch or not left:
             enough.set()
 
     with _collector_at_rest():
         before = own_cpu() + broker()
-        async with open_channel(stack.broker_url, PLANTS_VHOST) as channel:
+        async with open_deliveries(stack.broker_url, PLANTS_VHOST) as (channel, deliveries):
             await channel.basic_qos(prefetch_count=prefetch)
             for shard in range(settings.ingest_shards):
-                await channel.basic_consume(ingest_queue(shard), on_message)
+                await deliveries.consume(ingest_queue(shard), str(shard), take)
             async with asyncio.timeout(_EMPTY_SECONDS):
                 while left or acknowledged < last_tag:
                     await enough.wait()

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 import structlog
-from aiormq.abc import AbstractChannel, DeliveredMessage
+from aiormq.abc import AbstractChannel
 
 from gridfleet.domains.alerts.rule_cache import RULES_CHANNEL
 from gridfleet.domains.consumers import Consumer
@@ -24,7 +24,9 @@ from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
 from gridfleet.kernel import metrics
-from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
+from gridfleet.kernel.broker.connection import fail_when_closed
+from gridfleet.kernel.broker.deliveries import Deliveries, open_deliveries
+from gridfleet.kernel.broker.deliveries import Delivery as Delivered
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -98,16 +100,15 @@ class IngestWorker:
         self._acknowledged = asyncio.Event()
         self._acknowledged_tag = 0
         self._windows: dict[int, ShardWindow] = {}
-        self._consumers: dict[int, str] = {}
         await self._pipeline.partitions.ensure_ahead(2)
         async with (
             open_leases(self._database.url, LEASE_KIND, settings.ingest_shards) as leases,
-            open_channel(broker_url, PLANTS_VHOST) as channel,
+            open_deliveries(broker_url, PLANTS_VHOST) as (channel, deliveries),
             asyncio.TaskGroup() as tasks,
         ):
             await channel.basic_qos(prefetch_count=self._prefetch)
             tasks.create_task(self._listen(), name="notifications")
-            tasks.create_task(self._hold_leases(leases, channel), name="shards")
+            tasks.create_task(self._hold_leases(leases, channel, deliveries), name="shards")
             tasks.create_task(self._consume(channel), name="consume")
             tasks.create_task(fail_when_closed(channel), name="channel")
 
@@ -128,16 +129,16 @@ class IngestWorker:
 
         await listen(self._database.url, tuple(changes), self._pipeline.invalidate, changed)
 
-    async def _hold_leases(self, leases: Leases, channel: AbstractChannel) -> None:
+    async def _hold_leases(self, leases: Leases, channel: AbstractChannel, deliveries: Deliveries) -> None:
         """Hold leases on this process's part of the shards, and store when their queues were empty."""
         saved_at = 0.0
         loop = asyncio.get_running_loop()
         while True:
             count = await leases.fair_count()
             for shard in await leases.take(count - len(leases.held)):
-                await self._start_shard(channel, shard)
+                await self._start_shard(deliveries, shard)
             for shard in sorted(leases.held)[count:]:
-                await self._stop_shard(channel, shard)
+                await self._stop_shard(deliveries, shard)
                 await leases.give_back(shard)
             for shard in sorted(leases.held):
                 await self._check_queue(channel, shard)
@@ -157,7 +158,7 @@ class IngestWorker:
         nothing_waits = queue.message_count == 0 and queue.consumer_count == 1
         self._windows[shard].note_check(now, self._acknowledged_tag, nothing_waits=nothing_waits)
 
-    async def _start_shard(self, channel: AbstractChannel, shard: int) -> None:
+    async def _start_shard(self, deliveries: Deliveries, shard: int) -> None:
         size = self._settings.ingest_batch_messages
         if shard in self._outdated.shards:
             await replace_shard(self._settings.secret("broker_url").get_secret_value(), self._outdated, shard)
@@ -165,19 +166,17 @@ class IngestWorker:
             window = self._windows[shard] = ShardWindow(await load_empty_at(db, shard))
         self._pipeline.plant_cache.note_shard_taken()
 
-        async def on_message(message: DeliveredMessage) -> None:
-            tag = message.delivery_tag or 0
-            self._buffer.append(_Message(tag, shard, message.routing_key or "", message.body, window.deliver(tag)))
+        def take(message: Delivered) -> None:
+            self._buffer.append(_Message(message.tag, shard, message.routing_key, message.body, window.deliver(message.tag)))
             self._arrived.set()
             if len(self._buffer) >= size:
                 self._full.set()
 
-        started = await channel.basic_consume(ingest_queue(shard), on_message)
-        self._consumers[shard] = str(started.consumer_tag)
+        await deliveries.consume(ingest_queue(shard), str(shard), take)
         log.info("shard taken", shard=shard)
 
-    async def _stop_shard(self, channel: AbstractChannel, shard: int) -> None:
-        await channel.basic_cancel(self._consumers.pop(shard))
+    async def _stop_shard(self, deliveries: Deliveries, shard: int) -> None:
+        await deliveries.cancel(str(shard))
         while self._windows[shard].unacknowledged:
             self._acknowledged.clear()
             await self._acknowledged.wait()

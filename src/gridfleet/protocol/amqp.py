@@ -4,6 +4,7 @@ import asyncio
 
 import aiormq
 from aiormq.abc import ExceptionType, TimeoutType
+from aiormq.connection import TransportFactory
 from aiormq.exceptions import AMQPConnectionError, AMQPError
 
 __all__ = ["Connection", "open_connection"]
@@ -30,12 +31,12 @@ class Connection(aiormq.Connection):
         await super().close(exc, timeout)
 
 
-async def open_connection(url: str) -> Connection:
-    """Connect to a broker.
+async def open_connection(url: str, transport: TransportFactory | None = None) -> Connection:
+    """Connect to a broker, over a transport other than the usual one if it is given.
 
     Raises:
         AMQPError, OSError: The broker is unreachable or refuses.
     """
-    connection = Connection(url)
+    connection = Connection(url, transport_factory=transport)
     await connection.connect()
     return connection

@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from aiormq.abc import AbstractChannel
+from aiormq.connection import TransportFactory
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.decoding import tolerate_undecodable_properties
@@ -29,13 +30,15 @@ def vhost_url(broker_url: str, vhost: str) -> str:
 
 
 @asynccontextmanager
-async def open_channel(broker_url: str, vhost: str) -> AsyncIterator[AbstractChannel]:
+async def open_channel(
+    broker_url: str, vhost: str, transport: TransportFactory | None = None
+) -> AsyncIterator[AbstractChannel]:
     """Open a channel on its own connection.
 
     A lost connection raises an error in the code that uses the channel. The caller's supervisor restarts that code, which
     declares everything again and continues.
     """
-    connection = await open_connection(vhost_url(broker_url, vhost))
+    connection = await open_connection(vhost_url(broker_url, vhost), transport)
     metrics.BROKER_CONNECTIONS.inc()
     try:
         yield await connection.channel()
