@@ -15,10 +15,11 @@ import psutil
 import pytest
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelClosed
 
+from gridfleet.local.secrets import local_secret
 from support.clients.fleet_under_test import JsonObject
 from support.clients.lean_amqp10 import Refused10, connect10
 from support.clients.partner_organization import Organization
-from support.clients.raw_properties import NotUtf8
+from support.clients.raw_properties import NotUtf8, RawProperties, field, headers, table
 from support.servers.running_stack import RunningStack
 
 MIB = 2**20
@@ -244,10 +245,50 @@ async def test_a_client_whose_message_does_not_end_is_disconnected(acme: Organiz
         acme.revoke(created)
 
 
+async def test_a_client_whose_methods_wait_is_disconnected(acme: Organization) -> None:
+    """Methods without a message have no credit: those that the channel has not carried out yet wait in the broker's memory."""
+    created, name, key = acme.key(["vcp:connect"]), f"{acme.slug}.bound", f"{acme.slug}.event.alert"
+    bind_without_answer = struct.pack(">HHH", 50, 20, 0) + _short(name) + _short("vcp") + _short(key) + b"\1" + bytes(4)
+    try:
+        await _flood(acme, created, _frame(1, bind_without_answer) * 50_000, _frame(1, _declare(name)))
+    finally:
+        acme.revoke(created)
+
+
+async def test_a_client_that_receives_large_headers_stays_connected(acme: Organization, created: JsonObject) -> None:
+    """The broker decodes them to 40 times their size and keeps that after it has sent the message."""
+    name, vhost = f"{acme.slug}.headers", created["apiKey"]["vhost"]
+    large = RawProperties(headers(field(b"a", b"A" + table(b"V" * 120_000))))
+    async with acme.connected(created) as connection, acme.service_channel(vhost) as service:
+        channel = await connection.channel()
+        await channel.queue_declare(name)
+        for _ in range(10):
+            await service.basic_publish(b"x", routing_key=name, properties=large)
+            await channel.basic_get(name, no_ack=True)
+            await asyncio.sleep(0.3)
+        await channel.queue_declare(name, passive=True)
+
+
+async def test_methods_of_the_service_may_wait(acme: Organization, created: JsonObject) -> None:
+    """Its connections carry the messages of all organisations."""
+    name, vhost = f"{acme.slug}.bound", created["apiKey"]["vhost"]
+    large = table(field(b"a", b"A" + table(b"V" * 200)))
+    bind_without_answer = struct.pack(">HHH", 50, 20, 0) + _short(name) + _short("vcp") + _short("key") + b"\1" + large
+    password = local_secret(acme.stack.home, "broker_password")
+    reader, writer = await _raw_connection(acme, "_gridfleet", password, vhost)
+    try:
+        writer.write(_frame(1, _declare(name)) + _frame(1, bind_without_answer) * 12_000 + _frame(1, _declare(name)))
+        for _ in range(2):
+            assert (await asyncio.wait_for(reader.readexactly(11), 120))[7:] == struct.pack(">HH", 50, 11)
+            await reader.readuntil(b"\xce")
+    finally:
+        writer.transport.abort()
+
+
 async def _flood(org: Organization, created: JsonObject, frames: bytes, start: bytes = b"") -> None:
     """Send frames again and again and read nothing, until the broker closes the connection; its memory stays what it was."""
     vhost, before = created["apiKey"]["vhost"], memory(org)
-    _, writer = await _raw_connection(org, created)
+    _, writer = await _raw_connection(org, org.slug, created["key"], vhost)
     writer.write(start)
     assert len(await asyncio.to_thread(_connections, org, vhost, org.slug)) == 1
     most, started = before, time.monotonic()
@@ -269,15 +310,22 @@ def _connections(org: Organization, vhost: str, user: str) -> list[str]:
     return [one["name"] for one in found if one["vhost"] == vhost]
 
 
+def _short(text: str) -> bytes:
+    return bytes([len(text)]) + text.encode()
+
+
+def _declare(name: str) -> bytes:
+    return struct.pack(">HHH", 50, 10, 0) + _short(name) + bytes(5)
+
+
 def _frame(channel: int, payload: bytes, kind: int = 1) -> bytes:
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
 
 
-async def _raw_connection(org: Organization, created: JsonObject) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _raw_connection(
+    org: Organization, user: str, password: str, vhost: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """An open connection with channel 1, from which nothing more is read; it wants no heartbeats."""
-
-    def short(text: str) -> bytes:
-        return bytes([len(text)]) + text.encode()
 
     def long(data: bytes) -> bytes:
         return len(data).to_bytes(4, "big") + data
@@ -291,13 +339,13 @@ async def _raw_connection(org: Organization, created: JsonObject) -> tuple[async
 
     writer.write(b"AMQP\0\0\x09\x01")
     await answer()
-    plain = b"\0" + org.slug.encode() + b"\0" + created["key"].encode()
-    writer.write(_frame(0, struct.pack(">HH", 10, 11) + long(b"") + short("PLAIN") + long(plain) + short("en_US")))
+    plain = b"\0" + user.encode() + b"\0" + password.encode()
+    writer.write(_frame(0, struct.pack(">HH", 10, 11) + long(b"") + _short("PLAIN") + long(plain) + _short("en_US")))
     await answer()
     writer.write(_frame(0, struct.pack(">HHHIH", 10, 31, 128, 131_072, 0)))
-    writer.write(_frame(0, struct.pack(">HH", 10, 40) + short(created["apiKey"]["vhost"]) + short("") + b"\0"))
+    writer.write(_frame(0, struct.pack(">HH", 10, 40) + _short(vhost) + _short("") + b"\0"))
     await answer()
-    writer.write(_frame(1, struct.pack(">HH", 20, 10) + short("")))
+    writer.write(_frame(1, struct.pack(">HH", 20, 10) + _short("")))
     await answer()
     return reader, writer
 

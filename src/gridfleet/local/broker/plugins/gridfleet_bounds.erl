@@ -5,7 +5,8 @@
 %% a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
 %% while it does not read those before, and end its connection. Refuses copies to other routing keys (CC, BCC), which RabbitMQ before
 %% 4.0 does not check: a client could fill queues of its own and keep the messages in memory by not acknowledging them.
-%% Administrators, of which the service is one, may do all of it. Closes each connection that holds 8 MiB of incomplete messages.
+%% Closes connections with 32 MiB of methods and answers that wait. Administrators, of which the service is one, may do all of it.
+%% Closes each connection that holds 8 MiB of incomplete messages.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -35,10 +36,13 @@
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
 -define(MOST_INCOMPLETE, 8 * 1024 * 1024).
+-define(MOST_WAITING, 32 * 1024 * 1024).
+-define(PENDING_BYTES, 512).
 -define(LOOK_MS, 200).
 -define(LONGEST_LOOK_MS, 2000).
 -define(LOOK_SHARE, 50).
 -define(TOO_LARGE, "its incomplete messages are too large").
+-define(TOO_MANY, "too many of its methods wait").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
 -define(DECLARED, {?MODULE, declared}).
@@ -55,10 +59,12 @@ description() ->
 
 init(Channel) ->
     {user, Name, Tags, _Backends} = rabbit_channel:get_user(Channel),
-    put(?OWNER, {Name, rabbit_channel:get_vhost(Channel)}),
     case lists:member(administrator, Tags) of
-        true -> unbounded;
-        false -> bounded
+        true ->
+            unbounded;
+        false ->
+            put(?OWNER, {Name, rabbit_channel:get_vhost(Channel)}),
+            bounded
     end.
 
 applies_to() ->
@@ -222,7 +228,7 @@ watch_readers() ->
     end.
 
 watch_readers(Kinds) ->
-    {Microseconds, _} = timer:tc(fun() -> catch [close(Kind, Reader) || {Kind, Reader} <- readers(Kinds), is_large(Reader)] end),
+    {Microseconds, _} = timer:tc(fun() -> catch [look_at(Kind, Reader) || {Kind, Reader} <- readers(Kinds)] end),
     timer:sleep(min(max(?LOOK_MS, ?LOOK_SHARE * Microseconds div 1000), ?LONGEST_LOOK_MS)),
     watch_readers(Kinds).
 
@@ -230,6 +236,79 @@ watch_readers(Kinds) ->
 readers(Kinds) ->
     {_, _, State} = lists:keyfind(rabbit_alarm, 1, sys:get_state(rabbit_alarm)),
     [{Kind, Reader} || {Reader, {Kind, _, _}} <- dict:to_list(element(2, State)), lists:member(Kind, Kinds)].
+
+look_at(Kind, Reader) ->
+    case is_large(Reader) of
+        true -> close(Kind, Reader, ?TOO_LARGE);
+        false -> look_at_channels(Kind, channels(Kind, Reader), Reader)
+    end.
+
+%% A channel carries out the methods of its client one by one. Those that arrive faster wait in its memory, without a bound: only
+%% messages have credit. So do their answers in its writer, while a client reads slowly. A channel that is busy does not answer at
+%% once, so another process asks it.
+look_at_channels(Kind, Channels, Reader) ->
+    exceed(Channels, fun(_) -> 0 end) andalso lists:any(fun is_bounded/1, Channels) andalso
+        ets:insert_new(?MODULE, {{asked, Reader}}) andalso spawn(fun() -> ask(Kind, Channels, Reader) end).
+
+%% The reader stops meanwhile, or more would arrive faster than the channel comes to the question. It resumes if this process ends.
+ask(Kind, Channels, Reader) ->
+    try
+        erlang:suspend_process(Reader),
+        TooMany = exceed(Channels, fun pending/1) andalso collect(Channels) andalso exceed(Channels, fun pending/1),
+        erlang:resume_process(Reader),
+        TooMany andalso end_channels(Kind, Reader, Channels)
+    catch
+        _:_ -> ended
+    after
+        ets:delete(?MODULE, {asked, Reader})
+    end.
+
+exceed(Channels, Pending) ->
+    lists:sum([memory(Channel) - ?PENDING_BYTES * Pending(Channel) || Channel <- Channels]) > ?MOST_WAITING.
+
+%% Channels of administrators have no owner.
+is_bounded(Channel) ->
+    case process_info(Channel, dictionary) of
+        {dictionary, Entries} -> lists:keymember(?OWNER, 1, Entries);
+        undefined -> false
+    end.
+
+%% The channel would carry out first what waits, and the reader waits for it.
+end_channels(Kind, Reader, Channels) ->
+    close(Kind, Reader, ?TOO_MANY),
+    timer:sleep(?CALL_MS),
+    [exit(Channel, kill) || Channel <- Channels].
+
+%% A reader monitors its channels and nothing else.
+channels(rabbit_reader, Reader) ->
+    case process_info(Reader, monitors) of
+        {monitors, Monitors} -> [Channel || {process, Channel} <- Monitors];
+        undefined -> []
+    end;
+channels(_, _) ->
+    [].
+
+%% Messages that a client has not acknowledged are in the channel's memory too, 240 bytes each, and as much again until
+%% they are collected.
+pending(Channel) ->
+    Facts = rabbit_channel:info(Channel),
+    proplists:get_value(messages_unacknowledged, Facts) + proplists:get_value(messages_unconfirmed, Facts).
+
+memory(Channel) ->
+    lists:sum([Bytes || Process <- relatives(Channel), {memory, Bytes} <- [process_info(Process, memory)]]).
+
+collect(Channels) ->
+    lists:all(fun erlang:garbage_collect/1, lists:flatmap(fun relatives/1, Channels)).
+
+%% The channel and its writer, in which answers wait for the client's socket. Both are children of one supervisor.
+relatives(Channel) ->
+    [Relative || Supervisor <- links(Channel), Relative <- links(Supervisor)].
+
+links(Process) ->
+    case process_info(Process, links) of
+        {links, Links} -> [Link || Link <- Links, is_pid(Link)];
+        undefined -> []
+    end.
 
 is_large(Reader) ->
     held(Reader) > ?MOST_INCOMPLETE andalso garbage_collect(Reader) andalso held(Reader) > ?MOST_INCOMPLETE.
@@ -241,10 +320,10 @@ held(Process) ->
     end.
 
 %% The first call sends the reason and waits for the client's answer. The next, if it does not come, ends the connection.
-close(rabbit_reader, Reader) ->
-    spawn(fun() -> catch rabbit_reader:shutdown(Reader, ?TOO_LARGE) end);
-close(rabbit_mqtt_reader, Reader) ->
-    gen_server:cast(Reader, {close_connection, ?TOO_LARGE}).
+close(rabbit_reader, Reader, Reason) ->
+    spawn(fun() -> catch rabbit_reader:shutdown(Reader, Reason) end);
+close(rabbit_mqtt_reader, Reader, Reason) ->
+    gen_server:cast(Reader, {close_connection, Reason}).
 
 %% RabbitMQ limits the consumers of a channel from 3.13 on. A consumer without a tag gets one here, as the channel would give it.
 counted(Consume, Content) ->
