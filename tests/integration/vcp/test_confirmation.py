@@ -112,6 +112,22 @@ async def test_a_schedule_is_issued_again_until_it_is_over(site: PartnerSite) ->
     assert await open_at(site, 3 * DAY) == []
 
 
+@pytest.mark.parametrize("applied", [True, False])
+async def test_a_plant_that_missed_a_schedule_drops_the_step_of_the_one_before(site: PartnerSite, applied: bool) -> None:
+    """The replaced schedule's step holds for hours, and the replacement is over when the plant comes back."""
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, 6 * HOUR, 5)])
+    await site.acknowledge_newest("APPLIED")
+    await site.steer()
+    if applied:
+        await site.acknowledge_newest("APPLIED")
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(0, 600)])
+    assert await open_at(site, 601) == [*([] if applied else [5.0]), 2]
+    assert await open_at(site, 2 * HOUR) == [*([] if applied else [5.0]), 2]
+    assert (await site.commands())[-1][1] == {"schedule": {"scheduleId": "s", "revision": 2, "intervals": []}}
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=2 * HOUR)
+    assert await open_at(site, 30 * HOUR) == []
+
+
 async def test_a_cancellation_is_issued_again(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=4, intervals=[step(30 * HOUR, HOUR)])
     await site.acknowledge_newest("APPLIED")

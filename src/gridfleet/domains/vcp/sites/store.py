@@ -235,7 +235,11 @@ async def reopen_intervals(db: Connection, plant_ids: Sequence[UUID], now: datet
 
 
 async def end_schedules(db: Connection, now: datetime, limit: int, selection: Selection) -> int:
-    """End the schedules whose last interval is over. Returns how many sites were checked."""
+    """End the schedules whose last interval is over. Returns how many sites were checked.
+
+    A schedule that the plant has not confirmed stays to be confirmed while the plant may have a step of an earlier one, which
+    ends with it.
+    """
     over = "s.schedule_active AND NOT EXISTS (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %(now)s)"
     cursor = await db.execute(
         f"SELECT s.plant_id FROM vcp_site s WHERE {over} AND {SELECTED} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED",
@@ -247,13 +251,23 @@ async def end_schedules(db: Connection, now: datetime, limit: int, selection: Se
             "WITH ended AS (UPDATE vcp_site s SET schedule_active = false, silent_from = greatest(s.silent_from,"
             " (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = s.plant_id))"
             f" WHERE s.plant_id = ANY(%(locked)s) AND {over}"
-            " RETURNING s.plant_id),"
-            " confirmed AS (DELETE FROM vcp_unconfirmed u USING ended"
-            " WHERE u.plant_id = ended.plant_id AND u.kind IN ('SCHEDULE', 'STEP'))"
+            " RETURNING s.plant_id,"
+            " jsonb_build_object('scheduleId', s.schedule_id, 'revision', s.schedule_revision) AS schedule),"
+            " confirmed AS (DELETE FROM vcp_unconfirmed u USING ended WHERE u.plant_id = ended.plant_id"
+            f" AND (u.kind = 'STEP' OR u.kind = 'SCHEDULE' AND NOT EXISTS ({_EARLIER_STEP})))"
             " DELETE FROM vcp_interval i USING ended WHERE i.plant_id = ended.plant_id",
             {"locked": locked, "now": now},
         )
     return len(locked)
+
+
+# No step is longer than a week, like the intervals.
+_EARLIER_STEP = (
+    "SELECT FROM plant_command c WHERE c.plant_id = ended.plant_id AND c.issued_at > %(now)s - interval '7 days'"
+    " AND c.type = 'SITE_SETPOINT' AND c.instruction->'schedule' <> ended.schedule"
+    " AND c.issued_at + make_interval(secs => (c.instruction->'params'->>'durationSeconds')::float8) > %(now)s"
+    " AND c.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED')"
+)
 
 
 async def end_overrides(db: Connection, now: datetime, limit: int, selection: Selection) -> list[UUID]:
