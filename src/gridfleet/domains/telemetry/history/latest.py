@@ -10,6 +10,7 @@ from uuid import UUID
 
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.sub_devices.registry import get_sub_device
+from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.formats import points_json
 from gridfleet.domains.telemetry.history.models import KeyedPosition, LatestSignal, LayoutIndex, Newest, TelemetryPoint
@@ -17,12 +18,17 @@ from gridfleet.domains.telemetry.history.series import layouts_of
 from gridfleet.domains.telemetry.history.store import LatestRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import TooManyRequests
 
 __all__ = ["MOST_IN_LOOP", "latest_json", "latest_points", "latest_signals"]
 
 _Made = TypeVar("_Made")
+MOST_VALUES: Final = 250_000
+"""The most newest values of a plant that are read: each takes 600 bytes until the response is sent."""
+_FEW_ROWS: Final = MOST_VALUES // MAX_LAYOUT_METRICS
+_RETRY_AFTER_SECONDS: Final = 30
 MOST_IN_LOOP: Final = 2_000
-"""Values of a plant above which the result is made in a thread. A plant may have any number, and takes 4 µs for each."""
+"""Values of a plant above which the result is made in a thread. Each takes 4 µs."""
 
 
 async def latest_json(db: Connection, org: OrgScope, plant_id: UUID) -> bytes:
@@ -30,6 +36,7 @@ async def latest_json(db: Connection, org: OrgScope, plant_id: UUID) -> bytes:
 
     Raises:
         PlantNotFound: There is no such plant.
+        TooManyRequests: The plant has more than `MOST_VALUES` values.
     """
     return await _of_plant(db, org, plant_id, lambda newest: points_json(plant_id, newest))
 
@@ -41,6 +48,7 @@ async def latest_points(db: Connection, org: OrgScope, plant_id: UUID) -> list[T
 
     Raises:
         PlantNotFound: There is no such plant.
+        TooManyRequests: The plant has more than `MOST_VALUES` values.
     """
     return await _of_plant(db, org, plant_id, lambda newest: [_point(plant_id, one) for one in newest])
 
@@ -79,9 +87,13 @@ def _metadata(newest: Newest) -> dict[str, Any]:
 
 async def _of_plant(db: Connection, org: OrgScope, plant_id: UUID, make: Callable[[Iterator[Newest]], _Made]) -> _Made:
     """Return what `make` returns for the newest values: the plant's own ones first, then by sub-device, then by key."""
-    rows = await store.latest_of_plant(db, org, plant_id)
+    rows = await store.latest_of_plant(db, org, plant_id, _FEW_ROWS + 1)
     if rows is None:
         raise PlantNotFound
+    if len(rows) > _FEW_ROWS:
+        if await store.count_latest(db, org, plant_id) > MOST_VALUES:
+            raise TooManyRequests(_RETRY_AFTER_SECONDS)
+        rows = await store.latest_of_plant(db, org, plant_id, None) or []
     newest = _newest(rows, await layouts_of(db, (row.source for row in rows)))
     if sum(len(row.values) for row in rows) > MOST_IN_LOOP:
         return await asyncio.to_thread(make, newest)

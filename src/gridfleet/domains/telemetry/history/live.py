@@ -114,7 +114,7 @@ class LiveValues:
                             watched.values = len(points)
                             if watched.values > MOST_VALUES // 2:  # it has grown
                                 watched.gone = True
-                        except PlantNotFound:
+                        except (PlantNotFound, TooManyRequests):
                             watched.gone = True
             except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
                 log.warning("cannot read live values, retrying", error=type(error).__name__)

@@ -98,8 +98,8 @@ def _layout(
     )
 
 
-async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[LatestRow] | None:
-    """Return the newest values of a plant and its existing sub-devices; None if there is no such plant.
+async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID, limit: int | None) -> list[LatestRow] | None:
+    """Return the newest values of a plant and its existing sub-devices, up to `limit` rows; None if there is no such plant.
 
     The plant's own values come first, then by external id; within a source the newest layout comes first.
     """
@@ -109,15 +109,26 @@ async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list
         " JOIN telemetry_layout l ON l.id = t.layout_id) ON s.plant_id = p.id AND s.organization_id = p.organization_id"
         " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)"
         " WHERE p.id = %(plant)s AND p.organization_id = %(org)s AND (%(allowed)s::uuid[] IS NULL OR p.id = ANY(%(allowed)s))"
-        ' ORDER BY s.external_id COLLATE "C" NULLS FIRST, l.id DESC',
+        ' ORDER BY s.external_id COLLATE "C" NULLS FIRST, l.id DESC LIMIT %(limit)s::bigint',
         {
             "plant": plant_id,
             "org": org.organization_id,
             "allowed": None if org.plant_ids is None else list(org.plant_ids),
+            "limit": limit,
         },
     )
     rows = await cursor.fetchall()
     return [_latest(*row) for row in rows if row[0] is not None] if rows else None
+
+
+async def count_latest(db: Connection, org: OrgScope, plant_id: UUID) -> int:
+    """Return the number of positions in the rows that `latest_of_plant` returns."""
+    return await fetch_count(
+        db,
+        "SELECT coalesce(sum(cardinality(t.vals)), 0) FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " WHERE s.plant_id = %s AND s.organization_id = %s AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)",
+        (plant_id, org.organization_id),
+    )
 
 
 async def latest_of_device(db: Connection, org: OrgScope, sub_device_id: UUID) -> list[LatestRow]:
