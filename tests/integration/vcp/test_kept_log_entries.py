@@ -1,0 +1,54 @@
+"""The log entries of what is in force at a site outlive the retention of commands: refusals of later commands read them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gridfleet.domains.vcp.retention import delete_commands
+from support.builders.partner_commands import soon
+from support.builders.partner_site import PartnerSite
+
+HOUR = 3600
+
+
+async def apply_and_age(site: PartnerSite, kind: str, **members: Any) -> None:
+    """Send a command that the plant applies, and run the retention when all commands are too old."""
+    assert await site.send(kind, **members) == "ACCEPTED"
+    await site.acknowledge_newest("APPLIED")
+    await delete_commands(site.database, datetime.now(UTC) + timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+async def test_an_emergency_stop_holds_when_the_plant_refuses_auto(site: PartnerSite, answer: str) -> None:
+    await apply_and_age(site, "command.mode", mode="EMERGENCY_STOP")
+    await site.send("command.mode", mode="AUTO")
+    await site.acknowledge_newest(answer)
+    assert await site.site("override_mode") == ("EMERGENCY_STOP",)
+    await site.acknowledge({}, connects=True)
+    await site.steer(1)
+    assert {content["mode"] for _, content, status in await site.commands() if status == "PENDING"} <= {"EMERGENCY_STOP"}
+
+
+async def test_a_mode_holds_when_the_plant_refuses_the_next(site: PartnerSite) -> None:
+    await apply_and_age(site, "command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    await site.send("command.mode", mode="CHARGE", expiresAt=soon(HOUR))
+    await site.acknowledge_newest("REJECTED")
+    await site.steer(1)
+    assert await site.site("override_mode") == ("STANDBY",)
+    assert [content["mode"] for _, content, _ in await site.commands()] == ["CHARGE"], "the plant still has STANDBY"
+
+
+async def test_a_schedule_holds_when_the_plant_refuses_the_next(site: PartnerSite) -> None:
+    step = {"start": soon(60), "durationSeconds": HOUR, "powerKw": 2}
+    await apply_and_age(site, "schedule.set", scheduleId="s", revision=1, intervals=[step])
+    await site.send("schedule.set", scheduleId="t", revision=1, intervals=[step])
+    await site.acknowledge_newest("REJECTED")
+    assert await site.site("schedule_id, schedule_active") == ("s", True)
+
+
+async def test_what_is_no_longer_in_force_is_deleted(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    await site.acknowledge_newest("APPLIED")
+    await apply_and_age(site, "command.mode", mode="AUTO")
+    assert await site.log() == []
