@@ -22,20 +22,24 @@ from rich.table import Table
 
 from bench.measures import Measure, write_measures
 
-__all__ = ["COMPARED", "Compared", "compare", "main"]
+__all__ = ["COMPARED", "Compared", "compare", "compared", "main"]
 
 _ROOT: Final = Path(__file__).parent.parent
 _Figures = Mapping[str, Any]
 
 
 class Compared(NamedTuple):
-    """A figure of `bench.ingest` that is compared. `goal` is the ratio of this revision to the other one."""
+    """A figure of `bench.ingest` that is compared.
+
+    `goal` is the ratio of this revision to the other one. `is_p99` is whether the figure is a 99th percentile.
+    """
 
     key: str
     label: str
     of: Callable[[_Figures], float]
     better: Literal["higher", "lower"]
     goal: float = 1.0
+    is_p99: bool = False
 
 
 def _of_size(size: str, figure: Callable[[_Figures], float]) -> Callable[[_Figures], float]:
@@ -55,11 +59,28 @@ COMPARED: Final = (
     Compared("bytes", "bytes a point", lambda found: found["ingest"]["bytes_per_point"], "lower"),
     Compared("live", "publishing and ingest at once, points/s", lambda found: found["live"]["points_per_second"], "higher"),
     Compared("p50", "publish to queryable, p50 ms", lambda found: found["freshness"]["p50_milliseconds"], "lower"),
-    Compared("p99", "publish to queryable, p99 ms", lambda found: found["freshness"]["p99_milliseconds"], "lower"),
-    Compared("day", "24 h of one signal, p99 ms", lambda found: found["rest"]["day_of_one_signal_p99_milliseconds"], "lower"),
-    Compared("latest", "latest, p99 ms", lambda found: found["rest"]["latest_p99_milliseconds"], "lower"),
+    Compared("p99", "publish to queryable, p99 ms", lambda found: found["freshness"]["p99_milliseconds"], "lower", is_p99=True),
+    Compared(
+        "day",
+        "24 h of one signal, p99 ms",
+        lambda found: found["rest"]["day_of_one_signal_p99_milliseconds"],
+        "lower",
+        is_p99=True,
+    ),
+    Compared("latest", "latest, p99 ms", lambda found: found["rest"]["latest_p99_milliseconds"], "lower", is_p99=True),
     Compared("latest_rate", "latest against an empty route", lambda found: found["rest"]["latest_to_empty"], "higher"),
 )
+
+_SHORT: Final = frozenset({"--quick", "--tiny"})
+
+
+def compared(options: Sequence[str]) -> list[Compared]:
+    """Return the figures that two benchmarks with these options can compare.
+
+    A short benchmark measures 50 requests and 135 probes. The 99th percentile of so few is the slowest or second slowest of
+    them, which other programs decide.
+    """
+    return [one for one in COMPARED if not (one.is_p99 and _SHORT.intersection(options))]
 
 
 @contextmanager
@@ -96,7 +117,8 @@ def compare(revision: str, options: Sequence[str], rounds: int) -> dict[str, tup
         rounds: Number of measurements of each revision.
 
     Returns:
-        The medians of the other revision and of this one, by key of the figure, for each figure that both have.
+        The medians of the other revision and of this one, by key of the figure, for each figure that both have and
+        that the options allow to compare.
 
     Raises:
         subprocess.CalledProcessError: git, an installation or a benchmark failed.
@@ -108,7 +130,7 @@ def compare(revision: str, options: Sequence[str], rounds: int) -> dict[str, tup
             for side in (0, 1) if number % 2 == 0 else (1, 0):
                 found[side].append(_measure(*sides[side], options))
     figures: dict[str, tuple[float, float]] = {}
-    for one in COMPARED:
+    for one in compared(options):
         try:
             theirs, ours = (median(map(one.of, side)) for side in found)
         except KeyError:  # a short benchmark does not measure every size
