@@ -15,6 +15,7 @@ import httpx
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as MessageHandler
+from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.email import EmailChannel
@@ -267,6 +268,52 @@ async def test_a_mail_gets_through_once_the_server_takes_it(database: Database, 
     (mail,) = mailbox.mails
     assert mail["Subject"] == CONTENT.subject
     assert "bat1.soc of North is 9 %" in mail.get_payload()[0].get_payload()
+
+
+class SlowMailbox(Mailbox):
+    """A mail server that takes long to check the recipients of one domain."""
+
+    def __init__(self) -> None:
+        super().__init__(refusals=0)
+        self.asked = 0
+
+    async def handle_RCPT(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, rcpt_options: list[str]
+    ) -> str:
+        if address.endswith("@slow.example.com"):
+            self.asked += 1
+            await asyncio.sleep(10)
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+
+async def test_a_recipient_that_the_mail_server_hangs_on_fails_alone(
+    database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other mails of the batch were sent, counted as failed, and sent again, up to five times."""
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.SEND_SECONDS", 2.0)
+    monkeypatch.setattr("gridfleet.kernel.mail.delivery.DELIVERY_SECONDS", 0.5)
+    organization = await add_organization(database)
+    for _ in range(3):
+        await add_staff(database, organization.id, OrgRole.OPERATOR)
+    slow = await add_staff(database, (other := await add_organization(database)).id, OrgRole.OPERATOR)
+    async with database.transaction() as db:
+        await db.execute("UPDATE user_account SET email = 'someone@slow.example.com' WHERE id = %s", (slow,))
+    mailbox = SlowMailbox()
+    (port,) = free_ports(1)
+    controller = Controller(mailbox, hostname="127.0.0.1", port=port)
+    controller.start()
+    try:
+        async with database.transaction() as db:  # one batch
+            await notify_members(db, other.id, [Channel.EMAIL], CONTENT)
+            await notify_members(db, organization.id, [Channel.EMAIL], CONTENT)
+        async with delivering(database, expo, smtp=f"smtp://127.0.0.1:{port}", wait=3600):
+            found = await until(database, lambda found: all(log.error or log.sent_at for log in found))
+    finally:
+        controller.stop()
+    assert mailbox.asked == 1
+    assert sorted(log.status for log in found) == ["PENDING", "SENT", "SENT", "SENT"]
+    assert len(mailbox.mails) == 3
 
 
 @contextlib.contextmanager

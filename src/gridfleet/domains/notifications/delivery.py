@@ -21,14 +21,14 @@ from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import repeat_when_due
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
-__all__ = ["MAX_TRIES", "Deliveries"]
+__all__ = ["MAX_TRIES", "SEND_SECONDS", "Deliveries"]
 
 log = structlog.get_logger(__name__)
 
 MAX_TRIES: Final = 5
 _WAITS: Final = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600))
 _RECEIPT_AFTER: Final = timedelta(minutes=15)
-_SEND_SECONDS: Final = 30.0
+SEND_SECONDS: Final = 30.0
 _LEASE: Final = timedelta(seconds=90)
 """When a process is killed while it sends, another process can claim the delivery after this time."""
 _RECEIPTS_AT_ONCE: Final = 300
@@ -102,7 +102,7 @@ class Deliveries:
 
         async def send(some: Sequence[Outgoing]) -> None:
             try:
-                async with asyncio.timeout(_SEND_SECONDS):
+                async with asyncio.timeout(SEND_SECONDS):
                     found = await sender.send(some)
             except Exception as error:
                 if is_poison(error):

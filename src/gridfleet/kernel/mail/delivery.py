@@ -1,6 +1,7 @@
 """Delivery of mails: to a mail server, or into a folder for reading."""
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 from email.message import EmailMessage
@@ -15,9 +16,13 @@ from gridfleet.kernel.private_files import ensure_private_folder, write_private
 from gridfleet.kernel.security.server_trust import client_tls
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["Delivery", "FolderDelivery", "MailRefused", "SmtpDelivery", "open_delivery"]
+__all__ = ["DELIVERY_SECONDS", "Delivery", "FolderDelivery", "MailRefused", "SmtpDelivery", "open_delivery"]
 
-_SECONDS: Final = 30
+DELIVERY_SECONDS: Final = 25.0
+"""Time for all commands of a mail together. It is shorter than that of a batch of notifications: after that, the mails
+that the server has accepted would be sent again.
+"""
+_QUIT_SECONDS: Final = 1.0
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._@+-]")
 
 
@@ -60,9 +65,13 @@ class SmtpDelivery:
     async def deliver(self, mail: Mail) -> None:
         """Send the mail. Raises MailRefused for a permanent refusal (5xx), else aiosmtplib's errors and OSError."""
         message = compose(mail, self._sender)
+        client = self._client(DELIVERY_SECONDS)
         try:
-            async with self._client(_SECONDS) as client:
+            async with asyncio.timeout(DELIVERY_SECONDS):
+                await client.connect()
                 await client.send_message(message)
+            with contextlib.suppress(aiosmtplib.SMTPException):  # the server has the mail
+                await client.quit(timeout=_QUIT_SECONDS)
         except aiosmtplib.SMTPRecipientsRefused as error:
             if all(recipient.code >= 500 for recipient in error.recipients):
                 raise MailRefused("the server refuses the recipient") from error
@@ -73,6 +82,8 @@ class SmtpDelivery:
             if error.code >= 500:
                 raise MailRefused(f"the server refuses the mail with {error.code}") from error
             raise
+        finally:
+            client.close()
 
     async def try_login(self, seconds: float) -> None:
         """Connect, negotiate TLS and log in as for a mail, then disconnect. Raises like `deliver`."""
