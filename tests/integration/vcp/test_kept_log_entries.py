@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
+from gridfleet.domains.plants.models import PlantChanges
+from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.vcp.retention import delete_commands
-from support.builders.partner_commands import soon
-from support.builders.partner_site import PartnerSite
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_organization
+from support.builders.partner_commands import order, soon
+from support.builders.partner_site import PartnerSite, add_key
 
 HOUR = 3600
 
@@ -28,6 +33,22 @@ async def test_an_emergency_stop_holds_when_the_plant_refuses_auto(site: Partner
     await site.acknowledge({}, connects=True)
     await site.steer(1)
     assert {content["mode"] for _, content, status in await site.commands() if status == "PENDING"} <= {"EMERGENCY_STOP"}
+
+
+async def test_an_emergency_stop_holds_at_a_plant_that_has_moved(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    await site.acknowledge_newest("APPLIED")
+    buyer = await add_organization(site.database)
+    caller = UserCaller(new_id(), new_id(), "root@example.com", "Root", True, None)
+    seller = OrgScope(site.plant.organization_id, OrgRole.ORG_ADMIN, caller)
+    async with site.database.transaction() as db:
+        await update_plant(db, seller, site.plant.id, PlantChanges(organization_id=buyer.id))
+    await delete_commands(site.database, datetime.now(UTC) + timedelta(seconds=1))
+    sender = await add_key(site.plant.bench, buyer.id, buyer.slug)
+    message = order("command.mode", site.plant.id, slug=buyer.slug, mode="AUTO")
+    assert await site.take(message, sender=sender) == "ACCEPTED"
+    await site.acknowledge_newest("FAILED")
+    assert await site.site("override_mode") == ("EMERGENCY_STOP",)
 
 
 async def test_a_mode_holds_when_the_plant_refuses_the_next(site: PartnerSite) -> None:

@@ -194,12 +194,14 @@ async def delete_log_entries_of(db: Connection, org: OrgScope, plant_id: UUID, l
 async def delete_log_entries(db: Connection, before: UUID, limit: int) -> int:
     """Delete at most `limit` ended log entries with ids below `before`. Returns how many were deleted.
 
-    The entries of the mode and the schedule of a site stay: they are read again when the plant refuses a later one.
+    The entries of the mode and the schedule of a site stay: they are read again when the plant refuses a later one. So do those
+    of an emergency stop that a plant kept when it moved, which the site does not name.
     """
     cursor = await db.execute(
         "DELETE FROM vcp_command WHERE id IN (SELECT id FROM vcp_command c WHERE id < %s"
         " AND status NOT IN ('PENDING', 'SENT', 'RECEIVED') AND NOT EXISTS (SELECT FROM vcp_site s"
-        " WHERE s.plant_id = c.plant_id AND c.id IN (s.override_command_id, s.schedule_command_id)) ORDER BY id LIMIT %s)",
+        " WHERE s.plant_id = c.plant_id AND (c.id IN (s.override_command_id, s.schedule_command_id)"
+        " OR (c.command_type = 'EMERGENCY' AND s.override_mode = 'EMERGENCY_STOP'))) ORDER BY id LIMIT %s)",
         (before, limit),
     )
     return cursor.rowcount
