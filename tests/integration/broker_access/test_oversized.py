@@ -9,11 +9,14 @@ import pytest
 from gridfleet.kernel.clock import utc_now
 from support.clients.fleet_under_test import Fleet, Plant, wait_for
 from support.clients.lean_mqtt import Lost
+from support.servers.broker_version import broker_version
 
 SECONDS = 5.0
 MIB = 2**20
 LARGEST = b"\xff\xff\xff\x7f"
 """The remaining length of a packet of 256 MiB."""
+
+PING = b"\xc0\0"
 
 
 @pytest.mark.parametrize("method", ["MTLS", "PASSWORD"])
@@ -55,6 +58,26 @@ async def test_a_client_whose_packet_does_not_end_is_disconnected(fleet: Fleet, 
                 assert broker.memory_info().rss < before + 500 * MIB
             else:
                 pytest.fail("the broker reads on")
+
+
+@pytest.mark.skipif(broker_version() >= (3, 12), reason="RabbitMQ 3.12 ends the connection after half a minute")
+async def test_a_client_that_reads_no_answers_is_disconnected(fleet: Fleet) -> None:
+    """RabbitMQ before 3.12 waits for the client's socket and keeps in memory what arrives meanwhile."""
+    plant = fleet.plant("PASSWORD")
+    broker = psutil.Process(fleet.stack.state["processes"]["broker"])
+    before = broker.memory_info().rss
+    connection = await plant.connect()
+    transport = connection.writer.transport
+    try:
+        async with asyncio.timeout(30):
+            while not transport.is_closing():
+                if transport.get_write_buffer_size() < 4 * MIB:
+                    transport.write(PING * (MIB // len(PING)))
+                await asyncio.sleep(0.05)
+                assert broker.memory_info().rss < before + 500 * MIB
+    finally:
+        transport.abort()
+    await assert_is_received(plant)
 
 
 async def assert_is_received(plant: Plant) -> None:

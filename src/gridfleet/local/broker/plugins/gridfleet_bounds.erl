@@ -319,11 +319,16 @@ held(Process) ->
         undefined -> 0
     end.
 
-%% The first call sends the reason and waits for the client's answer. The next, if it does not come, ends the connection.
+%% The first call sends the reason and waits for the client's answer. The next, if it does not come, ends the connection. With MQTT,
+%% the reader writes answers itself and does not come to the request while the client does not read them.
 close(rabbit_reader, Reader, Reason) ->
     spawn(fun() -> catch rabbit_reader:shutdown(Reader, Reason) end);
 close(rabbit_mqtt_reader, Reader, Reason) ->
-    gen_server:cast(Reader, {close_connection, Reason}).
+    gen_server:cast(Reader, {close_connection, Reason}),
+    spawn(fun() ->
+        timer:sleep(?CALL_MS),
+        exit(Reader, kill)
+    end).
 
 %% RabbitMQ limits the consumers of a channel from 3.13 on. A consumer without a tag gets one here, as the channel would give it.
 counted(Consume, Content) ->
