@@ -28,7 +28,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "notifications/store": (
         "an alert names the organisation whose members are notified; one queue serves all organisations",
-        "queue_for_members claim",
+        "count_addresses queue_for_members claim",
     ),
     "organizations/store": (
         "membership is the question from which the right to act in an organisation is made",

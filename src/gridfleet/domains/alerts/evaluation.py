@@ -30,6 +30,7 @@ __all__ = ["note_newest", "raise_alerts"]
 log = structlog.get_logger(__name__)
 
 _VALUES_AT_ONCE: Final = 20_000
+_SEVERITIES: Final = list(Severity)
 
 RequestIdOf = Callable[[int, int], str | None]
 """Return the request id of the message that reported a source's values of a time."""
@@ -134,18 +135,18 @@ async def _raise(
         return {}
     raised: dict[UUID, UUID] = {}
     alerts: list[store.NewAlert] = []
-    notices: list[Notice] = []
     for rule_id in sorted(await rules.claim(db, wishes)):
         watch, point = wishes[rule_id]
         alert = _new_alert(plants[watch.plant_id], watch, point, current_cause(request_id_of(watch.source_id, point.time)))
         raised[rule_id] = alert.id
         alerts.append(alert)
-        notices.append(_notice(alert))
         _log_after_commit(db, alert)
     if alerts:
         # Together: a plant may have 500 rules, and alone each alert takes 3 ms, in which all other plants wait.
         await store.insert(db, alerts)
-        await notify_each(db, notices)
+        # The most severe first: of too many, the last are left out.
+        alerts.sort(key=lambda alert: _SEVERITIES.index(alert.severity), reverse=True)
+        await notify_each(db, [_notice(alert) for alert in alerts])
         await publish_changes(db, list(raised.values()))
     return raised
 

@@ -86,27 +86,42 @@ async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:
     await db.execute("DELETE FROM push_token WHERE token = ANY(%s)", (list(tokens),))
 
 
-async def queue_for_members(db: Connection, channel: Channel, notices: Sequence[NoticeRow]) -> int:
-    """Insert PENDING deliveries of each notice for each address of its organisation's ORG_ADMINs and OPERATORs.
+async def count_addresses(db: Connection, channel: Channel, organization_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Return the number of addresses of each organisation's ORG_ADMINs and OPERATORs, of those that have one."""
+    cursor = await db.execute(
+        "WITH members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone FROM membership m"
+        f" JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = ANY(%b::uuid[]) AND {_RECIPIENT})"
+        f" SELECT organization_id, count(*) FROM ({_ADDRESSES[channel]}) AS a GROUP BY 1",
+        (organization_ids,),
+    )
+    return dict(await cursor.fetchall())
+
+
+async def queue_for_members(db: Connection, channel: Channel, notices: Sequence[NoticeRow], most: int) -> int:
+    """Insert PENDING deliveries of each notice for each address of its organisation's ORG_ADMINs and OPERATORs, at most `most`
+    addresses.
 
     Returns how many were inserted.
     """
     cursor = await db.execute(
-        "WITH notice AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[]) WITH ORDINALITY"
-        " AS n (organization_id, subject, body, metadata, cause, position)),"
-        " members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone FROM membership m"
-        " JOIN user_account u ON u.id = m.user_id"
-        f" WHERE m.organization_id IN (SELECT organization_id FROM notice) AND {_RECIPIENT})"
+        "WITH members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone FROM membership m"
+        f" JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = ANY(%b::uuid[]) AND {_RECIPIENT}),"
+        " notice AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[])"
+        " WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, position)),"
+        " numbered AS (SELECT *, row_number() OVER (PARTITION BY organization_id ORDER BY user_id) AS number"
+        f" FROM ({_ADDRESSES[channel]}) AS a)"
         " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
         " SELECT gen_random_uuid(), a.user_id, %b::text, a.address, n.subject, n.body, n.metadata, n.cause"
-        f" FROM notice n JOIN ({_ADDRESSES[channel]}) AS a USING (organization_id) ORDER BY n.position",
+        " FROM notice n JOIN numbered AS a USING (organization_id) WHERE a.number <= %b::bigint ORDER BY n.position",
         (
+            list({notice.organization_id for notice in notices}),
             [notice.organization_id for notice in notices],
             [notice.subject for notice in notices],
             [notice.body for notice in notices],
             [Jsonb(notice.metadata) for notice in notices],
             [notice.cause and Jsonb(notice.cause) for notice in notices],
             channel,
+            most,
         ),
     )
     return cursor.rowcount

@@ -9,7 +9,7 @@ from gridfleet.domains.alerts import store as alerts
 from gridfleet.domains.alerts.matches import Watch
 from gridfleet.domains.alerts.models import CHANNELS, AlertRule
 from gridfleet.domains.alerts.rules import store
-from gridfleet.domains.notifications.queue import NotificationContent, notify_members
+from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
 from gridfleet.domains.telemetry.units import converted
 from gridfleet.kernel.db import Connection
 
@@ -46,9 +46,11 @@ async def adopt_units(db: Connection, watches: Sequence[Watch]) -> None:
 async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
     """Notify the members once about each rule that cannot watch a measurement because of its unit."""
     watches = {watch.rule.id: watch for watch in unfit}
-    for rule_id in sorted(await store.claim_unit_notices(db, watches)):
-        rule, plant_id, _, metric, unit = watches[rule_id]
-        plant = (await alerts.plant_names(db, [plant_id])).get(plant_id)
+    claimed = [watches[rule_id] for rule_id in sorted(await store.claim_unit_notices(db, watches))]
+    plants = await alerts.plant_names(db, {watch.plant_id for watch in claimed}) if claimed else {}
+    notices: list[Notice] = []
+    for rule, plant_id, _, metric, unit in claimed:
+        plant = plants.get(plant_id)
         name = plant.name if plant else "a plant"
         content = NotificationContent(
             subject=f"Alert rule not applied: {rule.name}",
@@ -63,4 +65,5 @@ async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
                 "severity": rule.severity.value,
             },
         )
-        await notify_members(db, rule.organization_id, CHANNELS[rule.severity], content)
+        notices.append(Notice(rule.organization_id, CHANNELS[rule.severity], content, None))
+    await notify_each(db, notices)

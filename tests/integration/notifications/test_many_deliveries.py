@@ -1,0 +1,32 @@
+"""The notifications of one transaction have a bound: ingest queues them while the messages of all plants wait."""
+
+from gridfleet.domains.notifications.models import Channel
+from gridfleet.domains.notifications.push_tokens import register_token
+from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
+from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.db import Database
+from support.builders.accounts import add_member, add_organization, add_user
+
+
+async def test_the_last_of_too_many_notifications_are_left_out(database: Database) -> None:
+    crowded, small = await add_organization(database), await add_organization(database)
+    for organization, users, tokens in ((crowded, 20, 50), (small, 1, 1)):
+        for _ in range(users):
+            user = await add_user(database)
+            await add_member(database, organization.id, user.id, OrgRole.OPERATOR)
+            async with database.transaction() as db:
+                for number in range(tokens):
+                    await register_token(db, user.id, f"ExpoPushToken[{user.id.hex}{number}]", None)
+    notices = [
+        Notice(organization.id, [Channel.PUSH, Channel.EMAIL], NotificationContent(f"{number}", "body", {}), None)
+        for number in range(30)
+        for organization in (crowded, small)
+    ]
+    async with database.transaction() as db:
+        assert await notify_each(db, notices) == 10_000 + 30 * 20 + 30 + 30
+        cursor = await db.execute(
+            "SELECT DISTINCT subject::int FROM notification_log JOIN membership USING (user_id)"
+            " WHERE channel = 'PUSH' AND organization_id = %s ORDER BY 1",
+            (crowded.id,),
+        )
+        assert [row[0] for row in await cursor.fetchall()] == list(range(10))
