@@ -19,8 +19,8 @@ from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.topology import PLANTS_VHOST, ingest_queue
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import FrameBatch
-from gridfleet.kernel.broker.deliveries import Delivery as Delivered
 from gridfleet.kernel.broker.deliveries import open_deliveries
+from gridfleet.kernel.broker.frames import Delivery as Delivered
 from gridfleet.kernel.db import Database
 
 __all__ = ["Limits", "discard_all", "prepare_all", "store_all"]

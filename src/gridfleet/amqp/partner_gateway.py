@@ -29,7 +29,7 @@ from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.tasks import Backoff, supervise
+from gridfleet.kernel.tasks import Backoff, end_if_cancelled, supervise
 
 __all__ = ["PartnerGateway"]
 
@@ -170,37 +170,38 @@ class PartnerGateway:
     async def _send(self, events: Sequence[QueuedEvent], links: Mapping[UUID, Sequence[PartnerLink]]) -> None:
         by_key = {link.served.key.id: link for own in links.values() for link in own}
         keys = {organization: [link.served.key for link in own] for organization, own in links.items()}
-        outcomes = await asyncio.gather(
-            *(
-                self._publish_one(event, [by_key[key.id] for key in recipients(event, keys[event.organization_id])])
-                for event in events
-            )
-        )
-        taken = [event for event, outcome in zip(events, outcomes, strict=True) if outcome]
-        if taken:
+        by_link: dict[PartnerLink, list[QueuedEvent]] = defaultdict(list)
+        for event in events:
+            for key in recipients(event, keys[event.organization_id]):
+                by_link[by_key[key.id]].append(event)
+        unconfirmed = set().union(*await asyncio.gather(*(self._send_to(link, own) for link, own in by_link.items())))
+        done = [event for event in events if event.id not in unconfirmed]
+        if done:
             async with self._database.transaction() as db:
-                await delete_published(db, [event.id for event in taken])
-        for event in taken:
-            metrics.PARTNER_EVENTS.labels(event.kind).inc()
-        if len(taken) < len(events):
+                await delete_published(db, [event.id for event in done])
+        for kind, count in Counter(event.kind for event in done).items():
+            metrics.PARTNER_EVENTS.labels(kind).inc(count)
+        if unconfirmed:
             await asyncio.sleep(_POLL_SECONDS)  # pause before the next try
 
-    async def _publish_one(self, event: QueuedEvent, links: Sequence[PartnerLink]) -> bool:
-        with caused_by((event.cause or {}).get("request_id")):
-            return await self._publish_to(event, links)
-
-    async def _publish_to(self, event: QueuedEvent, links: Sequence[PartnerLink]) -> bool:
-        outcomes = await asyncio.gather(*(link.publish(event) for link in links), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                if not isinstance(outcome, Exception):
-                    raise outcome
-                if is_poison(outcome):
-                    await self._set_aside(event, outcome)
-                    return True
-                log.warning("event not confirmed, retrying", kind=event.kind, error=type(outcome).__name__)
-                return False
-        return True
+    async def _send_to(self, link: PartnerLink, events: Sequence[QueuedEvent]) -> set[int]:
+        """Publish events to a vhost. Those that cannot be published are set aside. Returns the ids of the unconfirmed ones."""
+        try:
+            confirmed = await link.publish(events)
+        except Exception as error:
+            end_if_cancelled()
+            if not is_poison(error):
+                log.warning("events not confirmed, retrying", events=len(events), error=type(error).__name__)
+                return {event.id for event in events}
+            if len(events) > 1:
+                return set().union(*[await self._send_to(link, [event]) for event in events])
+            with caused_by((events[0].cause or {}).get("request_id")):
+                await self._set_aside(events[0], error)
+            return set()
+        unconfirmed = {event.id for event, is_confirmed in zip(events, confirmed, strict=True) if not is_confirmed}
+        if unconfirmed:
+            log.warning("events not confirmed, retrying", events=len(unconfirmed))
+        return unconfirmed
 
     async def _set_aside(self, event: QueuedEvent, error: Exception) -> None:
         note_set_aside(Consumer.PARTNER_EVENTS, error, kind=event.kind, event_id=str(event.event_id))

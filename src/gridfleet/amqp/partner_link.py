@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +21,8 @@ from gridfleet.domains.vcp.intake import refuse_unstorable, take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
+from gridfleet.kernel.broker.frames import FrameTransport
+from gridfleet.kernel.broker.publisher import Message, Publisher
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
@@ -64,7 +67,7 @@ class PartnerLink:
     def __init__(self, work: PartnerWork, served: ServedVhost) -> None:
         self._work = work
         self.served = served
-        self._events: AbstractChannel | None = None
+        self._events: Publisher | None = None
         self._dropped = DroppedEvents(served.key, work.database)
 
     @property
@@ -76,9 +79,10 @@ class PartnerLink:
         """Process commands one by one until the connection, a channel or the queue is lost, which raises."""
         work = self._work
         arrived: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+        transport = FrameTransport()
         async with contextlib.AsyncExitStack() as stack:
             async with work.connecting, asyncio.timeout(_CONNECT_SECONDS):
-                channel = await stack.enter_async_context(open_channel(work.broker_url, self.served.key.vhost))
+                channel = await stack.enter_async_context(open_channel(work.broker_url, self.served.key.vhost, transport))
                 await channel.basic_qos(prefetch_count=_PREFETCH)
                 try:
                     # Exclusive: a previous consumer that stops slowly may hold the oldest commands, and newer ones would be
@@ -92,7 +96,7 @@ class PartnerLink:
                         await queue_vhost_update(db, self.served.key)
                     raise ConnectionError("the inbound queue does not exist") from None
                 events = await channel.connection.channel()
-            self._events = events
+            self._events = publisher = Publisher(events, transport)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(fail_when_closed(channel))
@@ -104,25 +108,29 @@ class PartnerLink:
                         end_if_cancelled()
             finally:
                 self._events = None
+                publisher.close()
 
-    async def publish(self, event: QueuedEvent) -> None:
-        """Publish an event and wait for the broker's confirmation. Raises if there is none."""
+    async def publish(self, events: Sequence[QueuedEvent]) -> list[bool]:
+        """Publish events and wait for the broker's confirmations. Returns whether there is one, for each event.
+
+        Raises:
+            ConnectionError: The vhost is not connected, or the connection was lost. Any event may have arrived.
+            Exception: An event cannot be published. None was published.
+        """
         if self._events is None:
             raise ConnectionError("the vhost is not connected")
+        return await self._events.publish([self._message(event) for event in events], _CONFIRM_SECONDS)
+
+    def _message(self, event: QueuedEvent) -> Message:
         kind = EventKind(event.kind)
-        await self._events.basic_publish(
-            event.body,
-            exchange=self.served.events_exchange,
-            routing_key=event_routing_key(self.served.key.slug, kind),
-            timeout=_CONFIRM_SECONDS,
-            properties=aiormq.spec.Basic.Properties(
-                content_type="application/json",
-                delivery_mode=_PERSISTENT,
-                message_id=str(event.event_id),
-                message_type=event.kind,
-                headers={DROPPED_HEADER: self._dropped.total(kind)},
-            ),
+        properties = aiormq.spec.Basic.Properties(
+            content_type="application/json",
+            delivery_mode=_PERSISTENT,
+            message_id=str(event.event_id),
+            message_type=event.kind,
+            headers={DROPPED_HEADER: self._dropped.total(kind)},
         )
+        return Message(self.served.events_exchange, event_routing_key(self.served.key.slug, kind), event.body, properties)
 
     async def _take(self, channel: AbstractChannel, delivered: DeliveredMessage) -> None:
         properties = delivered.header.properties

@@ -26,7 +26,7 @@ from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queu
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed
 from gridfleet.kernel.broker.deliveries import Deliveries, open_deliveries
-from gridfleet.kernel.broker.deliveries import Delivery as Delivered
+from gridfleet.kernel.broker.frames import Delivery as Delivered
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database

@@ -62,6 +62,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/test_management.py",
             "tests/integration/test_plant_channels.py",
             "tests/integration/test_poison.py",
+            "tests/integration/test_publisher.py",
             "tests/integration/test_queue_types.py",
             "tests/integration/vcp/test_dropped_events.py",
             "tests/integration/vcp/test_gateway.py",

@@ -1,6 +1,7 @@
-"""The reader that takes deliveries out of a stream of AMQP frames, however the network cuts the stream."""
+"""The reader that takes deliveries and confirmations out of a stream of AMQP frames, however the network cuts the stream."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import body, commands, frame, header, heartbeat
 
-from gridfleet.kernel.broker.deliveries import Delivery, DeliveryReader
+from gridfleet.kernel.broker.frames import Confirmation, Delivery, FrameReader
 
 KNOWN, UNKNOWN = "7", "other"
 
@@ -43,7 +44,7 @@ events = st.one_of(messages, st.sampled_from(range(len(OTHERS))))
 async def read(chunks: Iterable[bytes]) -> tuple[list[Delivery], list[str]]:
     """Return the deliveries that are taken from the stream, and the names of the frames that are left to aiormq."""
     stream = asyncio.StreamReader()
-    reader = DeliveryReader(stream)
+    reader = FrameReader(stream)
     taken: list[Delivery] = []
     reader.consumers[KNOWN.encode()] = taken.append
     receiver = FrameReceiver(reader)  # type: ignore[arg-type]
@@ -113,3 +114,34 @@ async def test_a_stream_that_ends_within_a_frame_is_a_lost_connection(cut: int) 
 async def test_a_server_that_speaks_another_protocol_is_named_as_before() -> None:
     with pytest.raises(ProtocolSyntaxError):
         await read([b"AMQP\x00\x01\x00\x00"])
+
+
+async def test_confirmations_of_a_publisher_are_taken_and_those_of_other_channels_are_not() -> None:
+    sent = [
+        (2, commands.Basic.Ack(delivery_tag=1)),
+        (1, commands.Basic.Ack(delivery_tag=2)),
+        (2, commands.Basic.Nack(delivery_tag=3, requeue=False)),
+        (2, commands.Basic.Ack(delivery_tag=2**40, multiple=True)),
+        (2, commands.Basic.Nack(delivery_tag=5, multiple=True, requeue=True)),
+        (2, commands.Basic.CancelOk(consumer_tag=KNOWN)),
+    ]
+    data = b"".join(frame.marshal(one, channel) for channel, one in sent)
+    for size in (1, 7, 20, len(data)):
+        stream = asyncio.StreamReader()
+        reader = FrameReader(stream)
+        taken: list[Confirmation] = []
+        reader.publishers[2] = taken.append
+        left: list[tuple[int, str]] = []
+        for chunk in pieces(data, [size]):
+            stream.feed_data(chunk)
+        stream.feed_eof()
+        with contextlib.suppress(AMQPConnectionError):
+            async for _, channel, one in FrameReceiver(reader):  # type: ignore[arg-type]
+                left.append((channel, one.name))
+        assert taken == [
+            Confirmation(1, False, True),
+            Confirmation(3, False, False),
+            Confirmation(2**40, True, True),
+            Confirmation(5, True, False),
+        ]
+        assert [one for one in left if one[1] != heartbeat.Heartbeat().name] == [(1, "Basic.Ack"), (2, "Basic.CancelOk")]

@@ -1,0 +1,120 @@
+"""Publish many messages at a time, and wait for the broker's confirmations."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from aiormq.abc import AbstractChannel
+from pamqp import commands, frame
+from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
+
+from gridfleet.kernel.broker.frames import Confirmation, FrameTransport
+
+__all__ = ["Message", "Publisher"]
+
+_FRAME_BYTES: Final = 8
+"""What a frame has beside its payload."""
+
+
+class Message(NamedTuple):
+    """A message to publish."""
+
+    exchange: str
+    routing_key: str
+    body: bytes
+    properties: commands.Basic.Properties
+
+
+class Publisher:
+    """Publishes on a channel with confirmations, on which nothing else is published.
+
+    aiormq starts a time limit, two futures and a lock for each message. Here the messages of a call share one future.
+    """
+
+    def __init__(self, channel: AbstractChannel, transport: FrameTransport) -> None:
+        self._number = channel.number
+        self._writer = transport.writer
+        self._body_bytes = channel.connection.connection_tune.frame_max - _FRAME_BYTES
+        self._last_tag = 0
+        self._closed = False
+        self._waiting: dict[int, _Call] = {}
+        """The call that published each message without an answer, by the number of the message."""
+        transport.reader.publishers[channel.number] = self._settle
+
+    async def publish(self, messages: Sequence[Message], seconds: float) -> list[bool]:
+        """Publish messages and wait for their confirmations.
+
+        Args:
+            messages: In the order in which they are published.
+            seconds: How long to wait.
+
+        Returns:
+            Whether the broker has confirmed each message.
+
+        Raises:
+            ConnectionError: The connection or the channel was lost. Any message may have arrived.
+            Exception: A message is not valid. None was published.
+        """
+        data = b"".join(map(self._marshal, messages))
+        if self._closed:
+            raise ConnectionError("the channel is closed")
+        if not messages:
+            return []
+        first = self._last_tag + 1
+        self._last_tag += len(messages)
+        tags = range(first, self._last_tag + 1)
+        call = _Call(set(tags), asyncio.get_running_loop().create_future())
+        self._waiting |= dict.fromkeys(tags, call)
+        try:
+            async with asyncio.timeout(seconds):
+                self._writer.write(data)
+                await self._writer.drain()
+                await call.done
+        except TimeoutError:
+            pass
+        finally:
+            for tag in call.unanswered:
+                del self._waiting[tag]
+        return [tag in call.confirmed for tag in tags]
+
+    def close(self) -> None:
+        """Raise in each call that waits for a confirmation."""
+        self._closed = True
+        for call in set(self._waiting.values()):
+            if not call.done.done():
+                call.done.set_exception(ConnectionError("the channel was closed before the broker confirmed"))
+
+    def _marshal(self, message: Message) -> bytes:
+        body, size = message.body, self._body_bytes
+        frames: list[commands.Basic.Publish | ContentHeader | ContentBody] = [
+            commands.Basic.Publish(exchange=message.exchange, routing_key=message.routing_key),
+            ContentHeader(body_size=len(body), properties=message.properties),
+            *(ContentBody(body[start : start + size]) for start in range(0, len(body), size)),
+        ]
+        return b"".join(frame.marshal(one, self._number) for one in frames)
+
+    def _settle(self, answer: Confirmation) -> None:
+        tags = [tag for tag in self._waiting if tag <= answer.tag] if answer.multiple else [answer.tag]
+        for tag in tags:
+            call = self._waiting.pop(tag, None)  # None: its call has ended
+            if call is not None:
+                call.settle(tag, confirmed=answer.confirmed)
+
+
+class _Call:
+    """The messages of one call, by number."""
+
+    __slots__ = ("confirmed", "done", "unanswered")
+
+    def __init__(self, tags: set[int], done: asyncio.Future[None]) -> None:
+        self.unanswered = tags
+        self.confirmed: set[int] = set()
+        self.done = done
+
+    def settle(self, tag: int, *, confirmed: bool) -> None:
+        self.unanswered.discard(tag)
+        if confirmed:
+            self.confirmed.add(tag)
+        if not self.unanswered and not self.done.done():
+            self.done.set_result(None)
