@@ -38,6 +38,7 @@
 -define(MOST_INCOMPLETE, 8 * 1024 * 1024).
 -define(MOST_WAITING, 32 * 1024 * 1024).
 -define(PENDING_BYTES, 512).
+-define(ANSWER_BYTES, 256).
 -define(LOOK_MS, 200).
 -define(LONGEST_LOOK_MS, 2000).
 -define(LOOK_SHARE, 50).
@@ -254,9 +255,10 @@ look_at_channels(Kind, Channels, Reader) ->
 ask(Kind, Channels, Reader) ->
     try
         erlang:suspend_process(Reader),
-        TooMany = exceed(Channels, fun pending/1) andalso collect(Channels) andalso exceed(Channels, fun pending/1),
+        TooMany = exceed(Channels, fun pending/1) andalso collect(Channels) andalso waiting(Channels) > ?MOST_WAITING,
         erlang:resume_process(Reader),
-        TooMany andalso end_channels(Kind, Reader, Channels)
+        TooMany andalso end_channels(Kind, Reader, Channels),
+        timer:sleep(?CALL_MS)
     catch
         _:_ -> ended
     after
@@ -265,6 +267,15 @@ ask(Kind, Channels, Reader) ->
 
 exceed(Channels, Pending) ->
     lists:sum([memory(Channel) - ?PENDING_BYTES * Pending(Channel) || Channel <- Channels]) > ?MOST_WAITING.
+
+%% Deliveries may wait in the writer: a queue gives them all to a consumer that acknowledges none, as fast as it can.
+waiting(Channels) ->
+    Own = [Bytes || Channel <- Channels, {memory, Bytes} <- [process_info(Channel, memory)]],
+    lists:sum(Own) + lists:sum([?ANSWER_BYTES * answers(Channel) - ?PENDING_BYTES * pending(Channel) || Channel <- Channels]).
+
+answers(Channel) ->
+    Inboxes = [process_info(Relative, messages) || Relative <- relatives(Channel), Relative =/= Channel],
+    length([Answer || {messages, Messages} <- Inboxes, {send_command, Answer} <- Messages]).
 
 %% Channels of administrators have no owner.
 is_bounded(Channel) ->
