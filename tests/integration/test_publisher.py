@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiormq.abc import AbstractChannel
-from pamqp.commands import Basic
+from pamqp import frame
+from pamqp.commands import Basic, Connection
 
 from gridfleet.kernel.broker.connection import LOG_VHOST, open_channel
 from gridfleet.kernel.broker.frames import FrameTransport
+from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.publisher import Message, Publisher
 from support.servers.broker_line import BrokerLine, broker_line
 from support.servers.broker_node import BrokerNode
@@ -20,6 +22,7 @@ class Line:
     def __init__(self, line: BrokerLine, channel: AbstractChannel, transport: FrameTransport) -> None:
         self.line = line
         self.channel = channel
+        self.transport = transport
         self.publisher = Publisher(channel, transport)
 
     async def queue(self, **arguments: str | int) -> str:
@@ -81,3 +84,51 @@ async def test_a_closed_channel_ends_the_calls(line: Line) -> None:
         await call
     with pytest.raises(ConnectionError):
         await line.publisher.publish([], 30)
+
+
+async def test_every_body_arrives_if_the_broker_limits_no_frame(line: Line) -> None:
+    queue = await line.queue()
+    line.channel.connection.connection_tune.frame_max = 0
+    publisher = Publisher(line.channel, line.transport)
+    bodies = [b"", b"1", b"x" * 300_000]
+    assert await publisher.publish([message(queue, body) for body in bodies], 30) == [True, True, True]
+    assert await line.bodies(queue, 3) == bodies
+
+
+async def test_nothing_is_sent_to_a_broker_that_blocks_its_publishers(line: Line) -> None:
+    queue = await line.queue()
+    line.line.send(frame.marshal(Connection.Blocked(reason="low on memory"), 0))
+    await asyncio.sleep(0.1)
+    for _ in range(3):
+        assert await line.publisher.publish([message(queue, b"1"), message(queue, b"2")], 0.1) == [False, False]
+    last = asyncio.create_task(line.publisher.publish([message(queue, b"3")], 30))
+    await asyncio.sleep(0.1)
+    line.line.send(frame.marshal(Connection.Unblocked(), 0))
+    assert await last == [True]
+    assert await line.bodies(queue, 2) == [b"3", b""]
+
+
+@pytest.mark.parametrize("way", ["end", "reset", "close", "forced"])
+async def test_calls_while_a_connection_ends_are_no_fault_of_their_messages(broker: BrokerNode, line: Line, way: str) -> None:
+    """Otherwise the gateway would set their events aside."""
+    queue = await line.queue()
+    closed = asyncio.ensure_future(line.channel.closing)
+    ending = asyncio.create_task(end_connections(broker, line, way))
+    calls = []
+    while not closed.done():
+        calls.append(asyncio.create_task(line.publisher.publish([message(queue, b"1")], 30)))
+        await asyncio.sleep(0)
+    await ending
+    line.publisher.close()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [outcome for outcome in outcomes if outcome != [True] and not isinstance(outcome, ConnectionError)] == []
+
+
+async def end_connections(broker: BrokerNode, line: Line, way: str) -> None:
+    if way == "close":
+        await line.channel.connection.close()
+    elif way == "forced":
+        async with open_management(broker.management_url) as management:
+            await management.close_own_connections_in(LOG_VHOST)
+    else:
+        line.line.end() if way == "end" else line.line.reset()

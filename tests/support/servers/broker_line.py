@@ -30,6 +30,11 @@ class BrokerLine:
         for pair in self._open:
             pair.hangs = True
 
+    def send(self, data: bytes) -> None:
+        """Send something to the clients, as if the node had sent it."""
+        for pair in self._open:
+            pair.client.write(data)
+
     def reset(self) -> None:
         """Reset the connections, as when a node is killed with unread data."""
         for pair in self._open:

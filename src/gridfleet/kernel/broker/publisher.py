@@ -15,6 +15,8 @@ __all__ = ["Message", "Publisher"]
 
 _FRAME_BYTES: Final = 8
 """What a frame has beside its payload."""
+_UNLIMITED_FRAME_BYTES: Final = 131_072
+"""Size of the frames for a broker that does not limit them: its `frame_max` is 0."""
 
 
 class Message(NamedTuple):
@@ -34,8 +36,9 @@ class Publisher:
 
     def __init__(self, channel: AbstractChannel, transport: FrameTransport) -> None:
         self._number = channel.number
+        self._connection = channel.connection
         self._writer = transport.writer
-        self._body_bytes = channel.connection.connection_tune.frame_max - _FRAME_BYTES
+        self._body_bytes = (channel.connection.connection_tune.frame_max or _UNLIMITED_FRAME_BYTES) - _FRAME_BYTES
         self._last_tag = 0
         self._closed = False
         self._waiting: dict[int, _Call] = {}
@@ -57,29 +60,37 @@ class Publisher:
             Exception: A message is not valid. None was published.
         """
         data = b"".join(map(self._marshal, messages))
-        if self._closed:
-            raise ConnectionError("the channel is closed")
-        if not messages:
-            return []
-        first = self._last_tag + 1
-        self._last_tag += len(messages)
-        tags = range(first, self._last_tag + 1)
-        call = _Call(set(tags), asyncio.get_running_loop().create_future())
-        self._waiting |= dict.fromkeys(tags, call)
+        call = _Call(asyncio.get_running_loop().create_future())
+        tags = range(0)
         try:
             async with asyncio.timeout(seconds):
-                self._writer.write(data)
-                await self._writer.drain()
-                await call.done
+                # Not while the broker blocks publishers, for lack of memory or disk: it would publish each retry too, later.
+                await self._connection.ready()
+                tags = self._write(data, len(messages), call)
+                if tags:
+                    await call.done
         except TimeoutError:
             pass
         finally:
             for tag in call.unanswered:
                 del self._waiting[tag]
-        return [tag in call.confirmed for tag in tags]
+        return [tag in call.confirmed for tag in tags] if tags else [False] * len(messages)
+
+    def _write(self, data: bytes, count: int, call: "_Call") -> range:
+        """Write the frames of a call's messages. Returns the numbers of the messages."""
+        # aiormq closes the socket before it closes the channel. A write in between would raise a RuntimeError.
+        if self._closed or self._writer.is_closing():
+            raise ConnectionError("the channel is closed")
+        tags = range(self._last_tag + 1, self._last_tag + 1 + count)
+        self._last_tag += count
+        call.unanswered.update(tags)
+        self._waiting |= dict.fromkeys(tags, call)
+        # Without `drain`: the call waits for the confirmations anyway.
+        self._writer.write(data)
+        return tags
 
     def close(self) -> None:
-        """Raise in each call that waits for a confirmation."""
+        """Raise in each call that waits for a confirmation. Must be called when the connection is lost."""
         self._closed = True
         for call in set(self._waiting.values()):
             if not call.done.done():
@@ -107,8 +118,8 @@ class _Call:
 
     __slots__ = ("confirmed", "done", "unanswered")
 
-    def __init__(self, tags: set[int], done: asyncio.Future[None]) -> None:
-        self.unanswered = tags
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self.unanswered: set[int] = set()
         self.confirmed: set[int] = set()
         self.done = done
 
