@@ -9,6 +9,7 @@ import pytest
 from psycopg import AsyncCursor
 
 from gridfleet.domains.alerts import evaluation, rule_cache
+from gridfleet.domains.alerts import store as alerts
 from gridfleet.domains.alerts.models import AlertRule
 from gridfleet.domains.alerts.rules import store
 from gridfleet.kernel.clock import utc_now
@@ -169,3 +170,33 @@ async def test_rules_get_their_units_together(bench: Bench, monkeypatch: pytest.
             found = [await store.find(db, operator(plant.organization_id), rule.id) for rule in rules]
         assert [rule and rule.unit for rule in found] == ["W"] * (count + 1)
     assert taken[0] >= taken[1]
+
+
+async def test_the_newest_values_of_many_metrics_are_read_in_one_pass(bench: Bench) -> None:
+    """With the plan for a few metrics, all names of a device were read for each of 10,000, and no batch was written in 30 s."""
+    devices = [f"D{number}" for number in range(4)]
+    plant = await bench.plant(devices)
+    names = [f"n{number}" for number in range(4_000)]
+    base = int(time.time() * 1000) - 60_000
+    for first in range(0, len(names), 1_000):
+        fields = dict.fromkeys(names[first : first + 1_000], 1)
+        await bench.take(plant.message({"time": base + first, "devices": [{"id": one, "fields": fields} for one in devices]}))
+    await bench.take(plant.message({"time": base - 1, "fields": {"n7": 1}, "devices": [{"id": "D1", "fields": {"n8": 2}}]}))
+    async with bench.database.autocommit() as db:
+        await db.execute("ANALYZE")
+    async with bench.database.transaction() as db:
+        await db.execute("SET LOCAL statement_timeout = '8s'")
+        cursor = await db.execute("SELECT id, external_id FROM telemetry_source WHERE plant_id = %s", (plant.id,))
+        sources = dict(await cursor.fetchall())
+        wanted = [(one, name) for one, device in sources.items() for name in (f"{device}.{each}" for each in names if device)]
+        wanted += [(one, "n7") for one in sources] + [(one, "D1.n8x") for one in sources]
+        for _ in range(8):  # after five, PostgreSQL may keep a plan for lists of any length
+            found = await alerts.newest_times(db, wanted)
+    expected = {
+        (one, f"{device}.{name}"): base + number // 1_000 * 1_000
+        for one, device in sources.items()
+        if device
+        for number, name in enumerate(names)
+    }
+    expected |= {(one, "n7"): base - 1 for one, device in sources.items() if device is None}
+    assert {metric: round(at.timestamp() * 1000) for metric, at in found.items()} == expected

@@ -235,12 +235,22 @@ async def newest_times(db: Connection, metrics: Iterable[tuple[int, str]]) -> di
     """Return when each (source, name of the metric in alerts) had its newest value, for those that have one."""
     wanted = list(metrics)
     cursor = await db.execute(
-        "SELECT w.source_id, w.name, max(coalesce(t.times[m.position], t.time))"
-        " FROM unnest(%s::int[], %s::text[]) AS w (source_id, name) JOIN telemetry_source s ON s.id = w.source_id"
-        " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        # The positions of the wanted names are found in the layouts first, which many sources share.
+        "WITH wanted AS MATERIALIZED (SELECT s.id AS source_id, w.name, substr(w.name, coalesce(length(s.external_id) + 2, 1))"
+        " AS key FROM unnest(%s::int[], %s::text[]) AS w (source_id, name) JOIN telemetry_source s ON s.id = w.source_id"
+        " WHERE s.external_id IS NULL OR starts_with(w.name, s.external_id || '.')),"
+        " used AS MATERIALIZED (SELECT source_id, layout_id FROM telemetry_latest"
+        " WHERE source_id IN (SELECT source_id FROM wanted)),"
+        " named AS MATERIALIZED (SELECT l.id AS layout_id, m.key, m.position FROM telemetry_layout l"
         " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
-        " WHERE w.name = coalesce(s.external_id || '.', '') || m.key AND t.vals[m.position] IS NOT NULL GROUP BY 1, 2",
+        " WHERE l.id IN (SELECT layout_id FROM used) AND m.key IN (SELECT key FROM wanted)),"
+        " found AS MATERIALIZED (SELECT w.source_id, w.name, u.layout_id, n.position"
+        " FROM wanted w JOIN used u USING (source_id) JOIN named n USING (layout_id, key))"
+        " SELECT f.source_id, f.name, max(coalesce(t.times[f.position], t.time)) FROM found f"
+        " JOIN telemetry_latest t USING (source_id, layout_id) WHERE t.vals[f.position] IS NOT NULL GROUP BY 1, 2",
         ([source_id for source_id, _ in wanted], [name for _, name in wanted]),
+        # Planned for this number of metrics: a plan for few would read all names of a source for each of thousands.
+        prepare=False,
     )
     return {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
 
