@@ -25,6 +25,8 @@ __all__ = ["check_plant", "create_rule", "delete_rule", "get_rule", "list_rules"
 
 MOST_RULES: Final = 500
 """The most rules of a plant, and the most for all plants of an organisation: ingest compares each value with all of them."""
+MOST_OF_ORGANIZATION: Final = 50_000
+"""The most rules of an organisation: after a change of one, ingest reads those of all plants whose messages arrive."""
 
 _FOREIGN_PLANT: Final = "plantId: is no plant of this organisation"
 """Raised by the check of the plant, or by the foreign key if the plant is moved or deleted after the check."""
@@ -42,6 +44,8 @@ async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) ->
     """
     await check_plant(db, org, columns["plant_id"])
     await _check_number(db, org, columns["plant_id"])
+    if await store.count_of_organization(db, org, MOST_OF_ORGANIZATION) >= MOST_OF_ORGANIZATION:
+        raise ValidationFailed(details=[f"plantId: the organisation has {MOST_OF_ORGANIZATION:,} rules, which is the most"])
     if columns["unit"] is None:
         columns["unit"] = await measured_unit(db, org.organization_id, columns["plant_id"], columns["metric"])
     try:

@@ -104,6 +104,12 @@ async def count_at(db: Connection, org: OrgScope, plant_id: UUID | None) -> int:
     return await fetch_count(db, query, {"org": org.organization_id, "plant": plant_id})
 
 
+async def count_of_organization(db: Connection, org: OrgScope, most: int) -> int:
+    """Return the number of all rules of the organisation, at most `most`."""
+    query = "SELECT count(*) FROM (SELECT FROM alert_rule WHERE organization_id = %s LIMIT %s) AS own"
+    return await fetch_count(db, query, (org.organization_id, most))
+
+
 async def update(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> AlertRule:
     """Write `columns` to a rule of the organisation and return it."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
