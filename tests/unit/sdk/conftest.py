@@ -159,8 +159,9 @@ class Broker:
             self.port_mapper.wait(10)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    async def received(self, plant_id: str, channel: Channel) -> list[Received]:
-        """Take what has arrived so far from one plant on one channel; the rest is kept for the other tests."""
+    async def received(self, plant_id: str, *channels: Channel) -> list[Received]:
+        """Take what has arrived so far from one plant on these channels; the rest is kept for the other tests."""
+        wanted = {topic(plant_id, channel).replace("/", "."): channel for channel in channels}
         connection = await aiormq.connect(f"amqp://service:service@127.0.0.1:{self.ports['amqp']}/plants")
         try:
             amqp = await connection.channel()
@@ -168,8 +169,8 @@ class Broker:
             others = []
             while (delivery := await amqp.basic_get("all", no_ack=True)).routing_key:
                 key = delivery.routing_key
-                if key == topic(plant_id, channel).replace("/", "."):
-                    found.append(Received(plant_id, channel, delivery.body))
+                if key in wanted:
+                    found.append(Received(plant_id, wanted[key], delivery.body))
                 else:
                     others.append((key, delivery.body))
             for key, body in others:

@@ -178,6 +178,20 @@ async def test_a_command_that_the_last_process_died_over_has_failed(broker: Any,
     assert await acks(broker, plant) == [("c1", "RECEIVED", None), ("c1", "FAILED", "INTERRUPTED")]
 
 
+async def test_what_became_of_a_command_is_sent_before_the_plant_is_online(broker: Any, plant: Any, tmp_path: Path) -> None:
+    """For ONLINE, the service sends a mode again that the plant failed to apply. It did not for a failure that came later."""
+    queue = Outbox(tmp_path / "q", plant.id, max_bytes=10**6, max_age_seconds=3600)
+    await queue.begin_command("c1", b'{"commandId":"c1","status":"RECEIVED","time":1}')
+    await queue.close()
+
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", options=QUICK) as client:
+        await client.wait_connected(10)
+        await client.drain(timeout_seconds=10)
+
+    arrived = await broker.received(plant.id, Channel.STATUS, Channel.ACK)
+    assert [message.channel for message in arrived] == [Channel.ACK, Channel.ACK, Channel.STATUS, Channel.STATUS]
+
+
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """A disk on which commands are stored at once, and whose answer waits for the event."""

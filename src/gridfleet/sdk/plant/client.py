@@ -239,13 +239,15 @@ class PlantClient:
     async def _serve(self, client: aiomqtt.Client) -> None:
         # Subscribe first: after ONLINE the service sends the commands that are waiting.
         await client.subscribe(self._topics.commands, qos=_QOS)
-        await self._publish_status(client, PlantStatus.ONLINE)
         await asyncio.gather(*self._confirming)
-        self._client = client
-        self._connected.set()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_wait_until_lost(client))
+                # Before ONLINE, for which the service sends again what the plant has failed to do until then.
+                await self._send_stored(client, Channel.ACK, waits=False)
+                await self._publish_status(client, PlantStatus.ONLINE)
+                self._client = client
+                self._connected.set()
                 tasks.create_task(self._send_stored(client, Channel.ACK))
                 tasks.create_task(self._send_stored(client, Channel.TELEMETRY))
         except asyncio.CancelledError:
@@ -262,8 +264,11 @@ class PlantClient:
             self._topics.status, msgspec.json.encode(message), qos=_QOS, retain=True, timeout=self._options.stop_timeout_seconds
         )
 
-    async def _send_stored(self, client: aiomqtt.Client, channel: Channel) -> None:
-        """Publish stored messages, oldest first, including those stored while this runs."""
+    async def _send_stored(self, client: aiomqtt.Client, channel: Channel, *, waits: bool = True) -> None:
+        """Publish stored messages, oldest first, including those stored while this runs.
+
+        `waits`: Whether to continue when none is stored.
+        """
         window = asyncio.Semaphore(self._options.window)
         size = self._options.batch_snapshots if channel is Channel.TELEMETRY else 1
         after = 0
@@ -271,6 +276,8 @@ class PlantClient:
             while True:
                 self._stored[channel].clear()
                 stored = await self._outbox.read(channel, after, self._options.batch_snapshots)
+                if not stored and not waits:
+                    break
                 if not stored:
                     await self._stored[channel].wait()
                 for batch in pack(stored, max_snapshots=size, max_message_bytes=self.package.protocol.max_message_bytes):
