@@ -67,13 +67,13 @@ class PartnerLink:
     def __init__(self, work: PartnerWork, served: ServedVhost) -> None:
         self._work = work
         self.served = served
-        self._events: Publisher | None = None
+        self._publisher: Publisher | None = None
         self._dropped = DroppedEvents(served.key, work.database)
 
     @property
     def connected(self) -> bool:
         """Whether events can be published."""
-        return self._events is not None
+        return self._publisher is not None
 
     async def run(self) -> None:
         """Process commands one by one until the connection, a channel or the queue is lost, which raises."""
@@ -95,19 +95,19 @@ class PartnerLink:
                     async with work.database.transaction() as db:
                         await queue_vhost_update(db, self.served.key)
                     raise ConnectionError("the inbound queue does not exist") from None
-                events = await channel.connection.channel()
-            self._events = publisher = Publisher(events, transport)
+                publishing = await channel.connection.channel()
+            self._publisher = publisher = Publisher(publishing, transport)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(fail_when_closed(channel))
-                    tasks.create_task(fail_when_closed(events))
+                    tasks.create_task(fail_when_closed(publishing))
                     tasks.create_task(self._dropped.count(channel.connection))
-                    tasks.create_task(_end_without_queue(events, self.served.inbound_queue))
+                    tasks.create_task(_end_without_queue(publishing, self.served.inbound_queue))
                     while True:
                         await self._take(channel, await arrived.get())
                         end_if_cancelled()
             finally:
-                self._events = None
+                self._publisher = None
                 publisher.close()
 
     async def publish(self, events: Sequence[QueuedEvent]) -> list[bool]:
@@ -117,9 +117,9 @@ class PartnerLink:
             ConnectionError: The vhost is not connected, or the connection was lost. Any event may have arrived.
             Exception: An event cannot be published. None was published.
         """
-        if self._events is None:
+        if self._publisher is None:
             raise ConnectionError("the vhost is not connected")
-        return await self._events.publish([self._message(event) for event in events], _CONFIRM_SECONDS)
+        return await self._publisher.publish([self._message(event) for event in events], _CONFIRM_SECONDS)
 
     def _message(self, event: QueuedEvent) -> Message:
         kind = EventKind(event.kind)

@@ -103,12 +103,12 @@ class IngestWorker:
         await self._pipeline.partitions.ensure_ahead(2)
         async with (
             open_leases(self._database.url, LEASE_KIND, settings.ingest_shards) as leases,
-            open_deliveries(broker_url, PLANTS_VHOST) as (channel, deliveries),
+            open_deliveries(broker_url, PLANTS_VHOST) as (channel, consumers),
             asyncio.TaskGroup() as tasks,
         ):
             await channel.basic_qos(prefetch_count=self._prefetch)
             tasks.create_task(self._listen(), name="notifications")
-            tasks.create_task(self._hold_leases(leases, channel, deliveries), name="shards")
+            tasks.create_task(self._hold_leases(leases, channel, consumers), name="shards")
             tasks.create_task(self._consume(channel), name="consume")
             tasks.create_task(fail_when_closed(channel), name="channel")
 
@@ -129,16 +129,16 @@ class IngestWorker:
 
         await listen(self._database.url, tuple(changes), self._pipeline.invalidate, changed)
 
-    async def _hold_leases(self, leases: Leases, channel: AbstractChannel, deliveries: Deliveries) -> None:
+    async def _hold_leases(self, leases: Leases, channel: AbstractChannel, consumers: Deliveries) -> None:
         """Hold leases on this process's part of the shards, and store when their queues were empty."""
         saved_at = 0.0
         loop = asyncio.get_running_loop()
         while True:
             count = await leases.fair_count()
             for shard in await leases.take(count - len(leases.held)):
-                await self._start_shard(deliveries, shard)
+                await self._start_shard(consumers, shard)
             for shard in sorted(leases.held)[count:]:
-                await self._stop_shard(deliveries, shard)
+                await self._stop_shard(consumers, shard)
                 await leases.give_back(shard)
             for shard in sorted(leases.held):
                 await self._check_queue(channel, shard)
@@ -158,7 +158,7 @@ class IngestWorker:
         nothing_waits = queue.message_count == 0 and queue.consumer_count == 1
         self._windows[shard].note_check(now, self._acknowledged_tag, nothing_waits=nothing_waits)
 
-    async def _start_shard(self, deliveries: Deliveries, shard: int) -> None:
+    async def _start_shard(self, consumers: Deliveries, shard: int) -> None:
         size = self._settings.ingest_batch_messages
         if shard in self._outdated.shards:
             await replace_shard(self._settings.secret("broker_url").get_secret_value(), self._outdated, shard)
@@ -172,11 +172,11 @@ class IngestWorker:
             if len(self._buffer) >= size:
                 self._full.set()
 
-        await deliveries.consume(ingest_queue(shard), str(shard), take)
+        await consumers.consume(ingest_queue(shard), str(shard), take)
         log.info("shard taken", shard=shard)
 
-    async def _stop_shard(self, deliveries: Deliveries, shard: int) -> None:
-        await deliveries.cancel(str(shard))
+    async def _stop_shard(self, consumers: Deliveries, shard: int) -> None:
+        await consumers.cancel(str(shard))
         while self._windows[shard].unacknowledged:
             self._acknowledged.clear()
             await self._acknowledged.wait()

@@ -96,9 +96,9 @@ class OwnNamesReader:
         self._active: dict[str, tuple[int, int]] = {}
         """The same of active names."""
         self._seen: dict[str, datetime] = {}
-        """When each name was seen last, as of the last time that the layouts were read, or got its position."""
+        """When each name was last seen. Updated when the layouts are read, and when a name gets a position."""
         self._extend_from: float | None = None
-        """In monotonic seconds, because the clock may be set back."""
+        """When new names may get positions, in monotonic seconds; None if the layouts were never read."""
 
     def lacks(self, fields: FieldValues) -> bool:
         """Return whether `extend` must run before `read`."""
@@ -121,7 +121,7 @@ class OwnNamesReader:
             used: What `used_layouts` returns now; None if it has not changed since the last time.
         """
         if used is not None:
-            self._take(used)
+            self._note_used(used)
         new = self._new(fields)
         accepted = new[: max(0, MAX_NAMES - len(self._active))]
         self._extend_from = time.monotonic() + (0 if accepted == new else _WHEN_FULL_SECONDS)
@@ -155,8 +155,8 @@ class OwnNamesReader:
         """Return the values of frames that `read` returned, by metric."""
         return _named(self._names, frames)
 
-    def _take(self, used: Sequence[SourceLayout]) -> None:
-        """Use the source's layouts. Names that were not seen for `NAME_LIFE` are not active."""
+    def _note_used(self, used: Sequence[SourceLayout]) -> None:
+        """Place the names of the layouts that the source has used, and activate those that were seen within `NAME_LIFE`."""
         for layout in reversed(used):
             # Layouts of a device that had a template may share names. The newest layout keeps the name, so it is
             # written once.
@@ -173,7 +173,7 @@ class OwnNamesReader:
         self._placed |= {name: (layout_id, position) for position, name in enumerate(names)}
 
     def _new(self, fields: FieldValues) -> list[str]:
-        """Return the names of values that are not active, in their order."""
+        """Return the names of values that are not active, sorted."""
         return sorted(
             name for name, value in fields.items() if value is not None and name not in self._active and _KEY.fullmatch(name)
         )

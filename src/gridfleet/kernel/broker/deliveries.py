@@ -24,7 +24,7 @@ class Deliveries:
         Args:
             queue: Its name.
             tag: The consumer's tag, different from that of the channel's other consumers.
-            take: Receives each message. It must not raise, because the connection is read by what calls it.
+            take: Receives each message. It must not raise: an error ends the connection.
         """
         self._reader.consumers[tag.encode()] = take
         await self._channel.basic_consume(queue, _never, consumer_tag=tag)
