@@ -85,7 +85,8 @@ class Batch:
     """Their sum, which is read before each message."""
     refused: list[tuple[UUID, RefusedMessage]] = field(default_factory=list)
     """The first refusals of each plant, as many as are stored."""
-    unregistered: dict[tuple[UUID, str], int] = field(default_factory=dict)
+    unregistered: dict[UUID, dict[str, int]] = field(default_factory=dict)
+    """How often each unregistered device of a plant occurred: the first ones, as many as are stored."""
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
     devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)
     plants_held: set[UUID] = field(default_factory=set)

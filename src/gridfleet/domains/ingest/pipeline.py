@@ -37,6 +37,7 @@ from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage
 from gridfleet.domains.plants.refused_messages.records import (
     MAX_PER_PLANT,
+    MAX_UNREGISTERED,
     record_refused_messages,
     record_unregistered_devices,
 )
@@ -129,7 +130,8 @@ class Pipeline:
             await record_refused_messages(db, batch.refused)
         if batch.unregistered:
             now = utc_now()
-            await record_unregistered_devices(db, [(*device, now, n) for device, n in batch.unregistered.items()])
+            seen_devices = [(plant_id, one, now, n) for plant_id, own in batch.unregistered.items() for one, n in own.items()]
+            await record_unregistered_devices(db, seen_devices)
         if batch.acknowledgements or batch.connected:
             await apply_acknowledgements(db, batch.acknowledgements, batch.connected, utc_now(), follow_commands)
         # Last, because other processes may wait for the locked rules until this transaction ends.
@@ -282,8 +284,9 @@ def _add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot
     for device, status in snapshot.statuses:
         _record_device(batch, plant, device, status, message.sent_at)
     for external_id in snapshot.unregistered:
-        key = (plant.id, external_id)
-        batch.unregistered[key] = batch.unregistered.get(key, 0) + 1
+        own = batch.unregistered.setdefault(plant.id, {})
+        if external_id in own or len(own) < MAX_UNREGISTERED:
+            own[external_id] = own.get(external_id, 0) + 1
 
 
 def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message_id: str) -> None:

@@ -14,6 +14,7 @@ from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = [
     "MAX_PER_PLANT",
+    "MAX_UNREGISTERED",
     "list_refused_messages",
     "list_unregistered_devices",
     "record_refused_messages",
@@ -24,6 +25,7 @@ __all__ = [
 
 MAX_AGE: Final = timedelta(days=7)
 MAX_PER_PLANT: Final = 1_000
+MAX_UNREGISTERED: Final = 2 * MAX_PER_PLANT
 MAX_UNREGISTERED_AGE: Final = timedelta(days=30)
 
 
@@ -46,7 +48,7 @@ async def record_unregistered_devices(db: Connection, unregistered: Sequence[tup
     Args:
         unregistered: (plant, external id, time seen, how often).
     """
-    await store.record_unregistered_devices(db, unregistered, 2 * MAX_PER_PLANT)
+    await store.record_unregistered_devices(db, unregistered, MAX_UNREGISTERED)
 
 
 async def list_refused_messages(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> Page[RefusedMessage]:
