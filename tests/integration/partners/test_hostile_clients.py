@@ -19,6 +19,7 @@ from gridfleet.local.secrets import local_secret
 from support.clients.fleet_under_test import JsonObject
 from support.clients.lean_amqp10 import Refused10, connect10
 from support.clients.partner_organization import Organization
+from support.clients.raw_amqp import declare, frame, raw_connection, short
 from support.clients.raw_properties import NotUtf8, RawProperties, field, headers, table
 from support.servers.running_stack import RunningStack
 
@@ -211,7 +212,7 @@ async def test_a_client_that_reads_no_answers_is_disconnected(acme: Organization
         for _ in range(40):
             await service.basic_publish(b"x" * (MIB - 1_000), exchange="", routing_key=name)
     try:
-        await _flood(acme, created, _frame(1, get) * 40 + _frame(1, nack))
+        await _flood(acme, created, frame(1, get) * 40 + frame(1, nack))
     finally:
         async with acme.service_channel(vhost) as service:
             await service.queue_delete(name)
@@ -224,9 +225,9 @@ async def test_a_client_that_reads_no_returned_messages_is_disconnected(stack: R
     size = MIB - 1_000
     publish = struct.pack(">HHHB3sB", 60, 40, 0, 3, b"vcp", len(key)) + key.encode() + b"\1"
     header = struct.pack(">HHQH", 60, 0, size, 0)
-    body = b"".join(_frame(1, b"x" * min(131_000, size - at), kind=3) for at in range(0, size, 131_000))
+    body = b"".join(frame(1, b"x" * min(131_000, size - at), kind=3) for at in range(0, size, 131_000))
     try:
-        await _flood(org, created, (_frame(1, publish) + _frame(1, header, kind=2) + body) * 10)
+        await _flood(org, created, (frame(1, publish) + frame(1, header, kind=2) + body) * 10)
     finally:
         org.revoke(created)
         org.close()
@@ -238,9 +239,9 @@ async def test_a_client_whose_message_does_not_end_is_disconnected(acme: Organiz
     created = acme.key(["vcp:connect"])
     key = f"{acme.slug}.command.mode"
     publish = struct.pack(">HHHB3sB", 60, 40, 0, 3, b"vcp", len(key)) + key.encode() + b"\0"
-    start = _frame(1, publish) + _frame(1, struct.pack(">HHQH", 60, 0, 2**40, 0), kind=2)
+    start = frame(1, publish) + frame(1, struct.pack(">HHQH", 60, 0, 2**40, 0), kind=2)
     try:
-        await _flood(acme, created, _frame(1, b"x" * size, kind=3) * (2 * MIB // size), start)
+        await _flood(acme, created, frame(1, b"x" * size, kind=3) * (2 * MIB // size), start)
     finally:
         acme.revoke(created)
 
@@ -248,9 +249,9 @@ async def test_a_client_whose_message_does_not_end_is_disconnected(acme: Organiz
 async def test_a_client_whose_methods_wait_is_disconnected(acme: Organization) -> None:
     """Methods without a message have no credit: those that the channel has not carried out yet wait in the broker's memory."""
     created, name, key = acme.key(["vcp:connect"]), f"{acme.slug}.bound", f"{acme.slug}.event.alert"
-    bind_without_answer = struct.pack(">HHH", 50, 20, 0) + _short(name) + _short("vcp") + _short(key) + b"\1" + bytes(4)
+    bind_without_answer = struct.pack(">HHH", 50, 20, 0) + short(name) + short("vcp") + short(key) + b"\1" + bytes(4)
     try:
-        await _flood(acme, created, _frame(1, bind_without_answer) * 50_000, _frame(1, _declare(name)))
+        await _flood(acme, created, frame(1, bind_without_answer) * 50_000, frame(1, declare(name)))
     finally:
         acme.revoke(created)
 
@@ -273,11 +274,11 @@ async def test_methods_of_the_service_may_wait(acme: Organization, created: Json
     """Its connections carry the messages of all organisations."""
     name, vhost = f"{acme.slug}.bound", created["apiKey"]["vhost"]
     large = table(field(b"a", b"A" + table(b"V" * 200)))
-    bind_without_answer = struct.pack(">HHH", 50, 20, 0) + _short(name) + _short("vcp") + _short("key") + b"\1" + large
+    bind_without_answer = struct.pack(">HHH", 50, 20, 0) + short(name) + short("vcp") + short("key") + b"\1" + large
     password = local_secret(acme.stack.home, "broker_password")
-    reader, writer = await _raw_connection(acme, "_gridfleet", password, vhost)
+    reader, writer = await raw_connection(acme, "_gridfleet", password, vhost)
     try:
-        writer.write(_frame(1, _declare(name)) + _frame(1, bind_without_answer) * 12_000 + _frame(1, _declare(name)))
+        writer.write(frame(1, declare(name)) + frame(1, bind_without_answer) * 12_000 + frame(1, declare(name)))
         for _ in range(2):
             assert (await asyncio.wait_for(reader.readexactly(11), 120))[7:] == struct.pack(">HH", 50, 11)
             await reader.readuntil(b"\xce")
@@ -288,7 +289,7 @@ async def test_methods_of_the_service_may_wait(acme: Organization, created: Json
 async def _flood(org: Organization, created: JsonObject, frames: bytes, start: bytes = b"") -> None:
     """Send frames again and again and read nothing, until the broker closes the connection; its memory stays what it was."""
     vhost, before = created["apiKey"]["vhost"], memory(org)
-    _, writer = await _raw_connection(org, org.slug, created["key"], vhost)
+    _, writer = await raw_connection(org, org.slug, created["key"], vhost)
     writer.write(start)
     assert len(await asyncio.to_thread(_connections, org, vhost, org.slug)) == 1
     most, started = before, time.monotonic()
@@ -308,46 +309,6 @@ async def _flood(org: Organization, created: JsonObject, frames: bytes, start: b
 def _connections(org: Organization, vhost: str, user: str) -> list[str]:
     found = httpx.get(f"{org.management_url}/api/connections/username/{quote(user)}", timeout=30).json()
     return [one["name"] for one in found if one["vhost"] == vhost]
-
-
-def _short(text: str) -> bytes:
-    return bytes([len(text)]) + text.encode()
-
-
-def _declare(name: str) -> bytes:
-    return struct.pack(">HHH", 50, 10, 0) + _short(name) + bytes(5)
-
-
-def _frame(channel: int, payload: bytes, kind: int = 1) -> bytes:
-    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
-
-
-async def _raw_connection(
-    org: Organization, user: str, password: str, vhost: str
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """An open connection with channel 1, from which nothing more is read; it wants no heartbeats."""
-
-    def long(data: bytes) -> bytes:
-        return len(data).to_bytes(4, "big") + data
-
-    tls = ssl.create_default_context(cafile=str(org.stack.home / "ca" / "ca.pem"))
-    reader, writer = await asyncio.open_connection("localhost", org.stack.ports["amqps_port"], ssl=tls, limit=1_000)
-
-    async def answer() -> bytes:
-        _, _, size = struct.unpack(">BHI", await reader.readexactly(7))
-        return (await reader.readexactly(size + 1))[:-1]
-
-    writer.write(b"AMQP\0\0\x09\x01")
-    await answer()
-    plain = b"\0" + user.encode() + b"\0" + password.encode()
-    writer.write(_frame(0, struct.pack(">HH", 10, 11) + long(b"") + _short("PLAIN") + long(plain) + _short("en_US")))
-    await answer()
-    writer.write(_frame(0, struct.pack(">HHHIH", 10, 31, 128, 131_072, 0)))
-    writer.write(_frame(0, struct.pack(">HH", 10, 40) + _short(vhost) + _short("") + b"\0"))
-    await answer()
-    writer.write(_frame(1, struct.pack(">HH", 20, 10) + _short("")))
-    await answer()
-    return reader, writer
 
 
 async def test_amqp_1_0_is_not_spoken(acme: Organization, created: JsonObject) -> None:

@@ -241,15 +241,19 @@ readers(Kinds) ->
 look_at(Kind, Reader) ->
     case is_large(Reader) of
         true -> close(Kind, Reader, ?TOO_LARGE);
-        false -> look_at_channels(Kind, channels(Kind, Reader), Reader)
+        false -> look_at_channels(Kind, monitored(Kind, Reader), Reader)
     end.
 
 %% A channel carries out the methods of its client one by one. Those that arrive faster wait in its memory, without a bound: only
 %% messages have credit. So do their answers in its writer, while a client reads slowly. A channel that is busy does not answer at
 %% once, so another process asks it.
-look_at_channels(Kind, Channels, Reader) ->
-    exceed(Channels, fun(_) -> 0 end) andalso lists:any(fun is_bounded/1, Channels) andalso
-        ets:insert_new(?MODULE, {{asked, Reader}}) andalso spawn(fun() -> ask(Kind, Channels, Reader) end).
+look_at_channels(Kind, Monitored, Reader) ->
+    case exceed(Monitored, fun(_) -> 0 end) andalso lists:filter(fun is_bounded/1, Monitored) of
+        [_ | _] = Channels ->
+            ets:insert_new(?MODULE, {{asked, Reader}}) andalso spawn(fun() -> ask(Kind, Channels, Reader) end);
+        _ ->
+            false
+    end.
 
 %% The reader stops meanwhile, or more would arrive faster than the channel comes to the question. It resumes if this process ends.
 ask(Kind, Channels, Reader) ->
@@ -277,7 +281,7 @@ answers(Channel) ->
     Inboxes = [process_info(Relative, messages) || Relative <- relatives(Channel), Relative =/= Channel],
     length([Answer || {messages, Messages} <- Inboxes, {send_command, Answer} <- Messages]).
 
-%% Channels of administrators have no owner.
+%% Channels of administrators have no owner, nor have other processes.
 is_bounded(Channel) ->
     case process_info(Channel, dictionary) of
         {dictionary, Entries} -> lists:keymember(?OWNER, 1, Entries);
@@ -290,13 +294,14 @@ end_channels(Kind, Reader, Channels) ->
     timer:sleep(?CALL_MS),
     [exit(Channel, kill) || Channel <- Channels].
 
-%% A reader monitors its channels and nothing else.
-channels(rabbit_reader, Reader) ->
+%% A reader monitors its channels. With TLS, it also monitors the process that decrypts, while it waits for that. A question for
+%% the number of messages would get no answer there, and stop the reader for 15 seconds.
+monitored(rabbit_reader, Reader) ->
     case process_info(Reader, monitors) of
-        {monitors, Monitors} -> [Channel || {process, Channel} <- Monitors];
+        {monitors, Monitors} -> [Process || {process, Process} <- Monitors];
         undefined -> []
     end;
-channels(_, _) ->
+monitored(_, _) ->
     [].
 
 %% Messages that a client has not acknowledged are in the channel's memory too, 240 bytes each, and as much again until

@@ -1,0 +1,50 @@
+"""AMQP 0-9-1 as bytes, for what a client library would not send, or not as fast."""
+
+import asyncio
+import ssl
+import struct
+
+from support.clients.partner_organization import Organization
+
+
+def short(text: str) -> bytes:
+    """Return a text with its length before it."""
+    return bytes([len(text)]) + text.encode()
+
+
+def declare(name: str, *, passive: bool = False) -> bytes:
+    """Return the method that declares a queue."""
+    return struct.pack(">HHH", 50, 10, 0) + short(name) + bytes([passive]) + bytes(4)
+
+
+def frame(channel: int, payload: bytes, kind: int = 1) -> bytes:
+    """Return a frame, of a method unless `kind` is another."""
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+
+
+async def raw_connection(
+    org: Organization, user: str, password: str, vhost: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a connection with channel 1, over TLS and without heartbeats. Its reader buffers almost nothing."""
+
+    def long(data: bytes) -> bytes:
+        return len(data).to_bytes(4, "big") + data
+
+    tls = ssl.create_default_context(cafile=str(org.stack.home / "ca" / "ca.pem"))
+    reader, writer = await asyncio.open_connection("localhost", org.stack.ports["amqps_port"], ssl=tls, limit=1_000)
+
+    async def answer() -> bytes:
+        _, _, size = struct.unpack(">BHI", await reader.readexactly(7))
+        return (await reader.readexactly(size + 1))[:-1]
+
+    writer.write(b"AMQP\0\0\x09\x01")
+    await answer()
+    plain = b"\0" + user.encode() + b"\0" + password.encode()
+    writer.write(frame(0, struct.pack(">HH", 10, 11) + long(b"") + short("PLAIN") + long(plain) + short("en_US")))
+    await answer()
+    writer.write(frame(0, struct.pack(">HHHIH", 10, 31, 128, 131_072, 0)))
+    writer.write(frame(0, struct.pack(">HH", 10, 40) + short(vhost) + short("") + b"\0"))
+    await answer()
+    writer.write(frame(1, struct.pack(">HH", 20, 10) + short("")))
+    await answer()
+    return reader, writer
