@@ -58,3 +58,16 @@ async def test_alerts_of_a_batch_are_written_together(bench: Bench, monkeypatch:
         )
         assert await plant.rows(sent) == [(2 * count, count)]
     assert taken[0] == taken[1]
+
+
+async def test_of_too_many_alerts_the_most_severe_are_notified(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridfleet.domains.notifications.queue.MOST_AT_ONCE", 2)
+    plant = await bench.plant()
+    await add_member(bench.database, plant.organization_id, (await add_user(bench.database)).id, OrgRole.OPERATOR)
+    severities = [Severity.WARNING, Severity.EMERGENCY, Severity.WARNING, Severity.CRITICAL, Severity.WARNING]
+    for severity in severities:
+        await add_rule(bench.database, plant.organization_id, plant_id=plant.id, severity=severity)
+    await bench.take(plant.message(snapshot(ago(5), {"soc": 5})))
+    assert len(await alerts_of(bench.database, plant.organization_id)) == len(severities)
+    mailed = "SELECT metadata->>'severity' FROM notification_log WHERE channel = 'EMAIL' AND metadata->>'plantId' = %s::text"
+    assert sorted(await plant.rows(mailed)) == [("CRITICAL",), ("EMERGENCY",)]
