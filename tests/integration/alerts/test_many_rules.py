@@ -200,3 +200,36 @@ async def test_the_newest_values_of_many_metrics_are_read_in_one_pass(bench: Ben
     }
     expected |= {(one, "n7"): base - 1 for one, device in sources.items() if device is None}
     assert {metric: round(at.timestamp() * 1000) for metric, at in found.items()} == expected
+
+
+async def test_units_of_rules_on_devices_are_found_among_many_devices(bench: Bench) -> None:
+    """Each of 500 rules was compared with each of 30,000 devices: after five times, ingest waited for over 30 s."""
+    plant = await bench.plant()
+    await plant.add_device("inv", [{"key": f"x{number}", "field": f"x{number}", "unit": "W"} for number in range(200)])
+    await bench.take(plant.message(snapshot(ago(5), inv={"x0": 900})))
+    async with bench.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
+            " SELECT gen_random_uuid(), %s, %s, 'd' || n, 'd', 'INVERTER' FROM generate_series(1, 30000) AS n",
+            (plant.organization_id, plant.id),
+        )
+        await db.execute(
+            "WITH made AS (INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id)"
+            " SELECT organization_id, plant_id, id, external_id FROM sub_device WHERE name = 'd' RETURNING id)"
+            " INSERT INTO telemetry_latest (source_id, layout_id, time, vals, absent)"
+            " SELECT made.id, l.layout_id, l.time, ARRAY[1.0::float8], l.absent FROM made, telemetry_latest l"
+        )
+        await db.execute(
+            "INSERT INTO alert_rule (id, organization_id, name, metric, condition, threshold, severity, cooldown_minutes,"
+            " enabled, for_seconds, auto_resolve) SELECT gen_random_uuid(), %s, 'r', 'd' || n || '.x' || (n %% 200), 'GT', 0,"
+            " 'INFO', 15, true, 0, false FROM generate_series(1, 500) AS n",
+            (plant.organization_id,),
+        )
+    async with bench.database.autocommit() as db:
+        await db.execute("ANALYZE")
+    async with bench.database.transaction() as db:
+        await db.execute("SET LOCAL statement_timeout = '8s'")
+        rules = await store.enabled_of(db, [plant.organization_id], [])
+        for _ in range(8):
+            units = await store.layout_units(db, rules)
+    assert units == {rule.id: {"W"} for rule in rules}

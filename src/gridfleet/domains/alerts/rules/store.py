@@ -191,10 +191,16 @@ async def layout_units(db: Connection, rules: Sequence[AlertRule]) -> dict[UUID,
         " named AS MATERIALIZED (SELECT l.id AS layout_id, m.key, l.units[m.position] AS unit FROM telemetry_layout l"
         " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
         " WHERE l.id IN (SELECT layout_id FROM used) AND m.key IN (SELECT key FROM wanted) AND l.units[m.position] <> '')"
-        " SELECT DISTINCT w.id, n.unit FROM wanted w JOIN named n USING (key) WHERE EXISTS (SELECT FROM used u"
-        " WHERE u.layout_id = n.layout_id AND u.organization_id = w.organization_id"
-        " AND (w.plant_id IS NULL OR u.plant_id = w.plant_id) AND (w.device IS NULL OR u.external_id = w.device))",
+        # Apart, because with both in one condition every device with the layout would be compared with every rule.
+        " SELECT w.id, n.unit FROM wanted w JOIN named n USING (key) JOIN used u"
+        " ON (u.layout_id, u.organization_id, u.external_id) = (n.layout_id, w.organization_id, w.device)"
+        " WHERE w.plant_id IS NULL OR u.plant_id = w.plant_id"
+        " UNION SELECT w.id, n.unit FROM wanted w JOIN named n USING (key)"
+        " JOIN (SELECT DISTINCT organization_id, plant_id, layout_id FROM used) AS u"
+        " ON (u.layout_id, u.organization_id) = (n.layout_id, w.organization_id)"
+        " WHERE w.device IS NULL AND (w.plant_id IS NULL OR u.plant_id = w.plant_id)",
         tuple([getattr(rule, name) for rule in rules] for name in ("id", "organization_id", "plant_id", "metric")),
+        prepare=False,  # planned for this number of rules
     )
     found: dict[UUID, set[str]] = {}
     for rule_id, unit in await cursor.fetchall():
