@@ -276,9 +276,9 @@ class PlantClient:
             while True:
                 self._stored[channel].clear()
                 stored = await self._outbox.read(channel, after, self._options.batch_snapshots)
-                if not stored and not waits:
-                    break
                 if not stored:
+                    if not waits:
+                        break
                     await self._stored[channel].wait()
                 for batch in pack(stored, max_snapshots=size, max_message_bytes=self.package.protocol.max_message_bytes):
                     await window.acquire()
