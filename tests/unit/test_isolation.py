@@ -50,6 +50,22 @@ async def test_an_outage_sets_nothing_aside() -> None:
     assert counted() == before
 
 
+async def test_a_statement_that_takes_too_long_separates_the_items() -> None:
+    processed: list[int] = []
+    refused: list[int] = []
+
+    async def process(items: Sequence[int]) -> None:
+        if 3 in items:
+            raise QueryCanceled("canceling statement due to statement timeout")
+        processed.extend(items)
+
+    async def set_aside(item: int, error: Exception) -> None:
+        refused.append(item)
+
+    await isolate("ingest", range(8), process, set_aside)
+    assert (processed, refused) == ([0, 1, 2, 4, 5, 6, 7], [3])
+
+
 async def test_what_cannot_even_be_set_aside_holds_up_nothing() -> None:
     processed: list[int] = []
 

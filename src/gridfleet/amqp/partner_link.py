@@ -26,7 +26,7 @@ from gridfleet.kernel.broker.publisher import Message, Publisher
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
-from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
+from gridfleet.kernel.isolation import may_be_poison, note_set_aside, reason_of, took_too_long
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import end_if_cancelled
@@ -165,7 +165,9 @@ class PartnerLink:
                     return await self._take_once(db, message, unstorable=failures >= _TRIES)
             except Exception as error:
                 end_if_cancelled()
-                if is_poison(error):
+                if took_too_long(error) and failures >= _TRIES:
+                    failures = 0  # The refusal took too long too: the database is slow, not the message.
+                elif may_be_poison(error):
                     # The first failure may be caused by another process that handles the same messageId at this moment.
                     failures += 1
                     if failures == _TRIES:

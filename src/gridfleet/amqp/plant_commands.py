@@ -24,7 +24,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import wait_at_most
-from gridfleet.kernel.isolation import is_poison, isolate, note_set_aside, reason_of
+from gridfleet.kernel.isolation import is_poison, isolate, may_be_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 
@@ -97,7 +97,7 @@ async def _expire_due(database: Database, now: datetime) -> int:
     try:
         await expire(None)
     except Exception as error:
-        if not is_poison(error):
+        if not may_be_poison(error):
             raise
     else:
         return ended

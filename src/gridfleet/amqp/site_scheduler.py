@@ -14,8 +14,8 @@ import structlog
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.vcp.scheduler import Selection, list_sites, steer
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database, set_aside
-from gridfleet.kernel.isolation import is_poison, isolate, reason_of
+from gridfleet.kernel.db import Connection, Database, limit_statements, set_aside
+from gridfleet.kernel.isolation import isolate, may_be_poison, reason_of
 
 __all__ = ["SiteScheduler", "run_schedules"]
 
@@ -23,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
+_RETRY_SECONDS: Final = 2.0
+"""Time of a statement for a site that failed before."""
 CATCH_UP_SECONDS: Final = 30.0
 """Time after a start or an outage in which commands that waited are read, so that no partner counts as silent."""
 
@@ -40,7 +42,7 @@ async def run_schedules(database: Database) -> None:
 
 
 class SiteScheduler:
-    """The scheduler of one process. A site that failed is left out for five minutes.
+    """The scheduler of one process. A site that failed is tried again alone, after five minutes.
 
     No fallback starts in the first half minute, nor within half a minute after an outage.
     """
@@ -56,18 +58,26 @@ class SiteScheduler:
         Returns:
             The number of processed items; 0 also if a site failed.
         """
-        failed = [plant_id for plant_id, again in self._again.items() if again > now]
+        for plant_id in [plant_id for plant_id, again in self._again.items() if again <= now]:
+            # Among others, a site that is still slow would delay all of them for the time of a statement, and then be searched.
+            del self._again[plant_id]
+            with limit_statements(_RETRY_SECONDS):
+                await self._isolate(now, [plant_id])
+        failed = list(self._again)
         try:
             async with self._database.transaction() as db:
                 return await self._steer(db, now, Selection(without=failed))
         except Exception as error:
-            if not is_poison(error):
+            if not may_be_poison(error):
                 self._catching_up_until = time.monotonic() + CATCH_UP_SECONDS
                 raise
         async with self._database.transaction() as db:
             plant_ids = await list_sites(db, failed)
-        await isolate(Consumer.SITES, plant_ids, partial(self._steer_some, now), partial(self._set_aside, now))
+        await self._isolate(now, plant_ids)
         return 0
+
+    async def _isolate(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
+        await isolate(Consumer.SITES, plant_ids, partial(self._steer_some, now), partial(self._set_aside, now))
 
     async def _steer_some(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as db:

@@ -3,22 +3,27 @@
 An outage (an error of the database, the broker, the network, the machine, or a keyring that lacks a key) is not caused by an
 item: the caller waits and retries. Any other exception is caused by one of the items that are processed together. They are
 halved until the failing item is isolated. It is set aside with the reason, counted and logged.
+
+A statement that exceeds its time is either: the items may be slow, or the database. Items that are processed together are
+therefore halved after it too. A smaller number of items also relieves a slow database.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import Final, TypeVar
 
 import httpx
 import structlog
 from aiormq.exceptions import AMQPError, ChannelInvalidStateError
 from psycopg import InterfaceError, OperationalError
+from psycopg.errors import QueryCanceled
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import caused_by
-from gridfleet.kernel.db import UNSTORABLE, DatabaseError, storable
+from gridfleet.kernel.db import UNSTORABLE, DatabaseError, limit_statements, storable
 from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
 
-__all__ = ["is_poison", "isolate", "note_set_aside", "reason_of"]
+__all__ = ["is_poison", "isolate", "may_be_poison", "note_set_aside", "reason_of", "took_too_long"]
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +41,8 @@ _OUTAGES: Final = (
 )
 _AWAY: Final = ("08", "53", "57P")
 """Prefixes of SQLSTATEs: connection, server resources, server shutdown."""
+_SECONDS_OF_SEVERAL: Final = 5.0
+"""Time of a statement for several items after a failure. A single item has the usual time."""
 
 
 def is_poison(error: BaseException, *, is_retried: bool = False) -> bool:
@@ -51,6 +58,16 @@ def is_poison(error: BaseException, *, is_retried: bool = False) -> bool:
     if is_retried and isinstance(error, DatabaseError):
         return not _is_away(error)
     return isinstance(error, UNSTORABLE) or not isinstance(error, _OUTAGES)
+
+
+def took_too_long(error: BaseException) -> bool:
+    """Return whether a statement was ended because it exceeded its time."""
+    return isinstance(error, QueryCanceled)
+
+
+def may_be_poison(error: BaseException) -> bool:
+    """Return whether an item may have caused the error: it is poison, or a statement exceeded its time."""
+    return is_poison(error) or took_too_long(error)
 
 
 def _is_away(error: DatabaseError) -> bool:
@@ -99,9 +116,10 @@ async def isolate(
     if not items:
         return
     try:
-        await process(items)
+        with limit_statements(_SECONDS_OF_SEVERAL) if len(items) > 1 else nullcontext():
+            await process(items)
     except Exception as error:
-        if not is_poison(error):
+        if not may_be_poison(error):
             raise
         failure = error
     else:

@@ -8,22 +8,18 @@ the broker keeps the rest on disk.
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from operator import attrgetter
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import structlog
 from aiormq.abc import AbstractChannel
 
 from gridfleet.domains.alerts.rule_cache import RULES_CHANNEL
-from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
-from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
+from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
-from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed
 from gridfleet.kernel.broker.deliveries import Deliveries, open_deliveries
 from gridfleet.kernel.broker.frames import Delivery as Delivered
@@ -34,22 +30,19 @@ from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import end_if_cancelled
+from gridfleet.mqtt.batch_writer import BatchWriter, until_it_works
 from gridfleet.mqtt.window import ShardWindow
 
 __all__ = ["LEASE_KIND", "IngestWorker"]
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
-
 LEASE_KIND: Final = 0x6F17
 _LEASE_SECONDS: Final = 1.0
 _SAVE_SECONDS: Final = 10.0
-_RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 _WINDOW_BATCHES: Final = 2
 """The most unacknowledged messages of a process, in batches: one being written, one being read."""
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -66,10 +59,6 @@ class _Message(NamedTuple):
     arrived_after: int
 
 
-class _TooMany(Exception):
-    """The messages do not fit into one batch."""
-
-
 class IngestWorker:
     """The ingest of one process.
 
@@ -80,6 +69,7 @@ class IngestWorker:
         self._settings = settings
         self._database = database
         self._pipeline = Pipeline(database, keyring, window_seconds=settings.signature_window_seconds)
+        self._writer = BatchWriter(database, self._pipeline)
         self._prefetch = max(1, _WINDOW_BATCHES * settings.ingest_batch_messages // settings.ingest_shards)
 
     async def run(self) -> None:
@@ -144,7 +134,7 @@ class IngestWorker:
                 await self._check_queue(channel, shard)
             if loop.time() - saved_at > _SAVE_SECONDS and self._windows:
                 saved_at = loop.time()
-                await _until_it_works(self._save_empty_at)
+                await until_it_works(self._save_empty_at)
             await asyncio.sleep(_LEASE_SECONDS)
 
     async def _save_empty_at(self) -> None:
@@ -192,7 +182,7 @@ class IngestWorker:
                 deliveries = [Delivery(message.routing_key, message.body, message.arrived_after) for message in messages]
                 cause = {"request_id": str(new_id())}
                 with structlog.contextvars.bound_contextvars(**cause):
-                    batch = await self._prepare(deliveries)
+                    batch = await self._writer.prepare(deliveries)
                 if batch is not None and batch.message_count < len(messages):
                     self._buffer[:0] = messages[batch.message_count :]
                     self._arrived.set()
@@ -218,16 +208,6 @@ class IngestWorker:
             self._arrived.clear()
         return messages
 
-    async def _prepare(self, deliveries: Sequence[Delivery]) -> Batch | None:
-        """Return None if a message makes the batch fail: its messages are read again one by one after the previous batch is
-        written.
-        """
-        try:
-            return await _until_it_works(partial(self._read, deliveries))
-        except Exception as error:
-            log.warning("batch cannot be read", messages=len(deliveries), error=reason_of(error))
-            return None
-
     async def _write_and_acknowledge(
         self,
         channel: AbstractChannel,
@@ -237,67 +217,10 @@ class IngestWorker:
         cause: Mapping[str, str],
     ) -> None:
         with at_work("ingest batch", cause, messages=len(deliveries)):
-            await self._write(deliveries, batch)
+            await self._writer.write(deliveries, batch)
         # Batches contain all messages in the order of delivery, so the last tag acknowledges all of them.
         await channel.basic_ack(messages[-1].tag, multiple=True)
         self._acknowledged_tag = messages[-1].tag
         for shard, count in Counter(message.shard for message in messages).items():
             self._windows[shard].acknowledge(count)
         self._acknowledged.set()
-
-    async def _write(self, deliveries: Sequence[Delivery], batch: Batch | None) -> None:
-        """Commit the batch.
-
-        A batch that fails by itself is read again, because cached plants or partitions may be outdated, and halved until only
-        the failing message is left.
-        """
-        if batch is not None:
-            try:
-                await _until_it_works(partial(self._store, batch))
-                return
-            except Exception as error:
-                log.warning("batch cannot be stored", messages=len(deliveries), error=reason_of(error))
-        await isolate(Consumer.INGEST, deliveries, self._read_again, self._set_aside, attrgetter("request_id"))
-
-    async def _read(self, deliveries: Sequence[Delivery]) -> Batch:
-        try:
-            return await self._pipeline.prepare(deliveries)
-        except Exception:
-            # The attempt may have cached as written what is not in the database, such as a plant's status or a layout.
-            self._pipeline.invalidate()
-            raise
-
-    async def _read_again(self, deliveries: Sequence[Delivery]) -> None:
-        """Store all messages or none. Raises if they are more than a batch holds; `isolate` then halves them."""
-        self._pipeline.invalidate()  # as in `_read`: the attempt to write the batch failed
-        batch = await _until_it_works(partial(self._read, deliveries))
-        if batch.message_count < len(deliveries):
-            raise _TooMany(f"a batch holds {batch.message_count} of {len(deliveries)} messages")
-        await _until_it_works(partial(self._store, batch))
-
-    async def _set_aside(self, delivery: Delivery, error: Exception) -> None:
-        await _until_it_works(partial(self._refuse, delivery))
-
-    async def _refuse(self, delivery: Delivery) -> None:
-        self._pipeline.invalidate()
-        await self._store(await self._pipeline.refuse_unstorable(delivery))
-
-    async def _store(self, batch: Batch) -> None:
-        with metrics.INGEST_BATCH_SECONDS.time():
-            async with self._database.transaction() as db:
-                await self._pipeline.store(db, batch)
-        count_committed(batch)
-
-
-async def _until_it_works(operation: Callable[[], Awaitable[T]]) -> T:
-    """Repeat an operation while the database is unavailable. Other errors are raised."""
-    for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
-        try:
-            return await operation()
-        except Exception as error:
-            if is_poison(error):
-                raise
-            end_if_cancelled()
-            log.warning("database error, retrying", error=type(error).__name__, detail=str(error), seconds=pause)
-            await asyncio.sleep(pause)
-    raise RuntimeError("the pauses ended")

@@ -70,6 +70,25 @@ async def test_a_site_that_failed_is_tried_again_after_five_minutes(sites: list[
     assert len(await set_aside(sites[1])) == 1
 
 
+async def test_a_site_whose_statement_takes_too_long_is_set_aside_alone(sites: list[PartnerSite]) -> None:
+    slow = sites[1]
+    await slow.set_site(constraints="{}")
+    await slow.execute(
+        "CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$"
+    )
+    await slow.execute(
+        "CREATE TRIGGER delay BEFORE UPDATE ON vcp_site FOR EACH ROW"
+        f" WHEN (NEW.plant_id = '{slow.plant.id}') EXECUTE FUNCTION delay()"
+    )
+    steering, later = SiteScheduler(slow.database), datetime.now(UTC) + timedelta(seconds=61)
+    for minutes in (0, 1, 6):
+        await steering.run_due(later + timedelta(minutes=minutes))
+
+    assert [await site.site("override_mode") for site in sites] == [(None,), ("STANDBY",), (None,)]
+    assert [consumer for consumer, _ in await set_aside(slow)] == ["sites", "sites"]
+
+
 async def test_commands_expire_at_all_other_sites(sites: list[PartnerSite]) -> None:
     await sites[0].execute("UPDATE plant_command SET expires_at = now()")
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import aiormq
 import pytest
 from aiormq.abc import AbstractChannel
+from psycopg.errors import QueryCanceled
 from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
@@ -252,13 +253,14 @@ async def test_messages_of_any_depth_are_refused_and_do_not_hold_up_an_emergency
     ]
 
 
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), QueryCanceled("canceling statement due to statement timeout")])
 async def test_a_message_that_fails_for_an_unforeseen_reason_is_refused(
-    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def failing(db: Connection, sender: SendingKey, message: Inbound, *rest: Any) -> PartnerAck:
         ack = await take_command(db, sender, message, *rest)
         if b'"powerKw": 13' in message.body:
-            raise RuntimeError("a defect")
+            raise error
         return ack
 
     monkeypatch.setattr("gridfleet.amqp.partner_link.take_command", failing)
@@ -269,6 +271,21 @@ async def test_a_message_that_fails_for_an_unforeseen_reason_is_refused(
     assert (refused["messageId"], refused["rejectionReason"]) == (bad, "MALFORMED")
     assert (accepted["messageId"], accepted["ackStatus"]) == (good, "ACCEPTED")
     assert [command[1]["powerKw"] for command in await site.commands()] == [14], "what the failed try did is rolled back"
+
+
+async def test_no_message_is_refused_while_every_statement_takes_too_long(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    await site.execute(
+        "CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$"
+    )
+    await site.execute("CREATE TRIGGER delay BEFORE INSERT ON vcp_command FOR EACH ROW EXECUTE FUNCTION delay()")
+    async with market.gateway():
+        await market.order(site)
+        await asyncio.sleep(2)
+        await site.execute("DROP TRIGGER delay ON vcp_command")
+        [ack] = await market.received(site, 1)
+    assert ack["ackStatus"] == "ACCEPTED"
 
 
 async def test_orders_wait_for_the_consumer_before_to_leave(market: Market, database: Database) -> None:

@@ -9,9 +9,19 @@ from psycopg import DataError, IntegrityError
 from psycopg import Error as DatabaseError
 from psycopg.errors import DatatypeMismatch, ProgramLimitExceeded, StatementTooComplex
 
-from gridfleet.kernel.db.pool import Connection, Database, after_commit, open_database
+from gridfleet.kernel.db.pool import Connection, Database, after_commit, limit_statements, open_database
 
-__all__ = ["UNSTORABLE", "Connection", "Database", "DatabaseError", "after_commit", "json_size", "open_database", "storable"]
+__all__ = [
+    "UNSTORABLE",
+    "Connection",
+    "Database",
+    "DatabaseError",
+    "after_commit",
+    "json_size",
+    "limit_statements",
+    "open_database",
+    "storable",
+]
 
 UNSTORABLE: Final = (DataError, IntegrityError, DatatypeMismatch, ProgramLimitExceeded, StatementTooComplex)
 """Errors about content that the database refuses on every attempt.

@@ -6,8 +6,9 @@ error. Stores take the connection and run one statement each.
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Self
 
@@ -17,7 +18,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from gridfleet.kernel.tracing import span
 
-__all__ = ["Connection", "Database", "TidyConnection", "after_commit", "open_database"]
+__all__ = ["Connection", "Database", "TidyConnection", "after_commit", "limit_statements", "open_database"]
 
 Connection = AsyncConnection[TupleRow]
 
@@ -80,6 +81,8 @@ _GENERATION: Final = 2
 SEARCH_PATH: Final = '-c search_path="$user",public,procrastinate'
 """Option of a connection: the default search path, and the schema of the job queue, whose library names no schema."""
 
+_statement_seconds: ContextVar[float | None] = ContextVar("statement_seconds", default=None)
+
 _after_commit: dict[Connection, list[Callable[[], object]]] = {}
 
 
@@ -89,6 +92,16 @@ def after_commit(db: Connection, callback: Callable[[], object]) -> None:
     It is not called after a rollback.
     """
     _after_commit.setdefault(db, []).append(callback)
+
+
+@contextmanager
+def limit_statements(seconds: float) -> Iterator[None]:
+    """Limit the time of each statement in transactions that begin in the block, instead of the pool's 30 seconds."""
+    token = _statement_seconds.set(seconds)
+    try:
+        yield
+    finally:
+        _statement_seconds.reset(token)
 
 
 class Database:
@@ -104,6 +117,8 @@ class Database:
         """Yield a connection in a transaction that commits when the block ends without an error."""
         with span("transaction", "client"):
             async with self._pool.connection() as connection:
+                if (seconds := _statement_seconds.get()) is not None:
+                    await connection.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds:g}s",))
                 try:
                     yield connection
                 finally:
