@@ -110,8 +110,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
-        "ensure_sources sources used_layouts write_frames write_latest abandoned_sources delete_frames hold_source"
-        " delete_latest delete_source source_owners",
+        "ensure_sources sources used_layouts count_own_names write_frames write_latest abandoned_sources delete_frames"
+        " hold_source delete_latest delete_source source_owners",
     ),
     "telemetry/history/store": (
         "source ids come from `sources` alone, which takes the scope",

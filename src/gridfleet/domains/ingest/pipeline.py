@@ -26,7 +26,7 @@ from gridfleet.domains.ingest.parsing import (
     parse_snapshots,
     parse_status,
 )
-from gridfleet.domains.ingest.plant_cache import CachedDevice, CachedPlant, PlantCache
+from gridfleet.domains.ingest.plant_cache import MAX_PLANT_NAMES, CachedDevice, CachedPlant, PlantCache
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
@@ -220,17 +220,17 @@ class Pipeline:
                 except Refusal as refusal:
                     _refuse(batch, plant, delivery, refusal)
         if lacking := [entry for snapshot in snapshots for entry in snapshot.lacking]:
-            await self._make_room(lacking)
+            await self._make_room(plant, lacking)
         for snapshot in snapshots:
             _add_snapshot(batch, plant, delivery, snapshot, message)
 
-    async def _make_room(self, lacking: Sequence["_DeviceFields"]) -> None:
+    async def _make_room(self, plant: CachedPlant, lacking: Sequence["_DeviceFields"]) -> None:
         """Assign positions to new field names, once a message: each time takes a transaction."""
         new: dict[UUID, _DeviceFields] = {}
         for device, fields in lacking:
             names = new.setdefault(device.id, (device, {}))[1]
             names.update((name, value) for name, value in fields.items() if value is not None)
-        await self.plant_cache.make_room(new.values())
+        await self.plant_cache.make_room(plant, new.values())
 
 
 _DeviceFields = tuple[CachedDevice, dict[str, wire.FieldValue]]
@@ -299,7 +299,8 @@ def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: 
         if dropped:
             batch.undeclared_fields += dropped
             if names := device.reader.without_room(fields):
-                detail = f"{fields_path}: {MAX_NAMES:,} names were used within 30 days; dropped: {listed(names)}"
+                limit = f"{MAX_NAMES:,} names" if plant.has_room else f"{MAX_PLANT_NAMES:,} names of the plant"
+                detail = f"{fields_path}: {limit} were used within 30 days; dropped: {listed(names)}"
                 _refuse(batch, plant, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
         for layout_id, values in frames:
             batch.frames.add(device.source_id, layout_id, time_us, values)

@@ -1,5 +1,6 @@
 """Cache of the plants of this process with keys, readers and sources."""
 
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from math import inf
@@ -11,18 +12,23 @@ import msgspec
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import DeviceTemplate, Signal
-from gridfleet.domains.ingest.readers import OwnNamesReader, Reader, TemplateReader
+from gridfleet.domains.ingest.readers import NAME_LIFE, OwnNamesReader, Reader, TemplateReader
 from gridfleet.domains.plants.ingest_plants import IngestPlant, load_ingest_plants
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.domains.telemetry.frames.lookup import load_sources, used_layouts
+from gridfleet.domains.telemetry.frames.lookup import count_own_names, load_sources, used_layouts
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["CachedDevice", "CachedPlant", "PlantCache"]
+__all__ = ["MAX_PLANT_NAMES", "CachedDevice", "CachedPlant", "PlantCache"]
 
+MAX_PLANT_NAMES: Final = 100_000
+"""How many names the sources of a plant that have no template may use within `NAME_LIFE`, together (docs/decisions/0300)."""
+_COUNT_SECONDS: Final = 3600
+"""How often the names of a plant without room are counted again."""
 PRESENCE_EVERY_MS: Final = 10_000
 """The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 _SMOOTHING: Final = 0.2
@@ -108,6 +114,10 @@ class CachedPlant:
     unreadable: bool = False
     status: PlantStatus = PlantStatus.UNKNOWN
     presence: Presence = field(default_factory=Presence)
+    names: int | None = None
+    """The number of names that its sources without a template use; None until it is read."""
+    count_names_from: float = 0.0
+    """When `names` is read again if there is no room for more, in monotonic seconds."""
     delay_ms: float | None = None
     """How far the plant's clock is behind the service's, plus the shortest transmission time of its messages."""
 
@@ -126,6 +136,11 @@ class CachedPlant:
         # One message that waited in a queue has little weight; a clock that was set back affects all later messages.
         self.delay_ms = usual + _DELAY_SMOOTHING * (delay - usual)
         return sent_at + usual
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its sources may use further names."""
+        return self.names is None or self.names < MAX_PLANT_NAMES
 
     def interrupt(self) -> None:
         """Do not count the time until the next message as an interval."""
@@ -174,8 +189,10 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
                 if plant.id in sources  # otherwise it was deleted in the meantime
             }
 
-    async def make_room(self, new: Collection[tuple[CachedDevice, dict[str, int | float | bool | None]]]) -> None:
-        """Assign positions to new field names of devices without a template.
+    async def make_room(
+        self, plant: CachedPlant, new: Collection[tuple[CachedDevice, dict[str, int | float | bool | None]]]
+    ) -> None:
+        """Assign positions to new field names of the plant's devices without a template.
 
         This uses a transaction of its own, because positions stay valid if the batch fails.
         """
@@ -184,10 +201,20 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
         ]
         async with self._database.transaction() as db:
             used = await used_layouts(db, [device.source_id for device in read]) if read else {}
+            names = await self._count_names(db, plant)
             for device, fields in new:
-                await device.reader.extend(db, self.layouts, used.get(device.source_id), fields)
+                room = MAX_PLANT_NAMES - names
+                names += await device.reader.extend(db, self.layouts, used.get(device.source_id), fields, room)
+            plant.names = names
         for device in read:
             device.layouts_read = self._shards_taken
+
+    async def _count_names(self, db: Connection, plant: CachedPlant) -> int:
+        now = time.monotonic()
+        if plant.names is None or (not plant.has_room and now >= plant.count_names_from):
+            plant.count_names_from = now + _COUNT_SECONDS
+            return await count_own_names(db, plant.id, utc_now() - NAME_LIFE)
+        return plant.names
 
     def note_shard_taken(self) -> None:
         """Read the layouts of each device again at its next new name.

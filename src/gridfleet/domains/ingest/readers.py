@@ -53,9 +53,10 @@ class TemplateReader:
         return True
 
     async def extend(
-        self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout] | None, fields: FieldValues
-    ) -> None:
-        """Do nothing."""
+        self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout] | None, fields: FieldValues, most: int
+    ) -> int:
+        """Return 0: no name needs a position."""
+        return 0
 
     def without_room(self, fields: FieldValues) -> list[str]:
         """Return an empty list: every signal has a position."""
@@ -113,22 +114,24 @@ class OwnNamesReader:
         return len(self._active) + len(self._new(fields)) <= MAX_NAMES
 
     async def extend(
-        self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout] | None, fields: FieldValues
-    ) -> None:
-        """Assign positions to the entry's new names, as far as there is room.
+        self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout] | None, fields: FieldValues, most: int
+    ) -> int:
+        """Assign positions to the entry's new names, as far as there is room. Returns their number.
 
         Args:
             used: What `used_layouts` returns now; None if it has not changed since the last time.
+            most: The most new names for which the plant has room.
         """
         if used is not None:
             self._note_used(used)
         new = self._new(fields)
-        accepted = new[: max(0, MAX_NAMES - len(self._active))]
+        accepted = new[: max(0, min(MAX_NAMES - len(self._active), most))]
         self._extend_from = time.monotonic() + (0 if accepted == new else _WHEN_FULL_SECONDS)
         for layout in frame_layouts([Metric(name, "") for name in accepted if name not in self._placed]):
             self._place(await layouts.id_of(db, layout), [metric.key for metric in layout.metrics])
         self._active |= {name: self._placed[name] for name in accepted}
         self._seen |= dict.fromkeys(accepted, utc_now())
+        return len(accepted)
 
     def without_room(self, fields: FieldValues) -> list[str]:
         """Return the entry's names that got no position."""

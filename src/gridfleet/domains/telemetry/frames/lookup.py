@@ -1,13 +1,14 @@
 """Look up sources and layouts."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import LayoutColumns, Source, SourceLayout, SourceOwner
 from gridfleet.kernel.db import Connection
 
-__all__ = ["layout_columns", "load_sources", "source_owners", "used_layouts"]
+__all__ = ["count_own_names", "layout_columns", "load_sources", "source_owners", "used_layouts"]
 
 
 async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
@@ -22,6 +23,11 @@ async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, l
     A layout of a template gives its metrics a meaning that the device's own values do not have.
     """
     return await store.used_layouts(db, source_ids)
+
+
+async def count_own_names(db: Connection, plant_id: UUID, since: datetime) -> int:
+    """Return the number of names in the layouts without units and limits that sources of the plant have used since then."""
+    return await store.count_own_names(db, plant_id, since)
 
 
 async def source_owners(db: Connection, source_ids: Iterable[int]) -> dict[int, SourceOwner]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from typing import Final
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -17,6 +18,7 @@ from gridfleet.domains.telemetry.frames.models import (
     pack_row,
 )
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TRAILER = b"\xff\xff"
@@ -54,6 +56,9 @@ async def sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[
     return found
 
 
+_OWN_NAMES: Final = "'' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
+
+
 async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:
     """Return every layout without units and limits that each source has used, oldest first."""
     cursor = await db.execute(
@@ -61,14 +66,25 @@ async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, l
         " ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
         " FROM unnest(t.vals, t.times) WITH ORDINALITY AS u (value, at, position) ORDER BY position) AS seen"
         " FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = ANY(%s)"
-        " AND '' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
-        " ORDER BY l.id",
+        f" AND {_OWN_NAMES} ORDER BY l.id",
         (list(source_ids),),
     )
     found: dict[int, list[SourceLayout]] = {source_id: [] for source_id in source_ids}
     for source_id, *layout in await cursor.fetchall():
         found[source_id].append(SourceLayout(*layout))
     return found
+
+
+async def count_own_names(db: Connection, plant_id: UUID, since: datetime) -> int:
+    """Return the number of names in the layouts without units and limits that sources of the plant have used since then."""
+    return await fetch_count(
+        db,
+        "SELECT coalesce(sum(cardinality(t.vals)), 0) FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id WHERE s.plant_id = %s"
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND greatest(t.time, t.made_at) > %s"
+        f" AND {_OWN_NAMES}",
+        (plant_id, since),
+    )
 
 
 async def ensure_layout(db: Connection, layout: FrameLayout) -> int:

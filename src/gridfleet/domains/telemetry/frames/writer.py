@@ -12,16 +12,17 @@ __all__ = ["LayoutIdCache", "Partitions", "days_of", "write_batch"]
 
 
 class LayoutIdCache:
-    """Cache of layout ids in the process. A layout never changes, so nothing is invalidated."""
+    """Cache of layout ids in the process, by digest. A layout never changes, so nothing is invalidated."""
 
     def __init__(self) -> None:
-        self._ids: dict[FrameLayout, int] = {}
+        self._ids: dict[bytes, int] = {}
 
     async def id_of(self, db: Connection, layout: FrameLayout) -> int:
         """Return the layout's id; create the layout if it does not exist."""
-        layout_id = self._ids.get(layout)
+        digest = layout.digest  # not the layout itself: plants create any number of layouts, of 30 kB each
+        layout_id = self._ids.get(digest)
         if layout_id is None:
-            layout_id = self._ids[layout] = await store.ensure_layout(db, layout)
+            layout_id = self._ids[digest] = await store.ensure_layout(db, layout)
         return layout_id
 
 
