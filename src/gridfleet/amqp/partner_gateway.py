@@ -8,7 +8,7 @@ deleted.
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -22,7 +22,7 @@ from gridfleet.domains.vcp.events.recipients import ServedVhost, recipients, ser
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database, set_aside
+from gridfleet.kernel.db import Connection, Database, set_aside
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import wait_at_most
@@ -47,6 +47,13 @@ _SHARE: Final = 1_000
 """The same for one organisation, counted once for each of its vhosts."""
 
 _STALE_SECONDS: Final = 60.0
+
+
+class _Unpublished(NamedTuple):
+    """Events that were not published, by id: those that the broker has not confirmed, and those that cannot be published."""
+
+    unconfirmed: set[int]
+    failed: dict[int, Exception]
 
 
 class PartnerGateway:
@@ -174,40 +181,39 @@ class PartnerGateway:
         for event in events:
             for key in recipients(event, keys[event.organization_id]):
                 by_link[by_key[key.id]].append(event)
-        unconfirmed = set().union(*await asyncio.gather(*(self._send_to(link, own) for link, own in by_link.items())))
-        done = [event for event in events if event.id not in unconfirmed]
+        rest = _union(await asyncio.gather(*(self._send_to(link, own) for link, own in by_link.items())))
+        done = [event for event in events if event.id not in rest.unconfirmed]
+        failed = [event for event in done if event.id in rest.failed]
         if done:
             async with self._database.transaction() as db:
                 await delete_published(db, [event.id for event in done])
-        for kind, count in Counter(event.kind for event in done).items():
+                for event in failed:
+                    await _set_aside(db, event, rest.failed[event.id])
+        for event in failed:
+            with caused_by((event.cause or {}).get("request_id")):
+                error = rest.failed[event.id]
+                note_set_aside(Consumer.PARTNER_EVENTS, error, kind=event.kind, event_id=str(event.event_id))
+        for kind, count in Counter(event.kind for event in done if event.id not in rest.failed).items():
             metrics.PARTNER_EVENTS.labels(kind).inc(count)
-        if unconfirmed:
+        if rest.unconfirmed:
             await asyncio.sleep(_POLL_SECONDS)  # pause before the next try
 
-    async def _send_to(self, link: PartnerLink, events: Sequence[QueuedEvent]) -> set[int]:
-        """Publish events to a vhost. Those that cannot be published are set aside. Returns the ids of the unconfirmed ones."""
+    async def _send_to(self, link: PartnerLink, events: Sequence[QueuedEvent]) -> _Unpublished:
+        """Publish events to a vhost. Returns those that were not published."""
         try:
             confirmed = await link.publish(events)
         except Exception as error:
             end_if_cancelled()
             if not is_poison(error):
                 log.warning("events not confirmed, retrying", events=len(events), error=type(error).__name__)
-                return {event.id for event in events}
+                return _Unpublished({event.id for event in events}, {})
             if len(events) > 1:
-                return set().union(*[await self._send_to(link, [event]) for event in events])
-            with caused_by((events[0].cause or {}).get("request_id")):
-                await self._set_aside(events[0], error)
-            return set()
+                return _union([await self._send_to(link, [event]) for event in events])
+            return _Unpublished(set(), {events[0].id: error})
         unconfirmed = {event.id for event, is_confirmed in zip(events, confirmed, strict=True) if not is_confirmed}
         if unconfirmed:
             log.warning("events not confirmed, retrying", events=len(unconfirmed))
-        return unconfirmed
-
-    async def _set_aside(self, event: QueuedEvent, error: Exception) -> None:
-        note_set_aside(Consumer.PARTNER_EVENTS, error, kind=event.kind, event_id=str(event.event_id))
-        content = {"kind": event.kind, "eventId": str(event.event_id), "organizationId": str(event.organization_id)}
-        async with self._database.transaction() as db:
-            await set_aside.insert(db, Consumer.PARTNER_EVENTS, reason_of(error), content, event.cause)
+        return _Unpublished(unconfirmed, {})
 
     async def _drop_stale(self) -> None:
         while True:
@@ -217,3 +223,13 @@ class PartnerGateway:
                 metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
                 log.warning("events dropped after a day in the outbox", events=dropped)
             await asyncio.sleep(_STALE_SECONDS)
+
+
+def _union(parts: Sequence[_Unpublished]) -> _Unpublished:
+    failed = {event_id: error for part in parts for event_id, error in part.failed.items()}
+    return _Unpublished(set[int]().union(*(part.unconfirmed for part in parts)), failed)
+
+
+async def _set_aside(db: Connection, event: QueuedEvent, error: Exception) -> None:
+    content = {"kind": event.kind, "eventId": str(event.event_id), "organizationId": str(event.organization_id)}
+    await set_aside.insert(db, Consumer.PARTNER_EVENTS, reason_of(error), content, event.cause)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,21 +17,25 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.partner_gateway import PartnerGateway
+from gridfleet.amqp.partner_link import PartnerLink
 from gridfleet.amqp.site_scheduler import run_schedules
-from gridfleet.domains.partner_events.models import NewEvent
+from gridfleet.domains.consumers import Consumer
+from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.topology import PartnerQueues, dropped_queue, ensure_partner_vhost, inbound_queue
 from gridfleet.domains.vcp.intake import take_command
 from gridfleet.domains.vcp.models import Inbound
+from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_messages import PartnerAck
-from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue
+from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue, event_routing_key
+from support.builders.counters import value_of
 from support.builders.partner_commands import order
-from support.builders.partner_site import PartnerSite, partner_site
+from support.builders.partner_site import PartnerSite, add_key, partner_site
 from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 from support.servers.broker_node import BrokerNode
 from support.servers.running_task import running
@@ -50,6 +54,14 @@ class Market:
         await self.settle(site.sender)
         self.sites.append(site)
         return site
+
+    async def add_key(self, site: PartnerSite) -> PartnerSite:
+        """Another key of the site's organisation, and its vhost."""
+        bench, key = site.plant.bench, site.sender.key
+        other = PartnerSite(site.database, site.plant, await add_key(bench, key.organization_id, key.slug))
+        await self.settle(other.sender)
+        self.sites.append(other)
+        return other
 
     async def settle(self, sender: SendingKey) -> None:
         async with open_management(self.node.management_url) as management:
@@ -383,3 +395,67 @@ async def test_events_of_one_organisation_do_not_wait_for_those_of_another(marke
         async with asyncio.timeout(60):
             while await busy.rows("SELECT 1 FROM partner_event LIMIT 1"):
                 await asyncio.sleep(0.2)
+
+
+async def published(site: PartnerSite, events: Sequence[NewEvent]) -> None:
+    """Queue events, and wait until none waits."""
+    async with site.database.transaction() as db:
+        await queue_events(db, events)
+    async with asyncio.timeout(30):
+        while await site.rows("SELECT 1 FROM partner_event"):
+            await asyncio.sleep(0.05)
+
+
+async def test_an_event_that_cannot_be_published_is_set_aside_once(market: Market, database: Database) -> None:
+    site = await market.add(database)
+    other = await market.add_key(site)
+    await site.execute("ALTER TABLE partner_event DROP CONSTRAINT partner_event_kind_values")
+    counted = metrics.SET_ASIDE.labels(Consumer.PARTNER_EVENTS)
+    before = value_of(counted)
+    bodies = {b'{"n": 1}': EventKind.ALERT, b"{}": "of a later release", b'{"n": 2}': EventKind.ALERT}
+    events = [
+        NewEvent(new_id(), site.plant.organization_id, site.plant.id, None, kind, body)  # type: ignore[arg-type]
+        for body, kind in bodies.items()
+    ]
+    async with market.gateway():
+        await published(site, events)
+        for one in (site, other):
+            assert [event["n"] for event in await market.received(one, 2, EventKind.ALERT)] == [1, 2]
+    found = await site.rows("SELECT consumer, reason, content->>'eventId' FROM set_aside")
+    reason = "ValueError: 'of a later release' is not a valid EventKind"
+    assert found == [(Consumer.PARTNER_EVENTS, reason, str(events[1].event_id))]
+    assert value_of(counted) - before == 1
+
+
+async def test_an_event_is_set_aside_once_although_another_vhost_does_not_confirm_it(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = await market.add(database)
+    full = await market.add_key(site)
+    publish = PartnerLink.publish
+    tries = 0
+
+    async def failing(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
+        nonlocal tries
+        if link.served.key.id == site.sender.key.id:
+            tries += 1
+            raise ValueError("cannot be encoded")
+        return await publish(link, events)
+
+    monkeypatch.setattr(PartnerLink, "publish", failing)
+    event = NewEvent(new_id(), site.plant.organization_id, site.plant.id, None, EventKind.ALERT, b"{}")
+    async with market.channel(full) as channel:
+        rejecting = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        await channel.queue_declare("full", arguments=dict(rejecting))
+        await channel.basic_publish(b"{}", routing_key="full")
+        await channel.queue_bind("full", EXCHANGE, event_routing_key(full.sender.key.slug, EventKind.ALERT))
+        async with market.gateway():
+            publishing = asyncio.create_task(published(site, [event]))
+            async with asyncio.timeout(20):
+                while tries < 3:
+                    await asyncio.sleep(0.05)
+            assert await site.rows("SELECT reason FROM set_aside") == []
+            await channel.queue_delete("full")
+            await publishing
+    assert (await market.received(full, 1, EventKind.ALERT))[0]["id"] == str(event.event_id)
+    assert await site.rows("SELECT reason FROM set_aside") == [("ValueError: cannot be encoded",)]
