@@ -48,7 +48,7 @@ docs: $(DEVELOPMENT) ## Build these docs as a site, in build/docs
 	$(RUN)/python -m sphinx -W --keep-going -q docs build/docs
 	@echo "file://$(CURDIR)/build/docs/index.html"
 
-bench: $(DEVELOPMENT) ## Measure ingest, history and lists against this machine's limits and peers
+bench: $(DEVELOPMENT) ## Measure speed and memory, and print every figure beside its goal (ARGS=--quick)
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	$(RUN)/python -m bench $(ARGS)
 

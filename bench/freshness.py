@@ -4,14 +4,14 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.load import Sent
-from bench.publisher import Publishers
+from bench.publisher import Publishing
 from bench.stack import BenchFailed
 from gridfleet.kernel.db import Database
 
-__all__ = ["Freshness", "measure_freshness"]
+__all__ = ["Freshness", "Probe", "measure_freshness"]
 
 _TICK_SECONDS: Final = 0.005
 _PROBES_PER_SECOND: Final = 50
@@ -21,12 +21,26 @@ _WARM_UP: Final = 0.1
 """The share of messages at the start that is not counted, while the rate increases."""
 
 
+class Probe(NamedTuple):
+    """A message whose rows were queried.
+
+    `due` is when the rate required it, `published` when it was passed to its connection, `found` when a query returned its
+    rows, in seconds of `time.perf_counter`.
+    """
+
+    body: bytes
+    due: float
+    published: float
+    found: float
+
+
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Sorted latencies of all probes in seconds, and the actual message rate."""
+    """Sorted latencies of all probes in seconds, the actual message rate, and the probes."""
 
     seconds: Sequence[float]
     points_per_second: float
+    probes: Sequence[Probe] = ()
 
     def percentile(self, share: float) -> float:
         """Return the latency that this share of the probes does not exceed."""
@@ -34,15 +48,15 @@ class Freshness:
 
 
 async def measure_freshness(
-    database: Database, publishers: Publishers, messages: Sequence[Sent], messages_per_second: float, points_per_message: int
+    database: Database, publishers: Publishing, messages: Sequence[Sent], messages_per_second: float, points_per_message: int
 ) -> Freshness:
     """Publish at the given rate and query for the rows of every n-th message until they are found.
 
     Queries run every few milliseconds. The figure includes this interval.
     """
     every = max(1, round(messages_per_second / _PROBES_PER_SECOND))
-    pending: dict[tuple[int, int], float] = {}
-    found: list[float] = []
+    pending: dict[tuple[int, int], Probe] = {}
+    found: list[Probe] = []
     sending = True
 
     async def look() -> None:
@@ -59,7 +73,7 @@ async def measure_freshness(
                     )
                     rows = await cursor.fetchall()
                 now = time.perf_counter()
-                found.extend(now - pending.pop((source, at)) for source, at in rows if (source, at) in pending)
+                found.extend(pending.pop((source, at))._replace(found=now) for source, at in rows if (source, at) in pending)
 
     looking = asyncio.create_task(look())
     began = time.perf_counter()
@@ -68,7 +82,9 @@ async def measure_freshness(
         due = min(len(messages), int((time.perf_counter() - began) * messages_per_second) + 1)
         for message in messages[number:due]:
             if number % every == 0 and message.frame is not None and number > _WARM_UP * len(messages):
-                pending[message.frame.source_id, message.frame.time] = time.perf_counter()
+                now = time.perf_counter()
+                due_at = began + number / messages_per_second
+                pending[message.frame.source_id, message.frame.time] = Probe(message.body, due_at, now, now)
             publishers.send(message)
             number += 1
         await asyncio.sleep(_TICK_SECONDS)
@@ -78,4 +94,5 @@ async def measure_freshness(
         await asyncio.wait_for(looking, _LAST_SECONDS)
     except TimeoutError:
         raise BenchFailed(f"{len(pending)} of {len(found) + len(pending)} probes were never found") from None
-    return Freshness(sorted(found), len(messages) * points_per_message / took)
+    seconds = sorted(probe.found - probe.published for probe in found)
+    return Freshness(seconds, len(messages) * points_per_message / took, found)

@@ -4,7 +4,6 @@ Every partner has its own organisation, plant, key and vhost. Events are queued 
 rate and then all at once. An event counts when the broker has confirmed it and its row is deleted.
 """
 
-import argparse
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ import psutil
 import psycopg
 import uvloop
 
+from bench.measures import Measure, folder_of, options, report
 from bench.meter import cpu_of, cpu_of_stack
 from bench.stack import BenchFailed, Stack, running_stack
 from gridfleet.domains.partner_events.models import NewEvent
@@ -35,6 +35,7 @@ __all__ = ["main"]
 _VALUES: Final = {f"metric_{number}": number * 1.5 for number in range(20)}
 _BATCH_SECONDS: Final = 0.1
 _MOST_SECONDS: Final = 120.0
+_IDLE_SECONDS: Final = 5.0
 
 
 class Partner:
@@ -47,48 +48,64 @@ class Partner:
 
 
 def main() -> None:
-    """Run the benchmark and print the results."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--vhosts", type=int, default=200)
+    """Measure, print and write the result `gateway`."""
+    arguments = options("gateway", __doc__)
+    arguments.add_argument("--vhosts", type=int, help="200; if quick 20")
     arguments.add_argument("--rate", type=int, default=1_000, help="events a second")
-    arguments.add_argument("--seconds", type=int, default=20)
-    arguments.add_argument("--burst", type=int, default=20_000, help="events queued at once")
+    arguments.add_argument("--seconds", type=int, help="20; if quick 5")
+    arguments.add_argument("--burst", type=int, help="events queued at once: 20,000; if quick 5,000")
     chosen = arguments.parse_args()
+    vhosts, seconds, burst = (20, 5, 5_000) if chosen.quick else (200, 20, 20_000)
     with running_stack() as stack:
-        uvloop.run(_measure(stack, chosen.vhosts, chosen.rate, chosen.seconds, chosen.burst))
+        measures = uvloop.run(
+            _measure(stack, chosen.vhosts or vhosts, chosen.rate, chosen.seconds or seconds, chosen.burst or burst)
+        )
+    report("gateway", measures, folder_of(chosen))
 
 
-async def _measure(stack: Stack, vhosts: int, rate: int, seconds: int, burst: int) -> None:
+async def _measure(stack: Stack, vhosts: int, rate: int, seconds: int, burst: int) -> dict[str, Measure]:
     partners = [Partner(number) for number in range(vhosts)]
     _store(stack, partners)
     began = time.monotonic()
     await _make_vhosts(stack, partners)
-    print(f"{vhosts} vhosts made in {time.monotonic() - began:.1f} s")
-
+    making = time.monotonic() - began
     gateway = stack.start("gateway")
     began = time.monotonic()
     await _wait_until_served(stack, partners)
-    print(f"one gateway process serves them all after {time.monotonic() - began:.1f} s, {_memory(gateway):.0f} MB")
-    await _report(stack, gateway, "idle", asyncio.sleep(5), 5)
-
+    serving, memory = time.monotonic() - began, gateway.memory_info().rss / 2**20
+    idle = await _cpu_during(stack, gateway, asyncio.sleep(_IDLE_SECONDS), _IDLE_SECONDS)
     async with open_database(stack.database_url, name="bench", size=2) as database:
         sent = rate * seconds
-        await _report(stack, gateway, f"{rate} events/s", _steady(database, partners, rate, seconds), seconds)
-        left = _waiting(stack)
-        await _until(lambda: _waiting(stack) == 0, "events waiting")
-        print(f"  waiting at the end: {left} of {sent} events, the last {left / rate:.2f} s")
+        left = 0
+
+        async def steady_load() -> None:
+            nonlocal left
+            await _steady(database, partners, rate, seconds)
+            left = _waiting(stack)
+            await _until(lambda: _waiting(stack) == 0, "events waiting")
+
+        # With the CPU of the events that still wait at the end: a gateway that cannot follow would seem to use less.
+        steady = await _cpu_during(stack, gateway, steady_load(), seconds)
         began = time.monotonic()
         await _queue(database, list(_events(partners, burst)))
-        queued = time.monotonic() - began
         await _until(lambda: _waiting(stack) == 0, "events waiting")
         took = time.monotonic() - began
-        print(
-            f"{burst} events at once: queued in {queued:.2f} s, all confirmed after {took:.2f} s, {burst / took:.0f} events/s"
-        )
     found = _delivered(stack, partners)
-    print(f"events in the partners' queues: {found} of {sent + burst}")
     if found != sent + burst:
-        raise BenchFailed("events were lost or doubled")
+        raise BenchFailed(f"{found} of {sent + burst} events are in the partners' queues")
+    return {
+        "vhosts": Measure(vhosts, "vhosts", None, "higher"),
+        "making_vhosts": Measure(making, "s", None, "lower"),
+        "serving_vhosts_after": Measure(serving, "s", None, "lower"),
+        "memory": Measure(memory, "MiB", None, "lower"),
+        **{f"idle_cpu_{part}": Measure(share * 100, "% of a core", None, "lower") for part, share in idle.items()},
+        **{
+            f"steady_cpu_{part}": Measure(share * 100, "% of a core", 20.0 if part == "gateway" else None, "lower")
+            for part, share in steady.items()
+        },
+        "steady_behind": Measure(left / rate, "s", None, "lower"),
+        "burst": Measure(burst / took, "events/s", 5_000, "higher"),
+    }
 
 
 def _store(stack: Stack, partners: Sequence[Partner]) -> None:
@@ -149,20 +166,15 @@ async def _queue(database: Database, events: Sequence[NewEvent]) -> None:
         await queue_events(db, events)
 
 
-async def _report(stack: Stack, gateway: psutil.Process, name: str, work: Awaitable[None], seconds: float) -> None:
-    """Await the work and print the CPU use of the service meanwhile, in shares of one core."""
+async def _cpu_during(stack: Stack, gateway: psutil.Process, work: Awaitable[None], seconds: float) -> dict[str, float]:
+    """Await the work of `seconds`. Returns the CPU time that each part used for it, in shares of one core."""
     before = _cpu(stack, gateway)
     await work
-    used = {part: (after - before[part]) / seconds for part, after in _cpu(stack, gateway).items()}
-    print(f"{name}: " + ", ".join(f"{part} {share:.0%}" for part, share in used.items()) + " of a core")
+    return {part: (after - before[part]) / seconds for part, after in _cpu(stack, gateway).items()}
 
 
 def _cpu(stack: Stack, gateway: psutil.Process) -> dict[str, float]:
     return {"gateway": cpu_of(gateway)} | {name: read() for name, read in cpu_of_stack(stack).items()}
-
-
-def _memory(process: psutil.Process) -> float:
-    return float(process.memory_info().rss) / 1_000_000
 
 
 def _waiting(stack: Stack) -> int:

@@ -1,22 +1,21 @@
 """Roll-ups: their cost for the ingest, their duration and their query times; and the memory use of a large export.
 
-Run with `python -m bench.history`. Prints one JSON object.
+Run with `python -m bench.history`. Writes the result `history`.
 """
 
-import argparse
-import json
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import httpx
 import psutil
 import uvloop
 
+from bench.client import percentile
 from bench.fleet import SIGNALS, Fleet, register_fleet
+from bench.measures import Measure, folder_of, options, report
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.frames.lookup import load_sources
@@ -38,21 +37,22 @@ _LOG: Final = (
 """The statement of `write_frames`, to be timed alone."""
 
 
-async def measure(plants: int) -> dict[str, Any]:
-    """Return all figures."""
+async def measure(plants: int) -> dict[str, Measure]:
+    """Return all measures."""
     with running_stack() as stack:
         async with open_database(stack.database_url, name="bench", size=4) as database:
             fleet = await register_fleet(database, stack.keyring, plants)
             sources = await _sources(database, fleet)
             layout = await _layout(database)
-            figures: dict[str, Any] = {"devices": len(sources), "signals": SIGNALS}
-            figures["log"] = {f"{late:.0%} late": await _log_cost(database, layout, sources, late) for late in (0.0, 0.05, 1.0)}
+            measures: dict[str, Measure] = {}
+            for late in (0, 5, 100):
+                batch, log = await _log_cost(database, layout, sources, late)
+                measures[f"batch_with_{late}_percent_late"] = Measure(batch, "ns a point", None, "lower")
+                measures[f"log_with_{late}_percent_late"] = Measure(log, "ns a point", None, "lower")
             await _roll_up(database)
-            figures["roll_up"] = await _fill(database, layout, sources)
+            measures |= await _fill(database, layout, sources)
             stack.start_api()
-            figures["read"] = await _reads(stack, database, fleet)
-            figures["export"] = await _exports(stack, fleet)
-            return figures
+            return measures | await _reads(stack, database, fleet) | await _exports(stack, fleet)
 
 
 async def _sources(database: Database, fleet: Fleet) -> list[int]:
@@ -68,14 +68,14 @@ async def _layout(database: Database) -> int:
         )
 
 
-async def _log_cost(database: Database, layout: int, sources: Sequence[int], late: float) -> dict[str, float]:
-    """Return nanoseconds per point of the batch and of its dirty log. `late` is the share of points before the watermark."""
+async def _log_cost(database: Database, layout: int, sources: Sequence[int], late: int) -> tuple[float, float]:
+    """Return nanoseconds per point of the batch and of its dirty log. `late` percent of the points are before the watermark."""
     now = datetime.now(UTC).replace(microsecond=0)
     whole = log = 0.0
     for number in range(_BATCHES):
         batch = FrameBatch()
         for place, source in enumerate(sources):
-            is_late = place % 100 < late * 100
+            is_late = place % 100 < late
             moment = now + timedelta(seconds=number) - (timedelta(hours=3) if is_late else timedelta())
             batch.add(source, layout, microseconds(moment), [place + signal / 8 for signal in range(SIGNALS)])
         await Partitions(database).ensure(days_of(batch))
@@ -87,10 +87,10 @@ async def _log_cost(database: Database, layout: int, sources: Sequence[int], lat
             await db.execute(_LOG)
             log += time.perf_counter() - began
     points = _BATCHES * len(sources) * SIGNALS
-    return {"batch_ns_a_point": round(whole / points * 1e9, 1), "log_ns_a_point": round(log / points * 1e9, 2)}
+    return whole / points * 1e9, log / points * 1e9
 
 
-async def _fill(database: Database, layout: int, sources: Sequence[int]) -> dict[str, Any]:
+async def _fill(database: Database, layout: int, sources: Sequence[int]) -> dict[str, Measure]:
     """Write and roll up a month of ten-second data of two devices, and yesterday's data of the whole fleet."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     now = datetime.now(UTC).replace(microsecond=0)
@@ -122,13 +122,10 @@ async def _fill(database: Database, layout: int, sources: Sequence[int]) -> dict
         await db.execute("ANALYZE telemetry_frame")
         await db.execute("RESET statement_timeout")
     seconds = await _roll_up(database)
+    sizes = {level: await _size(database, level, frames) for level in ("minute", "quarter", "hour", "day")}
     return {
-        "points": frames * SIGNALS,
-        "seconds": round(seconds, 1),
-        "points_a_second": round(frames * SIGNALS / seconds),
-        **{
-            f"{level}_bytes_a_raw_point": await _size(database, level, frames) for level in ("minute", "quarter", "hour", "day")
-        },
+        "roll_up_points_per_second": Measure(frames * SIGNALS / seconds, "points/s", None, "higher"),
+        **{f"{level}_bytes_per_raw_point": Measure(size, "bytes", None, "lower") for level, size in sizes.items()},
     }
 
 
@@ -140,7 +137,7 @@ async def _size(database: Database, level: str, frames: int) -> float:
             {"table": f"telemetry_{level}"},
         )
         row = await cursor.fetchone()
-    return round(float(row[0] if row else 0) / (frames * SIGNALS), 2)
+    return float(row[0] if row else 0) / (frames * SIGNALS)
 
 
 async def _roll_up(database: Database) -> float:
@@ -150,17 +147,18 @@ async def _roll_up(database: Database) -> float:
     return time.perf_counter() - began
 
 
-async def _times(count: int, ask: Callable[[], Awaitable[object]]) -> dict[str, float]:
+async def _times(name: str, ask: Callable[[], Awaitable[object]], goal: float | None = None) -> dict[str, Measure]:
+    """Return median and 99th percentile of the requests. `goal` is that of the percentile, in milliseconds."""
     found = []
-    for _ in range(count):
+    for _ in range(_REQUESTS):
         began = time.perf_counter()
         await ask()
         found.append((time.perf_counter() - began) * 1e3)
-    found.sort()
-    return {"p50_ms": round(found[count // 2], 1), "p99_ms": round(found[math.ceil(count * 0.99) - 1], 1)}
+    p50, p99 = percentile(found, 0.5), percentile(found)
+    return {f"{name}_p50": Measure(p50, "ms", None, "lower"), f"{name}_p99": Measure(p99, "ms", goal, "lower")}
 
 
-async def _reads(stack: Stack, database: Database, fleet: Fleet) -> dict[str, Any]:
+async def _reads(stack: Stack, database: Database, fleet: Fleet) -> dict[str, Measure]:
     now = datetime.now(UTC).replace(microsecond=0)
     plant = fleet.plants[0]
     query = {"plantId": str(plant.id), "from": format_time(now - timedelta(days=_DAYS)), "to": format_time(now)}
@@ -194,14 +192,14 @@ async def _reads(stack: Stack, database: Database, fleet: Fleet) -> dict[str, An
                     raise BenchFailed("the fleet's day is not there")
 
         return {
-            "30_days_in_15_minutes": await _times(_REQUESTS, month),
-            "sub_device_30_days_in_hours": await _times(_REQUESTS, hours),
-            "fleet_day_sums_sql_alone": await _times(_REQUESTS, fleet_day),
+            **await _times("30_days_in_15_minutes", month, goal=30.0),
+            **await _times("sub_device_30_days_in_hours", hours),
+            **await _times("fleet_day_sums_sql_alone", fleet_day),
         }
 
 
-async def _exports(stack: Stack, fleet: Fleet) -> dict[str, Any]:
-    """Export all data of a plant. Returns points, seconds, and the largest increase of the API's memory."""
+async def _exports(stack: Stack, fleet: Fleet) -> dict[str, Measure]:
+    """Export all data of a plant. Returns the rate, and the largest increase of the API's memory."""
     now = datetime.now(UTC).replace(microsecond=0)
     (api,) = [
         process
@@ -215,9 +213,9 @@ async def _exports(stack: Stack, fleet: Fleet) -> dict[str, Any]:
         "from": format_time(now - timedelta(days=_DAYS + 1)),
         "to": format_time(now),
     }
-    found: dict[str, Any] = {}
+    found: dict[str, Measure] = {}
     async with _client(stack, fleet) as client:
-        for media_type in ("text/csv", "application/x-ndjson"):
+        for name, media_type in (("csv", "text/csv"), ("ndjson", "application/x-ndjson")):
             before = peak = api.memory_info().rss
             began = time.perf_counter()
             lines = 0
@@ -227,10 +225,10 @@ async def _exports(stack: Stack, fleet: Fleet) -> dict[str, Any]:
                 async for piece in answer.aiter_raw():
                     lines += piece.count(b"\n")
                     peak = max(peak, api.memory_info().rss)
-            found[media_type] = {
-                "points": lines - (media_type == "text/csv"),
-                "seconds": round(time.perf_counter() - began, 1),
-                "memory_growth_mib": round((peak - before) / 2**20, 1),
+            points = lines - (name == "csv")
+            found |= {
+                f"export_{name}_points_per_second": Measure(points / (time.perf_counter() - began), "points/s", None, "higher"),
+                f"export_{name}_memory_growth": Measure((peak - before) / 2**20, "MiB", None, "lower"),
             }
     return found
 
@@ -245,11 +243,12 @@ def _client(stack: Stack, fleet: Fleet) -> httpx.AsyncClient:
 
 
 def main() -> None:
-    """Run the benchmark and print the results."""
-    parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
-    parser.add_argument("--plants", type=int, default=1_000, help="with six sub-devices each")
-    options = parser.parse_args()
-    print(json.dumps(uvloop.run(measure(options.plants)), indent=2))
+    """Measure, print and write the result `history`."""
+    parser = options("history", __doc__)
+    parser.add_argument("--plants", type=int, help="with six sub-devices each: 1,000; if quick 100")
+    chosen = parser.parse_args()
+    measures = uvloop.run(measure(chosen.plants or (100 if chosen.quick else 1_000)))
+    report("history", measures, folder_of(chosen))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """`make bench`: throughput of the ingest on this machine, compared with the machine's limits measured in the same run.
 
-Prints a table with floors and goals, and writes `bench/results.json`. `docs/performance.md` describes the measurements and the
+Writes the results `ingest`, `peers`, `freshness` and `reads`. `docs/performance.md` describes the measurements and the
 meaning of the figures.
 """
 
-import argparse
 import asyncio
 import contextlib
 import signal
@@ -12,9 +11,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
+from statistics import median
 from typing import Final, NamedTuple
 
+import psutil
 import psycopg
 import uvloop
 
@@ -23,6 +24,7 @@ from bench.fleet import Fleet, register_fleet
 from bench.freshness import Freshness, measure_freshness
 from bench.limits import Limits, discard_all, prepare_all, store_all
 from bench.load import Load, make_load
+from bench.measures import folder_of, options, report
 from bench.meter import (
     CpuMeter,
     all_cpu,
@@ -35,15 +37,14 @@ from bench.meter import (
     verify,
     wait_until_quiet,
 )
-from bench.publisher import Publishers
+from bench.publisher import Publishers, Publishing
 from bench.reads import Reads, measure_reads
-from bench.report import MAIN_SIZE, Measured, Outcome, machine, show, write
+from bench.report import MAIN_SIZE, Measured, Outcome, describe, machine, measures_of
 from bench.stack import BenchFailed, Stack, running_stack
 from gridfleet.kernel.db import Database, open_database
 
-__all__ = ["Scale", "main"]
+__all__ = ["FULL", "QUICK", "Bench", "Options", "Scale", "main"]
 
-RESULTS: Final = Path(__file__).parent / "results.json"
 _DRAIN_SECONDS: Final = 180
 
 
@@ -56,9 +57,14 @@ class Scale:
     """Points of one run by points per message. Sizes that are not listed are not measured."""
     repeats: int
     """Number of runs at `MAIN_SIZE`; each figure is their median. Other sizes run once."""
+    tries_processes: bool
+    """Whether as many ingest processes as there are cores are tried too."""
     peer_points: dict[str, int]
     live_points: int
     freshness_seconds: float
+    """Duration of the load at each rate of the curve."""
+    freshness_percents: tuple[int, ...]
+    """Rates of the curve, in percent of the live rate."""
     requests: int
     rate_seconds: float
     batch_messages: int | None = None
@@ -68,9 +74,11 @@ FULL: Final = Scale(
     plants=1_000,
     points={120: 3_000_000, 10: 400_000, 600: 6_000_000},
     repeats=5,
+    tries_processes=True,
     peer_points={"executemany": 400_000, "copy": 1_500_000},
     live_points=2_400_000,
     freshness_seconds=15,
+    freshness_percents=(10, 20, 30, 40, 50, 60),
     requests=300,
     rate_seconds=3,
 )
@@ -78,9 +86,11 @@ QUICK: Final = Scale(
     plants=200,
     points={120: 900_000},
     repeats=1,
+    tries_processes=False,
     peer_points={"executemany": 60_000, "copy": 300_000},
     live_points=600_000,
     freshness_seconds=3,
+    freshness_percents=(10, 20, 30, 40, 50, 60),
     requests=50,
     rate_seconds=1,
 )
@@ -88,9 +98,11 @@ TINY: Final = Scale(
     plants=20,
     points={120: 24_000, 10: 2_000, 600: 24_000},
     repeats=1,
+    tries_processes=False,
     peer_points={"executemany": 6_000, "copy": 12_000},
     live_points=24_000,
     freshness_seconds=1,
+    freshness_percents=(10, 50),
     requests=5,
     rate_seconds=0.2,
     batch_messages=20,
@@ -101,16 +113,18 @@ class Options(NamedTuple):
     """Options of the command line."""
 
     ingest_processes: int | None = None
-    """Number of ingest processes. None: the value of the setting."""
+    """Number of ingest processes. None: the value of the setting and, in a full run, the number of cores are tried."""
     patience: float = 10.0
     """Maximum time in seconds that each measurement waits for other programs to become idle."""
+    ingest_module: tuple[str, ...] = ()
+    """A Python module to run as the ingest process, and its arguments. Empty: `gridfleet ingest`."""
 
 
 class Bench:
     """A stack with a connected fleet, and the measurements on it."""
 
     def __init__(
-        self, stack: Stack, database: Database, fleet: Fleet, publishers: Publishers, scale: Scale, options: Options
+        self, stack: Stack, database: Database, fleet: Fleet, publishers: Publishing, scale: Scale, options: Options
     ) -> None:
         self.processes = options.ingest_processes or stack.settings.ingest_processes
         self._stack = stack
@@ -119,6 +133,7 @@ class Bench:
         self._publishers = publishers
         self._scale = scale
         self._patience = options.patience
+        self._ingest_module = options.ingest_module
 
     async def ingest(self, size: int, seed: int) -> Measured:
         """Measure the ingest on one load, then the limits on the same load."""
@@ -167,6 +182,24 @@ class Bench:
         verify(self._stack.database_url, load.ledger)
         return points_per_second_since(self._stack.database_url, began)
 
+    async def warm(self) -> float:
+        """Return points per second of an ingest that has cached every plant, from messages that wait in the queues."""
+        stack, size = self._stack, MAIN_SIZE
+        load = make_load(self._fleet, size, self._scale.plants * size + self._scale.points[size])
+        async with self._warm_ingest(load) as processes:
+            began = time.time()
+            for process in processes:
+                process.suspend()
+            try:
+                await self._publishers.publish(load.messages[self._scale.plants :])
+            finally:
+                for process in processes:
+                    process.resume()
+            await asyncio.to_thread(stack.wait_until_empty, _DRAIN_SECONDS)
+        verify(stack.database_url, load.ledger)
+        in_flight = 2 * stack.settings.ingest_batch_messages * self.processes * size
+        return committed(stack.database_url, in_flight, since=began).points_per_second
+
     async def freshness(self, points_per_second: float) -> Freshness:
         """Measure the latency from publish to query at this rate."""
         points = self._scale.plants * MAIN_SIZE + int(points_per_second * self._scale.freshness_seconds)
@@ -191,7 +224,7 @@ class Bench:
         stack = self._stack
         await self._wait_until_quiet()
         with self._processes_of(role, *kind) as started:
-            readings = cpu_of_stack(stack) | {"ingest": started, "harness": own_cpu, "all": all_cpu}
+            readings = cpu_of_stack(stack) | {"ingest": lambda: sum(map(cpu_of, started)), "harness": own_cpu, "all": all_cpu}
             with CpuMeter(readings).running() as meter:
                 await asyncio.to_thread(stack.wait_until_empty, _DRAIN_SECONDS)
                 await asyncio.sleep(0.2)
@@ -211,25 +244,25 @@ class Bench:
         return run.points_per_second, per_point, busy
 
     @contextlib.asynccontextmanager
-    async def _warm_ingest(self, load: Load) -> AsyncIterator[None]:
-        """Run the ingest on an empty database after it has stored the first message of each plant."""
+    async def _warm_ingest(self, load: Load) -> AsyncIterator[list[psutil.Process]]:
+        """Run the ingest on an empty database after it has stored the first message of each plant. Yields its processes."""
         clear(self._stack.database_url)
-        with self._processes_of("ingest"):
+        with self._processes_of("ingest") as processes:
             await self._publishers.publish(load.messages[: self._scale.plants])
             await asyncio.to_thread(self._stack.wait_until_empty, _DRAIN_SECONDS)
             await self._wait_until_quiet()
-            yield
+            yield processes
 
     async def _wait_until_quiet(self) -> None:
         await asyncio.to_thread(wait_until_quiet, self._patience)
 
     @contextlib.contextmanager
-    def _processes_of(self, role: str, *kind: str) -> Iterator[Callable[[], float]]:
-        """Run processes of the ingest or of a peer. Yields a function that returns their CPU time."""
-        command = ("bench.peers", *kind) if kind else ()
+    def _processes_of(self, role: str, *kind: str) -> Iterator[list[psutil.Process]]:
+        """Run processes of the ingest or of a peer."""
+        command = ("bench.peers", *kind) if kind else self._ingest_module
         started = [self._stack.start(role, *command) for _ in range(self.processes)]
         try:
-            yield lambda: sum(map(cpu_of, started))
+            yield started
         finally:
             self._stack.stop(role)
 
@@ -260,46 +293,57 @@ async def measure(scale: Scale, options: Options, say: Callable[[str], None]) ->
             say(f"logging {scale.plants} plants in")
             publishers = await Publishers.connect(fleet.plants, stack.settings.mqtt_port)
             bench = Bench(stack, database, fleet, publishers, scale, options)
-            runs: dict[int, list[Measured]] = {}
-            for size in scale.points:
-                for number in range(scale.repeats if size == MAIN_SIZE else 1):
-                    runs.setdefault(size, []).append(found := await bench.ingest(size, number))
-                    say(f"{size} points a message: {found.points_per_second:,.0f} points/s")
+            usual = bench.processes
+            on = await machine(database, stack)
+            counts = sorted({usual, on.cores}) if scale.tries_processes and options.ingest_processes is None else [usual]
+            by_processes: dict[int, list[Measured]] = {count: [] for count in counts}
+            for number, bench.processes in product(range(scale.repeats), counts):
+                by_processes[bench.processes].append(found := await bench.ingest(MAIN_SIZE, number))
+                say(f"{bench.processes} ingest process(es): {found.points_per_second:,.0f} points/s")
+            best = max(counts, key=lambda count: median(run.points_per_second for run in by_processes[count]))
+            runs = {MAIN_SIZE: by_processes[best]}
+            bench.processes = best
+            for size in scale.points.keys() - {MAIN_SIZE}:
+                runs[size] = [found := await bench.ingest(size, 0)]
+                say(f"{size} points a message: {found.points_per_second:,.0f} points/s")
             rates = {}
             for kind in scale.peer_points:
                 rates[kind] = await bench.peer(kind)
                 say(f"one row a value, {kind}: {rates[kind]:,.0f} points/s")
+            bench.processes = usual
             live = await bench.live()
             say(f"publishing and ingesting at once: {live:,.0f} points/s")
-            freshness = await bench.freshness(live / 2)
-            say(f"publish to queryable: p99 {freshness.percentile(0.99) * 1000:.0f} ms")
+            curve = {}
+            for percent in scale.freshness_percents:
+                curve[percent] = found_at = await bench.freshness(live * percent / 100)
+                p50, p99 = (found_at.percentile(share) * 1000 for share in (0.5, 0.99))
+                say(f"publish to queryable at {percent} % of it: p50 {p50:.0f} ms, p99 {p99:.0f} ms")
             reads = await bench.reads()
             publishers.close()
-            return Outcome(await machine(database, stack), scale.plants, bench.processes, runs, rates, live, freshness, reads)
+            return Outcome(on, scale.plants, best, runs, by_processes, rates, live, curve, reads)
 
 
 def main() -> None:
     """Read the options, measure, print and write the results."""
-    parser = argparse.ArgumentParser(prog="python -m bench.ingest", description=__doc__)
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", dest="scale", action="store_const", const=QUICK, default=FULL, help="one short run of each")
-    size.add_argument("--tiny", dest="scale", action="store_const", const=TINY, help="only to see that everything works")
-    parser.add_argument("--ingest-processes", type=int, help="default: the setting's")
-    parser.add_argument("--output", type=Path, help=f"default: {RESULTS.name} beside this file, unless quick or tiny")
+    parser = options("ingest", __doc__)
+    parser.add_argument("--tiny", action="store_true", help="only to see that everything works; as invalid as a quick run")
+    parser.add_argument("--ingest-processes", type=int, help="default: the setting's, and as many as there are cores")
     parser.add_argument("--patience", type=float, help="seconds each measurement waits for a quiet machine")
     chosen = parser.parse_args()
+    chosen.quick |= chosen.tiny
     began = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    patience = chosen.patience if chosen.patience is not None else 0.0 if chosen.scale is TINY else 10.0
-    outcome = uvloop.run(measure(chosen.scale, Options(chosen.ingest_processes, patience), say))
-    show(outcome)
-    output = chosen.output or (RESULTS if chosen.scale is FULL else None)
-    if output is not None:
-        write(outcome, output)
-        print(f"written to {output}")
+    scale = TINY if chosen.tiny else QUICK if chosen.quick else FULL
+    patience = chosen.patience if chosen.patience is not None else 0.0 if chosen.tiny else 10.0
+    outcome = uvloop.run(measure(scale, Options(chosen.ingest_processes, patience), say))
+    folder = folder_of(chosen)
+    for name, measures in measures_of(outcome).items():
+        report(name, measures, folder)
+    print(described := describe(outcome))
+    (folder / "machine.txt").write_text(described + "\n")
 
 
 if __name__ == "__main__":

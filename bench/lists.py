@@ -4,9 +4,9 @@ One organisation has 20,000 plants with six sub-devices each; other organisation
 reported, so its row has moved since the last vacuum. Requests run one after the other, with 20 records per page.
 """
 
-import argparse
 import random
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,11 +15,15 @@ import psycopg
 import uvloop
 
 from bench.client import Client, percentile
+from bench.measures import Measure, folder_of, options, report
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, Stack, running_stack
 
-__all__ = ["main"]
+__all__ = ["UNPAGED", "main", "measures_of"]
 
-GOAL_SECONDS: Final = 0.050
+PAGE_GOAL: Final = 15.0
+UNPAGED: Final = "available plants of a group"
+"""The list without pages: it has all plants."""
+UNPAGED_GOAL: Final = 60.0
 _EMPTY_ROUTE: Final = "/api/v1/health/live"
 _INVERTER: Final = "00000000-0000-7000-8000-000000000004"
 
@@ -54,8 +58,15 @@ INSERT INTO plant_group_member SELECT g.id, p.id FROM plant_group g
 JOIN LATERAL (SELECT id FROM plant WHERE organization_id = g.organization_id ORDER BY md5(id::text || g.id::text) LIMIT 50) p
 ON true;
 """
-_KEPT: Final = ("certificate statistics", "plants not in a group (all of them)")
+_KEPT: Final = ("certificate statistics", UNPAGED)
 """Cached lists: measured first without and then with a cache entry."""
+_NOT_PAGES: Final = (
+    "an empty route",
+    "one plant",
+    UNPAGED,
+    f"{UNPAGED}, kept",
+    *(f"{_KEPT[0]}{end}" for end in ("", ", kept")),
+)
 _REPORT: Final = "UPDATE plant SET last_seen_at = now(); ANALYZE;"
 
 
@@ -69,16 +80,19 @@ class Ids:
 
 
 def main() -> None:
-    """Run the benchmark and print the results."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--plants", type=int, default=20_000)
-    arguments.add_argument("--others", type=int, default=10_000)
-    arguments.add_argument("--requests", type=int, default=500)
+    """Measure, print and write the result `lists`."""
+    arguments = options("lists", __doc__)
+    arguments.add_argument("--plants", type=int, help="20,000; if quick 2,000")
+    arguments.add_argument("--others", type=int, help="plants of other organisations: 10,000; if quick 1,000")
+    arguments.add_argument("--requests", type=int, help="500; if quick 100")
     chosen = arguments.parse_args()
+    plants, others, requests = (2_000, 1_000, 100) if chosen.quick else (20_000, 10_000, 500)
+    plants, requests = chosen.plants or plants, chosen.requests or requests
     with running_stack() as stack:
-        ids = _fill(stack, chosen.plants, chosen.others)
+        ids = _fill(stack, plants, chosen.others or others)
         stack.start_api()
-        uvloop.run(_measure(stack, ids, chosen.plants, chosen.requests))
+        measures = uvloop.run(_measure(stack, ids, plants, requests))
+    report("lists", measures, folder_of(chosen))
 
 
 def _fill(stack: Stack, ours: int, theirs: int) -> Ids:
@@ -125,11 +139,11 @@ def _requests(ids: Ids, plants: int) -> dict[str, Callable[[], str]]:
         "device templates": lambda: "/api/v1/device-templates",
         "alerts": lambda: "/api/v1/alerts",
         "alert rules": lambda: "/api/v1/alert-rules",
-        "plants not in a group (all of them)": lambda: f"{group()}/available-plants",
+        UNPAGED: lambda: f"{group()}/available-plants",
     }
 
 
-async def _measure(stack: Stack, ids: Ids, plants: int, requests: int) -> None:
+async def _measure(stack: Stack, ids: Ids, plants: int, requests: int) -> dict[str, Measure]:
     login = httpx.post(
         f"{stack.api_url}/api/v1/auth/login", json={"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}, trust_env=False
     )
@@ -137,29 +151,32 @@ async def _measure(stack: Stack, ids: Ids, plants: int, requests: int) -> None:
     async with Client(stack, token, ids.organization) as client:
         for path in _requests(ids, plants).values():
             await client.get(path())
-        empty = sorted([await client.time(_EMPTY_ROUTE) for _ in range(requests)])
-        print(f"{len(ids.plants)} plants, {requests} requests each; milliseconds")
-        print(f"{'':<42}{'p50':>8}{'p99':>8}   p50 against an empty route")
-        _show("an empty route", empty, empty)
+        times = {"an empty route": [await client.time(_EMPTY_ROUTE) for _ in range(requests)]}
         for name, path in _requests(ids, plants).items():
-            count = requests if "all of them" not in name else max(1, requests // 20)
+            count = requests if name != UNPAGED else max(1, requests // 20)
             if name not in _KEPT:
-                _show(name, [await client.time(path()) for _ in range(count)], empty)
+                times[name] = [await client.time(path()) for _ in range(count)]
                 continue
-            made, kept = [], []
+            kept = times[f"{name}, kept"] = []
+            made = times[name] = []
             for _ in range(count):
                 chosen = path()
                 await client.call("DELETE", f"/api/v1/admin/cache/flush/{ids.organization}")
                 made.append(await client.time(chosen))
                 kept.append(await client.time(chosen))
-            _show(name, made, empty)
-            _show(f"{name}, kept", kept, empty)
+    return measures_of(times)
 
 
-def _show(name: str, times: Sequence[float], empty: Sequence[float]) -> None:
-    p50, p99 = percentile(times, 0.5), percentile(times)
-    slow = "" if p99 <= GOAL_SECONDS else f"   over {GOAL_SECONDS * 1000:.0f} ms"
-    print(f"{name:<42}{p50 * 1000:8.1f}{p99 * 1000:8.1f}   {p50 / percentile(empty, 0.5):5.1f}{slow}", flush=True)
+def measures_of(times: Mapping[str, Sequence[float]]) -> dict[str, Measure]:
+    """Return median and 99th percentile of each kind of request, and of the slowest list page."""
+    measures = {}
+    for name, seconds in times.items():
+        for share in (50, 99):
+            goal = UNPAGED_GOAL if name == UNPAGED and share == 99 else None
+            key = f"{re.sub('[^a-z]+', '_', name.lower())}_p{share}"
+            measures[key] = Measure(percentile(seconds, share / 100) * 1e3, "ms", goal, "lower")
+    slowest = max(percentile(times[name]) for name in times if name not in _NOT_PAGES)
+    return measures | {"slowest_page_p99": Measure(slowest * 1e3, "ms", PAGE_GOAL, "lower")}
 
 
 if __name__ == "__main__":

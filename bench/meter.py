@@ -125,16 +125,22 @@ class Run(NamedTuple):
         return self.points / (self.end - self.start)
 
 
-def committed(url: str, points_in_flight: int, table: str = "telemetry_frame", values: str = _VALUES) -> Run:
+def committed(
+    url: str, points_in_flight: int, table: str = "telemetry_frame", values: str = _VALUES, *, since: float = 0.0
+) -> Run:
     """Return the span of full load: from the first commit to the last one before which more than `points_in_flight` waited.
 
     The work in progress at the first commit equals that at the end of the span. So the span counts no work from outside.
+    Commits before `since` (epoch seconds) do not count.
     """
     with psycopg.connect(url) as connection:
         rows = connection.execute(
             f"SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 AS at, sum({values})::bigint"
-            f" FROM {table} GROUP BY xmin ORDER BY at"
+            f" FROM {table} WHERE pg_xact_commit_timestamp(xmin) > to_timestamp(%s) GROUP BY xmin ORDER BY at",
+            (since,),
         ).fetchall()
+    if not rows:
+        raise BenchFailed("nothing was committed")
     left = sum(points for _, points in rows)
     first, *others = rows
     left -= first[1]

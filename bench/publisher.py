@@ -1,25 +1,47 @@
-"""A minimal MQTT 3.1.1 publisher of prepared messages: QoS 1, one connection per plant, as with real plants.
+"""Publishers of prepared messages: over MQTT as real plants do, and over one AMQP connection for more plants than can connect.
 
-A full client would use more CPU time than the broker. This one writes packets and counts confirmations.
+`Publishers` is a minimal MQTT 3.1.1 client: QoS 1, one connection per plant. A full client would use more CPU time than the
+broker. This one writes packets and counts confirmations.
 """
 
 import asyncio
+import contextlib
 import struct
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, cast
+from collections.abc import AsyncIterator, Iterable
+from typing import Final, Protocol, cast
+
+from pamqp.commands import Basic
 
 from bench.fleet import BenchPlant
 from bench.load import Sent
 from bench.stack import BenchFailed
+from gridfleet.domains.plants.topology import PLANTS_VHOST
+from gridfleet.kernel.broker.connection import open_channel
+from gridfleet.kernel.broker.frames import FrameTransport
+from gridfleet.kernel.broker.publisher import Message, Publisher
 
-__all__ = ["Publishers"]
+__all__ = ["AmqpPublisher", "Publishers", "Publishing"]
 
 _CONNACK: Final = b"\x20\x02\x00\x00"
 _PUBACK: Final = 0x40
 _PUBACK_BYTES: Final = 4
 _LOGINS_AT_ONCE: Final = 16
 _KEEP_ALIVE_SECONDS: Final = 0xFFFF
+_MQTT_EXCHANGE: Final = "amq.topic"
+_PERSISTENT: Final = Basic.Properties(delivery_mode=2)
+_MESSAGES_AT_ONCE: Final = 500
+_CONFIRM_SECONDS: Final = 60.0
+
+
+class Publishing(Protocol):
+    """Publishes the messages of a load."""
+
+    async def publish(self, messages: Iterable[Sent]) -> None:
+        """Publish all messages and wait until the broker has confirmed them."""
+
+    def send(self, message: Sent) -> None:
+        """Publish without waiting."""
 
 
 class _Connection(asyncio.Protocol):
@@ -133,6 +155,55 @@ class Publishers:
         """Close the connections without waiting."""
         for connection in self._connections:
             connection.close()
+
+
+class AmqpPublisher:
+    """Publishes to the exchange to which the broker passes what arrives over MQTT, with the same durability."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._unsent: list[Message] = []
+        self._calls: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connect(cls, broker_url: str) -> AsyncIterator["AmqpPublisher"]:
+        """Open a connection until the block ends."""
+        transport = FrameTransport()
+        async with open_channel(broker_url, PLANTS_VHOST, transport) as channel:
+            publisher = Publisher(channel, transport)
+            try:
+                yield cls(publisher)
+            finally:
+                publisher.close()
+
+    async def publish(self, messages: Iterable[Sent]) -> None:
+        """Publish all messages and wait until the broker has confirmed them."""
+        while self._calls:
+            await asyncio.gather(*self._calls)
+        waiting = list(map(_message, messages))
+        for first in range(0, len(waiting), _MESSAGES_AT_ONCE):
+            await self._confirmed(waiting[first : first + _MESSAGES_AT_ONCE])
+
+    def send(self, message: Sent) -> None:
+        """Publish without waiting, together with the other messages that are sent before the event loop continues."""
+        if not self._unsent:
+            call = asyncio.ensure_future(self._flush())
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+        self._unsent.append(_message(message))
+
+    async def _flush(self) -> None:
+        messages, self._unsent = self._unsent, []
+        await self._confirmed(messages)
+
+    async def _confirmed(self, messages: list[Message]) -> None:
+        if not all(await self._publisher.publish(messages, _CONFIRM_SECONDS)):
+            raise BenchFailed("the broker did not confirm a message")
+
+
+def _message(sent: Sent) -> Message:
+    return Message(_MQTT_EXCHANGE, sent.topic.replace("/", "."), sent.body, _PERSISTENT)
 
 
 def _text(value: str) -> bytes:

@@ -1,27 +1,25 @@
-"""The figures as a table with floors and goals, and as JSON."""
+"""The measures of `bench.ingest` with their goals, and the machine that they were made on."""
 
-import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import psutil
-from rich.console import Console
-from rich.table import Table
 
 from bench.freshness import Freshness
 from bench.limits import Limits
+from bench.measures import Measure
 from bench.reads import Reads
 from bench.stack import BenchFailed, Stack
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database
 
-__all__ = ["MAIN_SIZE", "Machine", "Measured", "Outcome", "machine", "show", "write"]
+__all__ = ["MAIN_SIZE", "Machine", "Measured", "Outcome", "describe", "machine", "measures_of"]
 
 MAIN_SIZE: Final = 120
 """Points per message of the figures that have floors and goals: a whole snapshot of a plant."""
@@ -37,7 +35,9 @@ class Machine(NamedTuple):
     python: str
     postgresql: str
     rabbitmq: str
-    fsync: bool
+
+
+_PROCESSES: Final = ("ingest", "postgres", "broker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,16 @@ class Outcome:
     machine: Machine
     plants: int
     ingest_processes: int
+    """The number that serves best at `MAIN_SIZE`, of those that were tried."""
     runs: Mapping[int, Sequence[Measured]]
     """Runs by points per message."""
+    by_processes: Mapping[int, Sequence[Measured]]
+    """Runs at `MAIN_SIZE` by number of ingest processes."""
     peers: Mapping[str, float]
     live: float
     """Points per second while the plants publish on the same machine."""
-    freshness: Freshness
+    freshness: Mapping[int, Freshness]
+    """By percentage of the live rate."""
     reads: Reads
 
 
@@ -94,7 +98,6 @@ async def machine(database: Database, stack: Stack) -> Machine:
         python=platform.python_version(),
         postgresql=row[1],
         rabbitmq=rabbitmq,
-        fsync=True,
     )
 
 
@@ -106,153 +109,99 @@ def _processor() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
-def _middles(runs: Sequence[Measured], names: Iterable[str], figure: Callable[[Measured, str], float]) -> dict[str, float]:
-    return {name: median(figure(run, name) for run in runs) for name in names}
+_Figure = Callable[[Measured], float]
+_GOALS: Final = {"of_limit": 0.75, "bytes_per_point": 14.0}
 
 
-def _middle(runs: Sequence[Measured], figure: Callable[[Measured], float]) -> float:
+def _middle(runs: Sequence[Measured], figure: _Figure) -> float:
     return median(map(figure, runs))
 
 
-def _rounded(values: Mapping[str, float], factor: float = 1.0) -> dict[str, float]:
-    return {name: round(value * factor, 3) for name, value in values.items()}
+def _of_size(runs: Sequence[Measured], cores: int) -> dict[str, Measure]:
+    """Return the measures of one message size, without goals: medians of its runs."""
+
+    def limit(run: Measured) -> float:
+        return run.limits.points_per_second(cores)
+
+    def cpu(*kinds: str) -> _Figure:
+        return lambda run: sum(run.cpu_per_point[kind] for kind in kinds) * 1e6
+
+    def limit_cpu(part: str) -> _Figure:
+        return lambda run: float(getattr(run.limits, part)) * 1e6
+
+    rates: dict[str, tuple[str, _Figure]] = {
+        "points_per_second": ("points/s", lambda run: run.points_per_second),
+        "limit": ("points/s", limit),
+        "of_limit": ("of B", lambda run: run.points_per_second / limit(run)),
+    }
+    costs: dict[str, tuple[str, _Figure]] = {
+        "bytes_per_point": ("bytes", lambda run: run.bytes_per_point),
+        "cpu": ("µs a point", cpu(*_PROCESSES)),
+        **{f"cpu_{kind}": ("µs a point", cpu(kind)) for kind in _PROCESSES},
+        **{f"limit_cpu_{part}": ("µs a point", limit_cpu(part)) for part in ("store", "prepare", "transport")},
+    }
+    return {name: Measure(_middle(runs, figure), unit, None, "higher") for name, (unit, figure) in rates.items()} | {
+        name: Measure(_middle(runs, figure), unit, None, "lower") for name, (unit, figure) in costs.items()
+    }
 
 
-def figures(outcome: Outcome) -> dict[str, Any]:
-    """Return all figures as JSON values: points, seconds, bytes; CPU in microseconds per point. Medians of several runs."""
-    cores = outcome.machine.cores
-
-    def of_size(runs: Sequence[Measured]) -> dict[str, Any]:
-        parts = _middles(runs, runs[0].cpu_per_point, lambda run, name: run.cpu_per_point[name])
-        limits = _middles(runs, ("store", "prepare", "transport"), lambda run, name: getattr(run.limits, name))
-        busy = _middles(runs, runs[0].busy_cores, lambda run, name: run.busy_cores[name])
-        return {
-            "points_per_second": round(_middle(runs, lambda run: run.points_per_second)),
-            "limit_points_per_second": round(_middle(runs, lambda run: run.limits.points_per_second(cores))),
-            "ratio": round(_middle(runs, lambda run: run.points_per_second / run.limits.points_per_second(cores)), 3),
-            "bytes_per_point": round(_middle(runs, lambda run: run.bytes_per_point), 2),
-            "cpu_microseconds_per_point": _rounded(parts, 1e6),
-            "limit_cpu_microseconds_per_point": _rounded(limits, 1e6),
-            "busy_cores": _rounded(busy),
-            "runs_points_per_second": [round(run.points_per_second) for run in runs],
-        }
-
-    main = of_size(outcome.runs[MAIN_SIZE])
-    rate = main["points_per_second"]
-    reads, freshness = outcome.reads, outcome.freshness
+def measures_of(outcome: Outcome) -> dict[str, dict[str, Measure]]:
+    """Return the measures of each file: ingest, peers, freshness, reads."""
+    cores, main = outcome.machine.cores, outcome.runs[MAIN_SIZE]
+    ingest = {name: measure._replace(goal=_GOALS.get(name)) for name, measure in _of_size(main, cores).items()}
+    for size, runs in outcome.runs.items():
+        if size != MAIN_SIZE:
+            ingest |= {f"messages_of_{size}_{name}": measure for name, measure in _of_size(runs, cores).items()}
+    for count, runs in outcome.by_processes.items():
+        rate = _middle(runs, lambda run: run.points_per_second)
+        ingest[f"points_per_second_of_{count}_processes"] = Measure(rate, "points/s", None, "higher")
+    rates = [run.points_per_second for run in main]
+    ingest |= {
+        "points_per_second_slowest_run": Measure(min(rates), "points/s", None, "higher"),
+        "points_per_second_fastest_run": Measure(max(rates), "points/s", None, "higher"),
+        "live_points_per_second": Measure(outcome.live, "points/s", None, "higher"),
+        "busy_cores_of_others": Measure(_middle(main, lambda run: run.busy_cores["others"]), "cores", None, "lower"),
+        "cores": Measure(cores, "cores", None, "higher"),
+    }
+    rate = _middle(main, lambda run: run.points_per_second)
+    reads = outcome.reads
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "machine": outcome.machine._asdict(),
-        "ingest": {
-            "points_per_message": MAIN_SIZE,
-            "plants": outcome.plants,
-            "processes": outcome.ingest_processes,
-            **main,
-            "other_message_sizes": {str(size): of_size(runs) for size, runs in outcome.runs.items() if size != MAIN_SIZE},
-        },
+        "ingest": ingest,
         "peers": {
-            kind: {"points_per_second": round(other), "times_slower": round(rate / other, 2)}
-            for kind, other in outcome.peers.items()
+            name: measure
+            for kind, goal in (("executemany", 15.0), ("copy", 3.0))
+            for name, measure in (
+                (f"{kind}_points_per_second", Measure(outcome.peers[kind], "points/s", None, "higher")),
+                (f"{kind}_times_slower", Measure(rate / outcome.peers[kind], "times", goal, "higher")),
+            )
         },
-        "live": {"points_per_second": round(outcome.live)},
-        "freshness": {
-            "points_per_second": round(freshness.points_per_second),
-            "probes": len(freshness.seconds),
-            "p50_milliseconds": round(freshness.percentile(0.5) * 1e3, 1),
-            "p99_milliseconds": round(freshness.percentile(0.99) * 1e3, 1),
-        },
-        "rest": {
-            "day_of_one_signal_p99_milliseconds": round(reads.day_of_one_signal * 1e3, 2),
-            "latest_p99_milliseconds": round(reads.latest * 1e3, 2),
-            "empty_p99_milliseconds": round(reads.empty * 1e3, 2),
-            "latest_per_second": round(reads.latest_per_second),
-            "empty_per_second": round(reads.empty_per_second),
-            "latest_to_empty": round(reads.latest_per_second / reads.empty_per_second, 3),
+        "freshness": freshness_measures(outcome.freshness),
+        "reads": {
+            "day_of_one_signal_p99": Measure(reads.day_of_one_signal * 1e3, "ms", 15.0, "lower"),
+            "latest_p99": Measure(reads.latest * 1e3, "ms", 3.0, "lower"),
+            "empty_route_p99": Measure(reads.empty * 1e3, "ms", None, "lower"),
+            "latest_per_second": Measure(reads.latest_per_second, "requests/s", None, "higher"),
+            "empty_route_per_second": Measure(reads.empty_per_second, "requests/s", None, "higher"),
+            "latest_to_empty_route": Measure(reads.latest_per_second / reads.empty_per_second, "", 0.35, "higher"),
         },
     }
 
 
-class Target(NamedTuple):
-    """A figure with its floor and goal. `less`: lower is better."""
-
-    name: str
-    value: float
-    floor: float
-    goal: float
-    form: str
-    less: bool = False
-
-    def verdict(self) -> str:
-        """Return "goal", "floor" or "MISSED"."""
-
-        def reaches(bound: float) -> bool:
-            return self.value <= bound if self.less else self.value >= bound
-
-        return "goal" if reaches(self.goal) else "floor" if reaches(self.floor) else "MISSED"
+def freshness_measures(curve: Mapping[int, Freshness]) -> dict[str, Measure]:
+    """Return rate and latency for each percentage of the live rate."""
+    found = {}
+    for percent, freshness in curve.items():
+        found[f"at_{percent}_percent_points_per_second"] = Measure(freshness.points_per_second, "points/s", None, "higher")
+        for share, goal in ((50, 60.0), (99, 200.0)):
+            found[f"at_{percent}_percent_p{share}"] = Measure(freshness.percentile(share / 100) * 1e3, "ms", goal, "lower")
+    return found
 
 
-def _targets(found: Mapping[str, Any]) -> Iterator[Target]:
-    ingest, rest = found["ingest"], found["rest"]
-    yield Target("ingest, broker to committed, points/s", ingest["points_per_second"], 150_000, 400_000, ",.0f")
-    yield Target("ingest against its limit B", ingest["ratio"], 0.2, 0.5, ".2f")
-    yield Target("times one row a value, executemany", found["peers"]["executemany"]["times_slower"], 5, 15, ".1f")
-    yield Target("times one row a value, COPY", found["peers"]["copy"]["times_slower"], 1.5, 3, ".1f")
-    yield Target(
-        "publish to queryable at half load, p99 ms", found["freshness"]["p99_milliseconds"], 500, 200, ".0f", less=True
-    )
-    yield Target("bytes a point, raw with index", ingest["bytes_per_point"], 20, 14, ".1f", less=True)
-    yield Target("REST: 24 h of one signal, p99 ms", rest["day_of_one_signal_p99_milliseconds"], 50, 15, ".1f", less=True)
-    yield Target("REST: latest, p99 ms", rest["latest_p99_milliseconds"], 20, 8, ".1f", less=True)
-    yield Target("REST: latest/s against an empty route's", rest["latest_to_empty"], 0.15, 0.35, ".2f")
-
-
-def show(outcome: Outcome) -> None:
-    """Print the table and the distribution of CPU time."""
-    found = figures(outcome)
-    console = Console(width=110, highlight=False)
+def describe(outcome: Outcome) -> str:
+    """Return time, machine and extent of the measurement in one line."""
     on = outcome.machine
-    console.print(
-        f"{found['date']}  {on.cores} cores ({on.processor}), {on.memory_gib} GiB, PostgreSQL {on.postgresql} with fsync on,"
-        f" RabbitMQ {on.rabbitmq}, Python {on.python}; {outcome.plants} plants, {outcome.ingest_processes} ingest process(es)"
+    return (
+        f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}: {on.cores} cores ({on.processor}), {on.memory_gib} GiB, {on.system},"
+        f" PostgreSQL {on.postgresql} with fsync on, RabbitMQ {on.rabbitmq}, Python {on.python};"
+        f" {outcome.plants} plants, {outcome.ingest_processes} ingest process(es)"
     )
-    table = Table()
-    for title in ("", "measured", "floor", "goal", "reached"):
-        table.add_column(title, justify="left" if title in ("", "reached") else "right")
-    for target in _targets(found):
-        numbers = (format(number, target.form) for number in (target.value, target.floor, target.goal))
-        table.add_row(target.name, *numbers, target.verdict())
-    console.print(table)
-
-    table = Table(title="CPU, microseconds a point")
-    for title in (
-        "points a message",
-        "points/s",
-        "B",
-        "ratio",
-        "L1 store",
-        "L2 prepare",
-        "L3 transport",
-        "ingest",
-        "database",
-        "broker",
-    ):
-        table.add_column(title, justify="right")
-    sizes = {str(MAIN_SIZE): found["ingest"], **found["ingest"]["other_message_sizes"]}
-    for size, of_size in sizes.items():
-        limits, cpu = of_size["limit_cpu_microseconds_per_point"], of_size["cpu_microseconds_per_point"]
-        table.add_row(
-            size,
-            f"{of_size['points_per_second']:,}",
-            f"{of_size['limit_points_per_second']:,}",
-            f"{of_size['ratio']:.2f}",
-            *(f"{limits[name]:.2f}" for name in ("store", "prepare", "transport")),
-            *(f"{cpu[name]:.2f}" for name in ("ingest", "postgres", "broker")),
-        )
-    console.print(table)
-    others = found["ingest"]["busy_cores"]["others"]
-    console.print(f"Other programs kept {others:.2f} cores busy meanwhile: rates suffer from it, CPU times less.")
-
-
-def write(outcome: Outcome, path: Path) -> None:
-    """Write the figures as JSON."""
-    path.write_text(json.dumps(figures(outcome), indent=2) + "\n")

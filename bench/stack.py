@@ -24,7 +24,7 @@ from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.processes import Program, spawn, stop_process
 from gridfleet.local.secrets import ensure_local_secrets
 
-__all__ = ["ADMIN_EMAIL", "ADMIN_PASSWORD", "BenchFailed", "Stack", "running_stack"]
+__all__ = ["ADMIN_EMAIL", "ADMIN_PASSWORD", "BenchFailed", "Stack", "free_ports", "running_stack"]
 
 _PORTS: Final = (
     "http_port",
@@ -174,7 +174,7 @@ def running_stack(**changes: object) -> Iterator[Stack]:
     """
     home = Path(tempfile.mkdtemp(prefix="gridfleet-bench-"))
     (home / "logs").mkdir()
-    settings = Settings(**{"home": home, "rate_limits": "off", **_free_ports(), **changes})  # type: ignore[arg-type]
+    settings = Settings(**{"home": home, "rate_limits": "off", **free_ports(), **changes})  # type: ignore[arg-type]
     postgres = EmbeddedPostgres(home, {"track_commit_timestamp": "on"})
     broker = PrivateBroker(settings)
     stack: Stack | None = None
@@ -194,7 +194,7 @@ def running_stack(**changes: object) -> Iterator[Stack]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _free_ports() -> dict[str, int]:
+def free_ports() -> dict[str, int]:
     """Return a free port for every port setting, below the range of ports for outgoing connections."""
     found: list[int] = []
     for candidate in random.sample(range(12_000, 32_000), 2_000):

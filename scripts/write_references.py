@@ -227,19 +227,22 @@ def schema_table() -> str:
 
 def sizing_tables() -> str:
     """What a core and a disk hold, from the benchmark's results by the formulas of the page."""
-    results = json.loads((ROOT / "bench" / "results.json").read_text())
-    ingest, cores = results["ingest"], results["machine"]["cores"]
-    part = ingest["other_message_sizes"]["10"]  # half of a device; a whole snapshot is six devices of 20 signals
-    values, devices = ingest["points_per_message"], 6
-    core_time = {10: _core_time(part) * 10, values: _core_time(ingest) * values}
+    ingest = json.loads((ROOT / "bench" / "results" / "ingest.json").read_text())
+
+    def value(measure: str) -> float:
+        return float(ingest[measure]["value"])
+
+    # A message of ten values is half of a device; a whole snapshot is six devices of 20 signals.
+    values, devices, cores = 120, 6, value("cores")
+    core_time = {10: value("messages_of_10_cpu") * 10, values: value("cpu") * values}
     point = (core_time[values] - core_time[10]) / (values - 10)
-    message = 1e6 * cores * values / results["live"]["points_per_second"] - values * point
-    frame = {10: part["bytes_per_point"] * 10, values // devices: ingest["bytes_per_point"] * values / devices}
+    message = 1e6 * cores * values / value("live_points_per_second") - values * point
+    frame = {10: value("messages_of_10_bytes_per_point") * 10, values // devices: value("bytes_per_point") * values / devices}
     value_bytes = (frame[values // devices] - frame[10]) / (values // devices - 10)
     frame_bytes = frame[10] - 10 * value_bytes
 
     constants = _table(
-        ("from `bench/results.json`", ""),
+        ("from `bench/results/ingest.json`", ""),
         (
             ("core time per message, *a*", f"{message:.0f} µs"),
             ("core time per value, *b*", f"{point:.2f} µs"),
@@ -302,11 +305,6 @@ def _who(caller: CallerRule) -> str:
         case CallerKind.PUBLIC:
             who = "public"
     return f"{who}; key with `{caller.scope}`" if caller.scope else who
-
-
-def _core_time(run: dict[str, Any]) -> float:
-    """Microseconds of all processes for a value, from the broker into the database."""
-    return float(sum(run["cpu_microseconds_per_point"].values()))
 
 
 def _commands(words: str, command: Any) -> Iterator[str]:

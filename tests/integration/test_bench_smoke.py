@@ -1,14 +1,14 @@
 """The benchmark at its smallest: it runs, its sums match, its results are complete. Speed is not tested here."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import psycopg
 import pytest
-from bench.against import COMPARED
+from bench.against import COMPARED, read_figures
 from bench.load import Frame, Ledger
+from bench.measures import read_measures
 from bench.meter import verify
 from bench.stack import BenchFailed
 
@@ -16,42 +16,55 @@ ROOT = Path(__file__).parent.parent.parent
 SOURCE, LAYOUT = 7, 1
 
 
-@pytest.mark.slow
-def test_the_whole_benchmark_runs_and_writes_complete_results(tmp_path: Path) -> None:
-    output = tmp_path / "results.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.ingest", "--tiny", "--output", str(output)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    # Wrong sums end it with an error.
+def run(module: str, *arguments: str) -> str:
+    """Run a benchmark and return its output. Wrong sums end it with an error."""
+    command = [sys.executable, "-m", f"bench.{module}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(output.read_text())
-    assert found.keys() == {"date", "machine", "ingest", "peers", "live", "freshness", "rest"}
-    assert found["machine"]["fsync"] is True
-    ingest = found["ingest"]
-    assert ingest["other_message_sizes"].keys() == {"10", "600"}
-    for size in (ingest, *ingest["other_message_sizes"].values()):
-        assert size["points_per_second"] > 0
-        assert size["ratio"] == pytest.approx(size["points_per_second"] / size["limit_points_per_second"], abs=0.01)
-        assert size["bytes_per_point"] > 8
-        assert size["limit_cpu_microseconds_per_point"].keys() == {"store", "prepare", "transport"}
-    assert found["peers"].keys() == {"executemany", "copy"}
-    assert found["freshness"]["p50_milliseconds"] <= found["freshness"]["p99_milliseconds"]
-    assert "ingest, broker to committed" in done.stdout
-    assert all(one.of(found) > 0 for one in COMPARED)
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_ingest_writes_complete_results(tmp_path: Path) -> None:
+    output = run("ingest", "--tiny", "--output", str(tmp_path))
+    assert {path.stem for path in tmp_path.glob("*.json")} == {"ingest", "peers", "freshness", "reads"}
+    assert "fsync on" in (tmp_path / "machine.txt").read_text()
+    ingest = read_measures(tmp_path / "ingest.json")
+    for size in ("", "messages_of_10_", "messages_of_600_"):
+        rate, limit = ingest[f"{size}points_per_second"].value, ingest[f"{size}limit"].value
+        assert rate > 0
+        assert ingest[f"{size}of_limit"].value == pytest.approx(rate / limit, rel=0.05)
+        assert ingest[f"{size}bytes_per_point"].value > 8
+    assert ingest["cpu"].value == pytest.approx(
+        sum(ingest[f"cpu_{part}"].value for part in ("ingest", "postgres", "broker")), rel=0.05
+    )
+    freshness = read_measures(tmp_path / "freshness.json")
+    for percent in (10, 50):
+        p50, p99 = (freshness[f"at_{percent}_percent_p{share}"] for share in (50, 99))
+        assert 0 < p50.value <= p99.value
+        assert (p50.goal, p99.goal) == (60, 200)
+    assert "at 50 percent p99" in output
+    figures = read_figures(tmp_path)
+    assert all(figures[one.measure] > 0 for one in COMPARED)
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_many_plants_compares_two_fleets(tmp_path: Path) -> None:
+    sizes = ["--few", "10", "--many", "40", "--points", "600000", "--rounds", "1"]
+    run("many_plants", "--quick", *sizes, "--output", str(tmp_path))
+    found = read_measures(tmp_path / "many_plants.json")
+    ratio = found["many_points_per_second"].value / found["few_points_per_second"].value
+    assert found["throughput_ratio"].value == pytest.approx(ratio, rel=0.05)
+    assert found["many_p99"].goal == 250
 
 
 @pytest.mark.slow
 def test_a_short_soak_finds_everything_in_its_place() -> None:
     size = ["--plants", "20", "--sites", "2", "--visitors", "2", "--minutes", "0.3", "--warm-up", "0", "--limit", "1000"]
-    done = subprocess.run([sys.executable, "-m", "bench.soak", *size], cwd=ROOT, capture_output=True, text=True, check=False)
     # A lost value, a failed answer, an error in a log or a closed connection ends it with an error.
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "20 plants, " in done.stdout
-    assert "all stored" in done.stdout
+    output = run("soak", *size)
+    assert "20 plants, " in output
+    assert "all stored" in output
 
 
 def store(database_url: str, frame: Frame, **changes: int) -> None:
