@@ -11,6 +11,7 @@ from bench.load import Frame, Ledger
 from bench.measures import read_measures
 from bench.meter import verify
 from bench.stack import BenchFailed
+from bench.trace import STAGES
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE, LAYOUT = 7, 1
@@ -56,6 +57,13 @@ def test_the_benchmark_of_many_plants_compares_two_fleets(tmp_path: Path) -> Non
     ratio = found["many_points_per_second"].value / found["few_points_per_second"].value
     assert found["throughput_ratio"].value == pytest.approx(ratio, rel=0.05)
     assert found["many_p99"].goal == 250
+
+
+@pytest.mark.slow
+def test_a_trace_follows_messages_through_every_stage() -> None:
+    output = run("trace", "6000", "--seconds", "1", "--plants", "20", "--patience", "0")
+    assert all(stage in output for stage in STAGES)
+    assert "publish to found" in output
 
 
 @pytest.mark.slow
