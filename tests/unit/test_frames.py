@@ -41,10 +41,10 @@ messages = st.tuples(
 events = st.one_of(messages, st.sampled_from(range(len(OTHERS))))
 
 
-async def read(chunks: Iterable[bytes]) -> tuple[list[Delivery], list[str]]:
+async def read(chunks: Iterable[bytes], beat_seconds: float = 0) -> tuple[list[Delivery], list[str]]:
     """Return the deliveries that are taken from the stream, and the names of the frames that are left to aiormq."""
     stream = asyncio.StreamReader()
-    reader = FrameReader(stream)
+    reader = FrameReader(stream, beat_seconds)
     taken: list[Delivery] = []
     reader.consumers[KNOWN.encode()] = taken.append
     receiver = FrameReceiver(reader)  # type: ignore[arg-type]
@@ -95,12 +95,13 @@ async def test_however_a_stream_is_cut_its_messages_are_the_same(
     assert [name for name in names if name not in (beats, "end")] == [name for name in left if name != beats]
 
 
-async def test_a_stream_of_nothing_but_deliveries_keeps_the_connection_alive() -> None:
+@pytest.mark.parametrize(("beat_seconds", "beats"), [(0, 5), (60, 1)])
+async def test_a_stream_of_nothing_but_deliveries_keeps_the_connection_alive(beat_seconds: float, beats: int) -> None:
     """aiormq closes a connection on which it sees no frame, and a broker that sends messages sends no heartbeats."""
     chunks = [message(KNOWN, tag, "t", b"x" * 100, 100) for tag in range(1, 6)]
-    taken, names = await read(chunks)
+    taken, names = await read(chunks, beat_seconds)
     assert len(taken) == 5
-    assert names.count(heartbeat.Heartbeat().name) == 5
+    assert names.count(heartbeat.Heartbeat().name) == beats
 
 
 @pytest.mark.parametrize("cut", [1, 8, 40])

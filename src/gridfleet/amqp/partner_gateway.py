@@ -40,7 +40,7 @@ _SHARDS: Final = 16
 _POLL_SECONDS: Final = 1.0
 _STOP_TRIES: Final = 2
 _STOP_SECONDS: Final = 5.0
-_BATCH: Final = 500
+_BATCH: Final = 2000
 _WINDOW: Final = 4_000
 """Maximum number of events that are being published at the same time."""
 _SHARE: Final = 1_000

@@ -7,6 +7,7 @@ connection accepts any transport, and this one's reader removes those frames fro
 
 import asyncio
 import struct
+import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
@@ -26,6 +27,8 @@ _ACK: Final = bytes((0, 60, 0, 80))
 _NACK: Final = bytes((0, 60, 0, 120))
 """Class and method of `basic.nack`."""
 _BEAT: Final = _FRAME.pack(_HEARTBEAT, 0, 0) + b"\xce"
+_BEAT_SECONDS: Final = 5.0
+"""The broker itself sends a heartbeat after half of `HEARTBEAT_SECONDS` without other frames."""
 _READ_BYTES: Final = 262_144
 
 
@@ -56,8 +59,11 @@ Settle = Callable[[Confirmation], None]
 class FrameReader:
     """The stream without the frames that are taken, with the methods of a `StreamReader` that aiormq uses."""
 
-    def __init__(self, stream: asyncio.StreamReader) -> None:
+    def __init__(self, stream: asyncio.StreamReader, beat_seconds: float = _BEAT_SECONDS) -> None:
+        """Read from `stream`. aiormq receives a heartbeat when frames are taken, at most once in `beat_seconds`."""
         self._stream = stream
+        self._beat_seconds = beat_seconds
+        self._beat_at = -beat_seconds
         self._data = b""
         self._at = 0
         self._frame_end = 0
@@ -103,8 +109,9 @@ class FrameReader:
                         continue
                     self._frame_end = end
                     return
-            if taken:
+            if taken and (now := time.monotonic()) - self._beat_at >= self._beat_seconds:
                 # aiormq closes a connection without frames, and the broker sends no heartbeats while it sends messages.
+                self._beat_at = now
                 self._data, self._at, self._frame_end = _BEAT + self._data[self._at :], 0, len(_BEAT)
                 return
             await self._receive()
