@@ -46,6 +46,8 @@ _WINDOW: Final = 4_000
 _SHARE: Final = 1_000
 """The same for one organisation, counted once for each of its vhosts."""
 
+_DELETE_SECONDS: Final = 0.5
+"""How long the events of a batch that are confirmed wait for the others, before they are deleted."""
 _STALE_SECONDS: Final = 60.0
 
 
@@ -70,6 +72,7 @@ class PartnerGateway:
         self._queued = asyncio.Event()
         self._fetching = asyncio.Lock()
         self._sending: dict[asyncio.Task[None], list[QueuedEvent]] = {}
+        self._is_full = False
         try:
             async with (
                 open_leases(self._database.url, _LEASE_KIND, _SHARDS) as leases,
@@ -122,8 +125,16 @@ class PartnerGateway:
     async def _stop(self, key_ids: Sequence[UUID]) -> None:
         if not key_ids:
             return
-        async with self._fetching:  # events being published are deleted first, or another process would send them again
-            await asyncio.gather(*self._sending, return_exceptions=True)
+        organizations = {self._links[key_id][0].served.key.organization_id for key_id in key_ids}
+        async with self._fetching:
+            # Events being published are deleted first, or another process would send them again.
+            sending = [
+                task
+                for task, events in self._sending.items()
+                if any(event.organization_id in organizations for event in events)
+            ]
+            if sending:
+                await asyncio.wait(sending, timeout=_STOP_SECONDS)
             left = {self._links.pop(key_id)[1] for key_id in key_ids}
             for _ in range(_STOP_TRIES):
                 for task in left:
@@ -141,7 +152,8 @@ class PartnerGateway:
                 async with self._fetching:
                     count = await self._send_batch()
                 if self._claimed() >= _WINDOW:
-                    await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
+                    self._is_full = True
+                    await self._queued.wait()
                 elif count < _BATCH:
                     await wait_at_most(self._queued, _POLL_SECONDS)
                 for task in [task for task in self._sending if task.done()]:
@@ -170,33 +182,63 @@ class PartnerGateway:
         if events:
             task = asyncio.create_task(self._send(events, {one: links[one] for one in ready}))
             self._sending[task] = events
-            if any(count >= most[one] for one, count in Counter(event.organization_id for event in events).items()):
-                task.add_done_callback(lambda _: self._queued.set())  # more may wait, for which no notification comes
+            task.add_done_callback(lambda _: self._note_room())
+            counts = Counter(event.organization_id for event in events)
+            self._is_full |= any(count >= most[one] for one, count in counts.items())
         return len(events)
 
-    async def _send(self, events: Sequence[QueuedEvent], links: Mapping[UUID, Sequence[PartnerLink]]) -> None:
+    def _note_room(self) -> None:
+        """Look for events again if some may wait for which no notification comes: the window or a share was full."""
+        if self._is_full:
+            self._is_full = False
+            self._queued.set()
+
+    async def _send(self, events: list[QueuedEvent], links: Mapping[UUID, Sequence[PartnerLink]]) -> None:
+        """Publish events and delete them. Those that are done leave `events`, which the window and the shares count.
+
+        Organisations whose vhosts confirm late do not delay the others: what is done is deleted every half second.
+        """
         by_key = {link.served.key.id: link for own in links.values() for link in own}
         keys = {organization: [link.served.key for link in own] for organization, own in links.items()}
         by_link: dict[PartnerLink, list[QueuedEvent]] = defaultdict(list)
         for event in events:
             for key in recipients(event, keys[event.organization_id]):
                 by_link[by_key[key.id]].append(event)
-        rest = _union(await asyncio.gather(*(self._send_to(link, own) for link, own in by_link.items())))
-        done = [event for event in events if event.id not in rest.unconfirmed]
-        failed = [event for event in done if event.id in rest.failed]
+        publishing = {
+            asyncio.create_task(self._send_to(link, own)): {event.id for event in own} for link, own in by_link.items()
+        }
+        rest = _Unpublished(set(), {})
+        try:
+            while True:
+                if publishing:
+                    await asyncio.wait(publishing, timeout=_DELETE_SECONDS)
+                rest = _union([rest, *(task.result() for task in publishing if task.done())])
+                publishing = {task: ids for task, ids in publishing.items() if not task.done()}
+                waiting = rest.unconfirmed.union(*publishing.values())
+                await self._end([event for event in events if event.id not in waiting], rest.failed)
+                events[:] = [event for event in events if event.id in waiting]
+                if not publishing:
+                    break
+                self._note_room()
+        finally:
+            for task in publishing:
+                task.cancel()
+        if events:
+            await asyncio.sleep(_POLL_SECONDS)  # pause before the next try
+
+    async def _end(self, done: Sequence[QueuedEvent], errors: Mapping[int, Exception]) -> None:
+        """Delete events, set those aside that cannot be published, and count the others."""
+        failed = [event for event in done if event.id in errors]
         if done:
             async with self._database.transaction() as db:
                 await delete_published(db, [event.id for event in done])
                 for event in failed:
-                    await _set_aside(db, event, rest.failed[event.id])
+                    await _set_aside(db, event, errors[event.id])
         for event in failed:
             with caused_by((event.cause or {}).get("request_id")):
-                error = rest.failed[event.id]
-                note_set_aside(Consumer.PARTNER_EVENTS, error, kind=event.kind, event_id=str(event.event_id))
-        for kind, count in Counter(event.kind for event in done if event.id not in rest.failed).items():
+                note_set_aside(Consumer.PARTNER_EVENTS, errors[event.id], kind=event.kind, event_id=str(event.event_id))
+        for kind, count in Counter(event.kind for event in done if event.id not in errors).items():
             metrics.PARTNER_EVENTS.labels(kind).inc(count)
-        if rest.unconfirmed:
-            await asyncio.sleep(_POLL_SECONDS)  # pause before the next try
 
     async def _send_to(self, link: PartnerLink, events: Sequence[QueuedEvent]) -> _Unpublished:
         """Publish events to a vhost. Returns those that were not published."""

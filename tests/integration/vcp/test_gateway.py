@@ -397,6 +397,50 @@ async def test_events_of_one_organisation_do_not_wait_for_those_of_another(marke
                 await asyncio.sleep(0.2)
 
 
+async def test_a_vhost_that_does_not_confirm_delays_no_other_organisation(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, prompt, other = [await market.add(database) for _ in range(3)]
+    publish = PartnerLink.publish
+
+    async def publish_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
+        if link.served.key.id == late.sender.key.id:
+            await asyncio.Event().wait()
+        return await publish(link, events)
+
+    monkeypatch.setattr(PartnerLink, "publish", publish_late)
+    sites, count = (late, prompt), 3_000  # more than an organisation's share of the events that are published at a time
+    async with database.transaction() as db:
+        await queue_events(
+            db,
+            [
+                NewEvent(new_id(), site.plant.organization_id, site.plant.id, None, EventKind.TELEMETRY, b'{"x": 1}')
+                for _ in range(count)
+                for site in sites
+            ],
+        )
+
+    async def waiting(site: PartnerSite) -> int:
+        [(found,)] = await site.rows(
+            f"SELECT count(*) FROM partner_event WHERE organization_id = '{site.plant.organization_id}'"
+        )
+        return int(found)
+
+    async with market.gateway():
+        async with asyncio.timeout(60):
+            while await waiting(prompt):
+                await asyncio.sleep(0.2)
+        assert await waiting(late) == count
+        await prompt.execute("UPDATE partner_queues SET enabled = false WHERE organization_id = %(org)s")
+        async with asyncio.timeout(30):
+            while await market.consumers(prompt):
+                await asyncio.sleep(0.05)
+        async with database.transaction() as db:
+            organization_id, plant_id = other.plant.organization_id, other.plant.id
+            await queue_events(db, [NewEvent(new_id(), organization_id, plant_id, None, EventKind.TELEMETRY, b"{}")])
+        await market.received(other, 1, EventKind.TELEMETRY)
+
+
 async def published(site: PartnerSite, events: Sequence[NewEvent]) -> None:
     """Queue events, and wait until none waits."""
     async with site.database.transaction() as db:
