@@ -60,6 +60,7 @@ async def test_the_certificate_is_checked_against_the_name(server: Server) -> No
 
 async def test_unknown_authorities_are_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
+    monkeypatch.delenv("SSL_CERT_DIR")
     outbound = Outbound(resolve=resolve, allow_private=True)
     async with outbound.open(httpx.URL(f"https://esm.example.com:{server.port}")) as wire:
         with pytest.raises(Unreachable):
