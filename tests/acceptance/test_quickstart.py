@@ -30,7 +30,9 @@ from support.servers.free_ports import free_port_settings
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".gridfleet", "__pycache__", ".*_cache", ".hypothesis", "*.jsonl")
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".tools", ".venv", "build", ".gridfleet", "__pycache__", ".*_cache", ".hypothesis", "*.jsonl"
+)
 
 
 @dataclass
