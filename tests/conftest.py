@@ -27,7 +27,7 @@ from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.fleet_under_test import Fleet
 from support.servers.broker_node import BrokerNode
-from support.servers.distribution import ByServers, unlisted_server
+from support.servers.distribution import ByServers, longest_first, unlisted_server
 from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import settings_at
 from support.servers.running_stack import RunningStack
@@ -47,10 +47,11 @@ _numbers = itertools.count(1)
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a file that uses a shared server and is not listed: its worker would start a second one."""
+    """Refuse a file that uses a shared server and is not listed: its worker would start a second one. Order the others."""
     missing = {f"{found[0]}: {found[1]}" for item in items if (found := unlisted_server(item)) is not None}
     if missing:
         raise pytest.UsageError(f"tests/support/servers/distribution.py lacks {', '.join(sorted(missing))}")
+    longest_first(items)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:

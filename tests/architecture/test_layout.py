@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import gridfleet
+from support.servers.distribution import LONGEST, USERS
 
 SOURCE = Path(gridfleet.__file__).parent
 SQL = re.compile(
@@ -35,6 +36,13 @@ def test_only_stores_the_database_kernel_and_the_private_server_hold_sql() -> No
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.match(node.value)
     ]
     assert not strays
+
+
+def test_the_distribution_of_tests_names_existing_files_and_servers() -> None:
+    files = {file for listed in USERS.values() for file in listed} | {unit for unit in LONGEST if "::" not in unit}
+    root = Path(__file__).parents[2]
+    assert {file for file in files if not (root / file).is_file()} == set()
+    assert {unit for unit in LONGEST if "::" in unit} <= USERS.keys()
 
 
 def test_a_store_is_imported_by_its_own_domain_alone() -> None:

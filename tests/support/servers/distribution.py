@@ -84,13 +84,35 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
 """Files by the shared server that their tests use, as the folder and name of its fixture. A file uses one of them at most."""
 _SERVER_OF: Final = {file: server for server, files in USERS.items() for file in files}
 
+LONGEST: Final = (
+    "tests::stack",
+    "tests/integration/test_up.py",
+    "tests::broker",
+    "tests/unit/sdk::broker",
+    "tests/integration/test_private_broker.py",
+    "tests/integration/test_bench_smoke.py",
+    "tests/integration/test_sessions.py",
+)
+"""Servers with all their files, and files, that take a worker minutes, because servers start. They run first, beside each
+other: at the end of a run they would leave the other workers without work."""
+
 
 class ByServers(LoadScopeScheduling):  # type: ignore[misc]
     """Scheduler that runs in one worker the tests of a file, and those of all files with the same server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return _SERVER_OF.get(file, file)
+        return _unit(nodeid)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Move the tests of `LONGEST` to the front, in that order. All others keep theirs."""
+    rank = {unit: number for number, unit in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(_unit(item.nodeid), len(rank)))
+
+
+def _unit(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return _SERVER_OF.get(file, file)
 
 
 def unlisted_server(item: pytest.Item) -> tuple[str, str] | None:
