@@ -19,8 +19,8 @@ from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.topology import PLANTS_VHOST, ingest_queue
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import FrameBatch
-from gridfleet.kernel.broker.deliveries import open_deliveries
-from gridfleet.kernel.broker.frames import Delivery as Delivered
+from gridfleet.kernel.broker.frames import TaggedMessage
+from gridfleet.kernel.broker.queue_consumers import open_queue_consumers
 from gridfleet.kernel.db import Database
 
 __all__ = ["Limits", "discard_all", "prepare_all", "store_all"]
@@ -85,7 +85,7 @@ async def discard_all(stack: Stack, load: Load) -> float:
     last_tag = acknowledged = unacknowledged = 0
     enough = asyncio.Event()
 
-    def take(message: Delivered) -> None:
+    def take(message: TaggedMessage) -> None:
         nonlocal left, last_tag, unacknowledged
         left -= 1
         unacknowledged += 1
@@ -95,10 +95,10 @@ async def discard_all(stack: Stack, load: Load) -> float:
 
     with _collector_at_rest():
         before = own_cpu() + broker()
-        async with open_deliveries(stack.broker_url, PLANTS_VHOST) as (channel, deliveries):
+        async with open_queue_consumers(stack.broker_url, PLANTS_VHOST) as (channel, consumers):
             await channel.basic_qos(prefetch_count=prefetch)
             for shard in range(settings.ingest_shards):
-                await deliveries.consume(ingest_queue(shard), str(shard), take)
+                await consumers.consume(ingest_queue(shard), str(shard), take)
             async with asyncio.timeout(_EMPTY_SECONDS):
                 while left or acknowledged < last_tag:
                     await enough.wait()

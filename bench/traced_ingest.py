@@ -17,9 +17,8 @@ import aiormq
 
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
-from gridfleet.kernel.broker.deliveries import Deliveries
-from gridfleet.kernel.broker.frames import Delivery as Delivered
-from gridfleet.kernel.broker.frames import Take
+from gridfleet.kernel.broker.frames import TaggedMessage, Take
+from gridfleet.kernel.broker.queue_consumers import QueueConsumers
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.settings import Settings
 from gridfleet.mqtt import worker
@@ -93,10 +92,10 @@ class _Trace:
 
 def _install(trace: _Trace) -> None:
     """Replace the functions around the stages by functions that also note the time."""
-    consume, acknowledge = Deliveries.consume, aiormq.Channel.basic_ack
+    consume, acknowledge = QueueConsumers.consume, aiormq.Channel.basic_ack
 
-    async def consume_traced(self: Deliveries, queue: str, tag: str, take: Take) -> None:
-        def take_traced(message: Delivered) -> None:
+    async def consume_traced(self: QueueConsumers, queue: str, tag: str, take: Take) -> None:
+        def take_traced(message: TaggedMessage) -> None:
             trace.deliver(message.body)
             take(message)
 
@@ -119,7 +118,7 @@ def _install(trace: _Trace) -> None:
             trace.write(batch)
             after_commit(db, lambda: trace.commit(batch))
 
-    Deliveries.consume = consume_traced  # type: ignore[method-assign]
+    QueueConsumers.consume = consume_traced  # type: ignore[method-assign]
     aiormq.Channel.basic_ack = acknowledge_traced  # type: ignore[method-assign]
     worker.Pipeline = TracedPipeline  # type: ignore[attr-defined]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import body, commands, frame, header, heartbeat
 
-from gridfleet.kernel.broker.frames import Confirmation, Delivery, FrameReader
+from gridfleet.kernel.broker.frames import Confirmation, FrameReader, TaggedMessage
 
 KNOWN, UNKNOWN = "7", "other"
 
@@ -41,11 +41,11 @@ messages = st.tuples(
 events = st.one_of(messages, st.sampled_from(range(len(OTHERS))))
 
 
-async def read(chunks: Iterable[bytes], beat_seconds: float = 0) -> tuple[list[Delivery], list[str]]:
+async def read(chunks: Iterable[bytes], beat_seconds: float = 0) -> tuple[list[TaggedMessage], list[str]]:
     """Return the deliveries that are taken from the stream, and the names of the frames that are left to aiormq."""
     stream = asyncio.StreamReader()
     reader = FrameReader(stream, beat_seconds)
-    taken: list[Delivery] = []
+    taken: list[TaggedMessage] = []
     reader.consumers[KNOWN.encode()] = taken.append
     receiver = FrameReceiver(reader)  # type: ignore[arg-type]
     names: list[str] = []
@@ -84,7 +84,7 @@ async def test_however_a_stream_is_cut_its_messages_are_the_same(
     data = b"".join(frame.marshal(OTHERS[one], 1) if isinstance(one, int) else message(*one) for one in sent)
     taken, names = await read(pieces(data, sizes))
     own = [one for one in sent if not isinstance(one, int) and one[0] == KNOWN]
-    assert taken == [Delivery(tag, routing_key, content) for _, tag, routing_key, content, _ in own]
+    assert taken == [TaggedMessage(tag, routing_key, content) for _, tag, routing_key, content, _ in own]
     left = []
     for one in sent:
         if isinstance(one, int):

@@ -5,7 +5,7 @@ import httpx
 from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.channels.sms import SmsChannel
-from gridfleet.domains.notifications.delivery import Deliveries
+from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.models import Channel
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import open_delivery
@@ -21,7 +21,7 @@ async def deliver_notifications(settings: Settings, database: Database) -> None:
     sms_url, expo_token = settings.sms_url, settings.expo_access_token
     async with httpx.AsyncClient(base_url=settings.expo_url, timeout=_SECONDS) as http:
         expo = ExpoPush(http, expo_token.get_secret_value() if expo_token else None)
-        await Deliveries(
+        await NotificationWorker(
             database,
             {
                 Channel.PUSH: expo,

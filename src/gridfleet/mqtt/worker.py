@@ -21,8 +21,8 @@ from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
 from gridfleet.kernel.broker.connection import fail_when_closed
-from gridfleet.kernel.broker.deliveries import Deliveries, open_deliveries
-from gridfleet.kernel.broker.frames import Delivery as Delivered
+from gridfleet.kernel.broker.frames import TaggedMessage
+from gridfleet.kernel.broker.queue_consumers import QueueConsumers, open_queue_consumers
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -93,7 +93,7 @@ class IngestWorker:
         await self._pipeline.partitions.ensure_ahead(2)
         async with (
             open_leases(self._database.url, LEASE_KIND, settings.ingest_shards) as leases,
-            open_deliveries(broker_url, PLANTS_VHOST) as (channel, consumers),
+            open_queue_consumers(broker_url, PLANTS_VHOST) as (channel, consumers),
             asyncio.TaskGroup() as tasks,
         ):
             await channel.basic_qos(prefetch_count=self._prefetch)
@@ -119,7 +119,7 @@ class IngestWorker:
 
         await listen(self._database.url, tuple(changes), self._pipeline.invalidate, changed)
 
-    async def _hold_leases(self, leases: Leases, channel: AbstractChannel, consumers: Deliveries) -> None:
+    async def _hold_leases(self, leases: Leases, channel: AbstractChannel, consumers: QueueConsumers) -> None:
         """Hold leases on this process's part of the shards, and store when their queues were empty."""
         saved_at = 0.0
         loop = asyncio.get_running_loop()
@@ -148,7 +148,7 @@ class IngestWorker:
         nothing_waits = queue.message_count == 0 and queue.consumer_count == 1
         self._windows[shard].note_check(now, self._acknowledged_tag, nothing_waits=nothing_waits)
 
-    async def _start_shard(self, consumers: Deliveries, shard: int) -> None:
+    async def _start_shard(self, consumers: QueueConsumers, shard: int) -> None:
         size = self._settings.ingest_batch_messages
         if shard in self._outdated.shards:
             await replace_shard(self._settings.secret("broker_url").get_secret_value(), self._outdated, shard)
@@ -156,7 +156,7 @@ class IngestWorker:
             window = self._windows[shard] = ShardWindow(await load_empty_at(db, shard))
         self._pipeline.plant_cache.note_shard_taken()
 
-        def take(message: Delivered) -> None:
+        def take(message: TaggedMessage) -> None:
             self._buffer.append(_Message(message.tag, shard, message.routing_key, message.body, window.deliver(message.tag)))
             self._arrived.set()
             if len(self._buffer) >= size:
@@ -165,7 +165,7 @@ class IngestWorker:
         await consumers.consume(ingest_queue(shard), str(shard), take)
         log.info("shard taken", shard=shard)
 
-    async def _stop_shard(self, consumers: Deliveries, shard: int) -> None:
+    async def _stop_shard(self, consumers: QueueConsumers, shard: int) -> None:
         await consumers.cancel(str(shard))
         while self._windows[shard].unacknowledged:
             self._acknowledged.clear()

@@ -22,7 +22,7 @@ from gridfleet.jobs.schedule import run_jobs
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.mail.content import Action, MailContent
+from gridfleet.kernel.mail.content import MailAction, MailContent
 from gridfleet.kernel.mail.delivery import FolderDelivery, MailRefused, SmtpDelivery
 from gridfleet.kernel.mail.message import Mail
 from gridfleet.kernel.mail.queue import SEND_MAIL
@@ -34,7 +34,7 @@ from support.servers.postbox import mails_to, text_of, token_in, work_off
 from support.servers.running_task import running
 
 CONTENT = MailContent(
-    "Häuser & <Zäune>", ("Grüße & <Küsse>.", "x" * 200), "Weil's so ist.", Action("Öffnen", "/a?token=" + "a1" * 32)
+    "Häuser & <Zäune>", ("Grüße & <Küsse>.", "x" * 200), "Weil's so ist.", MailAction("Öffnen", "/a?token=" + "a1" * 32)
 )
 
 

@@ -22,7 +22,7 @@ from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.outcome import Outcome
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.channels.sms import SmsChannel
-from gridfleet.domains.notifications.delivery import Deliveries
+from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing
 from gridfleet.domains.notifications.push_tokens import delete_token, register_token
@@ -75,7 +75,7 @@ async def delivering(
     """The worker with short waits."""
     async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
         push = ExpoPush(http, "expo-access-token")
-        worker = Deliveries(
+        worker = NotificationWorker(
             database,
             {
                 Channel.PUSH: push,
@@ -407,7 +407,7 @@ async def test_a_gateway_that_hangs_holds_up_its_own_channel_alone(database: Dat
     hanging = HangingChannel()
     async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
         push = ExpoPush(http)
-        async with running(Deliveries(database, {Channel.PUSH: push, Channel.SMS: hanging}, push).run()):
+        async with running(NotificationWorker(database, {Channel.PUSH: push, Channel.SMS: hanging}, push).run()):
             async with asyncio.timeout(10):
                 await hanging.asked.wait()
             await queue(database, organization.id, Channel.PUSH)
@@ -487,7 +487,7 @@ async def test_a_message_that_cannot_be_sent_fails_alone(database: Database, exp
 
     async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
         push = Choking(http)
-        async with running(Deliveries(database, {Channel.PUSH: push}, push).run()):
+        async with running(NotificationWorker(database, {Channel.PUSH: push}, push).run()):
             found = await until(database, settled)
 
     assert sorted((log.status.value, log.error) for log in found) == [
@@ -581,7 +581,7 @@ async def test_a_worker_that_is_late_changes_nothing(database: Database, expo: E
         push = ExpoPush(await workers.enter_async_context(httpx.AsyncClient(base_url=expo.url, timeout=5)))
         tasks = []
         for gateway in (late, current):
-            tasks.append(asyncio.create_task(Deliveries(database, {Channel.SMS: gateway}, push).run()))
+            tasks.append(asyncio.create_task(NotificationWorker(database, {Channel.SMS: gateway}, push).run()))
             workers.push_async_callback(asyncio.wait, [tasks[-1]])
             workers.callback(tasks[-1].cancel)
             async with asyncio.timeout(10):

@@ -9,7 +9,7 @@ import httpx
 from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.channels.sms import SmsChannel
-from gridfleet.domains.notifications.delivery import Deliveries
+from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog
 from gridfleet.domains.notifications.push_tokens import register_token
@@ -44,7 +44,7 @@ async def test_former_members_are_not_notified(database: Database, home: Path) -
 
     async with httpx.AsyncClient() as http:
         mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
-        worker = Deliveries(database, {Channel.EMAIL: mail}, ExpoPush(http, None), waits=[timedelta(seconds=0.05)])
+        worker = NotificationWorker(database, {Channel.EMAIL: mail}, ExpoPush(http, None), waits=[timedelta(seconds=0.05)])
         async with running(worker.run()):
             logs = await _settled(database)
 
@@ -75,7 +75,7 @@ async def test_addresses_of_other_users_are_not_notified(database: Database, hom
         async with httpx.AsyncClient(base_url=expo.url) as http:
             push = ExpoPush(http, None)
             channels = {Channel.PUSH: push, Channel.EMAIL: mail, Channel.SMS: SmsChannel(None)}
-            async with running(Deliveries(database, channels, push).run()):
+            async with running(NotificationWorker(database, channels, push).run()):
                 logs = await _settled(database)
 
     assert expo.messages == []

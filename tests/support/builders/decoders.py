@@ -27,7 +27,7 @@ from gridfleet.domains.ingest.models import Refusal
 from gridfleet.domains.partners import key_text
 from gridfleet.domains.partners.amqp_access import decisions as partner_access
 from gridfleet.domains.plants.mqtt_access import decisions as plant_access
-from gridfleet.domains.plants.mqtt_access.decisions import PlantName
+from gridfleet.domains.plants.mqtt_access.decisions import PlantUserName
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.trading.esm.client import EsmFailed, decode_response
 from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlant, EsmPlants, EsmReadings, EsmToken, PlanResponse
@@ -191,7 +191,7 @@ def _may_do_anything(text: str) -> None:
     partner_access.key_of_tags(text)
     partner_access.is_key(text)
     key_text.digest_of(text)
-    name = PlantName(PLANT, None)
+    name = PlantUserName(PLANT, None)
     for permission in ("read", "write", "configure"):
         assert not plant_access.may_use_topic(name, "plants", "amq.topic", permission, text.replace(str(PLANT), "x"))
         plant_access.may_use_resource(name, "plants", "queue", text, permission)

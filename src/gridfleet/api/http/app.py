@@ -81,7 +81,7 @@ class Application:
         self._headers = security_headers(state.settings.base_url)
         self._routes = _Node()
         for endpoint in endpoints:
-            self._routes.add(endpoint, Pipeline(endpoint, state))
+            self._routes.add(endpoint, BoundEndpoint(endpoint, state))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -106,14 +106,14 @@ class Application:
         with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
             trace_id = tracing.trace_id()
             try:
-                pipeline = None
+                bound = None
                 if method != "other" and _HOST.match(call.headers.get("host", "-").encode("latin-1")) is None:
                     response: ASGIApp = error_response(call, self._headers, ValidationFailed(), "BAD_REQUEST")
-                elif method == "other" or (pipeline := self._find(scope, segments)) is None:
+                elif method == "other" or (bound := self._find(scope, segments)) is None:
                     response = error_response(call, self._headers, NotFound())
                 else:
-                    route = pipeline.path
-                    response = await pipeline(call, scope, receive)
+                    route = bound.path
+                    response = await bound(call, scope, receive)
                 await response(scope, receive, watch)
             finally:
                 seconds = time.perf_counter() - started
@@ -129,8 +129,8 @@ class Application:
         if call.bug is not None:
             raise call.bug
 
-    def _find(self, scope: Scope, segments: list[str]) -> "Pipeline | None":
-        """Return the pipeline of a request and put the path parameters into its scope, or None if no route matches."""
+    def _find(self, scope: Scope, segments: list[str]) -> "BoundEndpoint | None":
+        """Return the endpoint of a request and put the path parameters into its scope, or None if no route matches."""
         node, values = self._routes, []
         for segment in segments:
             child = node.children.get(segment)
@@ -140,10 +140,10 @@ class Application:
             if child is None:
                 return None
             node = child
-        pipeline = node.pipelines.get(scope["method"])
-        if pipeline is not None:
-            scope["path_params"] = dict(zip(pipeline.parameter_names, values, strict=True))
-        return pipeline
+        bound = node.endpoints.get(scope["method"])
+        if bound is not None:
+            scope["path_params"] = dict(zip(bound.parameter_names, values, strict=True))
+        return bound
 
 
 _ANY: Final = "/"
@@ -155,17 +155,17 @@ class _Node:
     """One segment of the paths."""
 
     children: "dict[str, _Node]" = field(default_factory=dict)
-    pipelines: "dict[str, Pipeline]" = field(default_factory=dict)
+    endpoints: "dict[str, BoundEndpoint]" = field(default_factory=dict)
 
-    def add(self, endpoint: Endpoint, pipeline: "Pipeline") -> None:
+    def add(self, endpoint: Endpoint, bound: "BoundEndpoint") -> None:
         """Add a path below this node."""
         node = self
         for segment in endpoint.path.strip("/").split("/"):
             node = node.children.setdefault(_ANY if segment.startswith("{") else segment, _Node())
-        node.pipelines[endpoint.method] = pipeline
+        node.endpoints[endpoint.method] = bound
 
 
-class Pipeline:
+class BoundEndpoint:
     """An endpoint bound to the state of the process, with everything prepared that does not depend on the call."""
 
     def __init__(self, endpoint: Endpoint, state: AppState) -> None:

@@ -13,7 +13,7 @@ import structlog
 from gridfleet.api.http import Call, internal_endpoint
 from gridfleet.domains.partners.amqp_access import decisions as partners
 from gridfleet.domains.plants.mqtt_access import decisions as plants
-from gridfleet.domains.plants.mqtt_access.decisions import PlantName
+from gridfleet.domains.plants.mqtt_access.decisions import PlantUserName
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.probe import LOGIN_CHANNEL, login_text, probe_user
 from gridfleet.kernel.db.notifications import notify
@@ -71,7 +71,7 @@ async def resource(call: Call, form: Mapping[str, str]) -> str:
     """Decide on the use of a queue or exchange."""
     wanted = form.get("vhost", ""), form.get("resource", ""), form.get("name", ""), form.get("permission", "")
     who = _who(form)
-    if isinstance(who, PlantName):
+    if isinstance(who, PlantUserName):
         return _answer("plant", "resource", _unless(plants.may_use_resource(who, *wanted)))
     if who is None:
         return _answer("unknown", "resource", _UNKNOWN)
@@ -84,7 +84,7 @@ async def topic(call: Call, form: Mapping[str, str]) -> str:
     """Decide on publishing or binding with a routing key."""
     wanted = form.get("vhost", ""), form.get("name", ""), form.get("permission", ""), form.get("routing_key", "")
     who = _who(form)
-    if isinstance(who, PlantName):
+    if isinstance(who, PlantUserName):
         return _answer("plant", "topic", _unless(plants.may_use_topic(who, *wanted)))
     if who is None:
         return _answer("unknown", "topic", _UNKNOWN)
@@ -95,10 +95,10 @@ async def topic(call: Call, form: Mapping[str, str]) -> str:
 async def _partner_login(call: Call, user_name: str, password: str | None) -> str:
     async with call.state.reserved.transaction() as db:
         found = await partners.log_in(db, user_name, password)
-    accepted = isinstance(found, partners.Admitted)
+    accepted = isinstance(found, partners.AdmittedKey)
     client = "partner" if accepted or partners.is_key(password) else "unknown"
     metrics.BROKER_LOGINS.labels(client, _outcome(accepted)).inc()
-    if isinstance(found, partners.Admitted):
+    if isinstance(found, partners.AdmittedKey):
         return f"{_answer(client, 'user', None)} {found.tags}"
     log.info("partner refused", reason=found)
     return _answer(client, "user", found)
@@ -120,6 +120,6 @@ def _outcome(accepted: bool) -> str:
     return "accepted" if accepted else "refused"
 
 
-def _who(form: Mapping[str, str]) -> UUID | PlantName | None:
+def _who(form: Mapping[str, str]) -> UUID | PlantUserName | None:
     """Return the id of the partner key from the tags of the login, else the plant of the user name, else None."""
     return partners.key_of_tags(form.get("tags", "")) or plants.parse_plant_name(form.get("username", ""))

@@ -21,7 +21,7 @@ from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import repeat_when_due
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
-__all__ = ["MAX_TRIES", "SEND_SECONDS", "Deliveries"]
+__all__ = ["MAX_TRIES", "SEND_SECONDS", "NotificationWorker"]
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ _UNWANTED: Final = Outcome(
 )
 
 
-class Deliveries:
+class NotificationWorker:
     """The worker of the queue. Several processes may run it.
 
     A delivery is tried five times and may arrive more than once.

@@ -12,7 +12,7 @@ from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.organizations import registry as organizations
 from gridfleet.domains.sandbox_esm import store
 from gridfleet.domains.sandbox_esm.errors import ClientRefused
-from gridfleet.domains.sandbox_esm.models import Credentials
+from gridfleet.domains.sandbox_esm.models import IssuedCredentials
 from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -23,7 +23,7 @@ TOKEN_LIFETIME: Final = timedelta(hours=1)
 _NOBODYS_HASH: Final = sha256(b"").digest()
 
 
-async def enable(db: Connection, actor: Actor, organization_id: UUID) -> Credentials:
+async def enable(db: Connection, actor: Actor, organization_id: UUID) -> IssuedCredentials:
     """Return new credentials for an organisation: the same client, a new secret. The old secret and its tokens end at once.
 
     Raises OrganizationNotFound.
@@ -33,7 +33,7 @@ async def enable(db: Connection, actor: Actor, organization_id: UUID) -> Credent
     client_id = await store.enable_client(db, organization_id, f"sandbox-{secrets.token_hex(8)}", _hash(secret))
     await store.delete_tokens(db, client_id)
     await _record(db, Event.SANDBOX_ESM_ENABLED, actor, organization_id, client_id)
-    return Credentials(client_id, secret)
+    return IssuedCredentials(client_id, secret)
 
 
 async def disable(db: Connection, actor: Actor, organization_id: UUID) -> None:

@@ -10,7 +10,15 @@ from msgspec import UNSET, UnsetType
 
 from gridfleet.protocol.time_blocks import TimeBlock
 
-__all__ = ["Credentials", "EsiState", "NewSandboxPlant", "PlanResponse", "Reading", "SandboxPlant", "SandboxPlantChanges"]
+__all__ = [
+    "EsiState",
+    "IssuedCredentials",
+    "NewSandboxPlant",
+    "PlanResponse",
+    "Reading",
+    "SandboxPlant",
+    "SandboxPlantChanges",
+]
 
 
 class EsiState(StrEnum):
@@ -22,7 +30,7 @@ class EsiState(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class Credentials(msgspec.Struct, frozen=True):
+class IssuedCredentials(msgspec.Struct, frozen=True):
     """A client's credentials. The secret is stored nowhere in plain text."""
 
     client_id: str

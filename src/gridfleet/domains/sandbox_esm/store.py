@@ -14,12 +14,12 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_value
 from gridfleet.protocol.time_blocks import TimeBlock
 
-__all__ = ["Client"]
+__all__ = ["SandboxClient"]
 
 _COLUMNS = ", ".join(SandboxPlant.__struct_fields__)
 
 
-class Client(NamedTuple):
+class SandboxClient(NamedTuple):
     """An organisation's client."""
 
     client_id: str
@@ -60,18 +60,18 @@ async def disable_client(db: Connection, organization_id: UUID) -> str | None:
     )
 
 
-async def client_of_organization(db: Connection, organization_id: UUID) -> Client | None:
+async def client_of_organization(db: Connection, organization_id: UUID) -> SandboxClient | None:
     """Return the organisation's client, or None."""
-    cursor = db.cursor(row_factory=class_row(Client))
+    cursor = db.cursor(row_factory=class_row(SandboxClient))
     await cursor.execute(
         "SELECT client_id, secret_hash, enabled FROM sandbox_esm_client WHERE organization_id = %s", (organization_id,)
     )
     return await cursor.fetchone()
 
 
-async def find_client(db: Connection, client_id: str) -> Client | None:
+async def find_client(db: Connection, client_id: str) -> SandboxClient | None:
     """Return the client with this id, locked against a new secret until the transaction ends, or None."""
-    cursor = db.cursor(row_factory=class_row(Client))
+    cursor = db.cursor(row_factory=class_row(SandboxClient))
     await cursor.execute(
         "SELECT client_id, secret_hash, enabled FROM sandbox_esm_client WHERE client_id = %s FOR SHARE", (client_id,)
     )

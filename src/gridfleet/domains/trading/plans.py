@@ -16,7 +16,7 @@ from gridfleet.domains.trading.errors import EsmNotConfigured, EsmSilent, PlantN
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmConfig, PlanResponse
 from gridfleet.domains.trading.models import ConfigChange
-from gridfleet.domains.trading.store import Outcome
+from gridfleet.domains.trading.store import PlanResult
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -118,7 +118,7 @@ async def begin(
     return Relay(plant, change, blocks)
 
 
-async def deliver(esm: EsmClient, relay: Relay) -> tuple[Outcome, int | None, datetime]:
+async def deliver(esm: EsmClient, relay: Relay) -> tuple[PlanResult, int | None, datetime]:
     """Send the plan.
 
     Returns:
@@ -135,13 +135,13 @@ async def deliver(esm: EsmClient, relay: Relay) -> tuple[Outcome, int | None, da
         )
     except EsmFailed as error:
         # A refusal is final. Without a response, the ESM may still accept the plan, or may have accepted it already.
-        outcome = Outcome(error.result_code, error.text, True, error.result_code == "VALIDATION_FAILED")
+        outcome = PlanResult(error.result_code, error.text, True, error.result_code == "VALIDATION_FAILED")
         return outcome, None, utc_now()
     return _outcome(response), response.version, utc_now()
 
 
 async def finish(
-    db: Connection, org: OrgScope, relay: Relay, outcome: Outcome, version: int | None, responded_at: datetime
+    db: Connection, org: OrgScope, relay: Relay, outcome: PlanResult, version: int | None, responded_at: datetime
 ) -> ConfigChange:
     """Save the outcome and return the record.
 
@@ -168,5 +168,5 @@ def refusal(error: EsmFailed) -> PlantNotLinked | EsmSilent:
     return PlantNotLinked("The ESM does not know this plant.") if error.status == 404 else EsmSilent(error.text)
 
 
-def _outcome(response: PlanResponse) -> Outcome:
-    return Outcome(response.result_code, response.message, response.is_error, response.is_terminal)
+def _outcome(response: PlanResponse) -> PlanResult:
+    return PlanResult(response.result_code, response.message, response.is_error, response.is_terminal)

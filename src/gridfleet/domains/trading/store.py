@@ -14,7 +14,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
 
-__all__ = ["ConfigRow", "Outcome"]
+__all__ = ["ConfigRow", "PlanResult"]
 
 _CONFIG = (
     "c.id, c.organization_id, o.slug, c.esm_api_url, c.esm_client_id, c.esm_client_secret, c.key_version,"
@@ -42,7 +42,7 @@ class ConfigRow(NamedTuple):
     updated_at: datetime
 
 
-class Outcome(NamedTuple):
+class PlanResult(NamedTuple):
     """The columns of a plan's result."""
 
     result_code: str
@@ -156,7 +156,7 @@ async def find_change(db: Connection, org: OrgScope, request_code: UUID) -> Conf
 
 
 async def finish_change(
-    db: Connection, change_id: int, outcome: Outcome, version: int | None, responded_at: datetime
+    db: Connection, change_id: int, outcome: PlanResult, version: int | None, responded_at: datetime
 ) -> ConfigChange | None:
     """Save a plan's outcome and return the plan, even if its plant has moved to another organisation meanwhile.
 

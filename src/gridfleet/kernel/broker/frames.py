@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
 from yarl import URL
 
-__all__ = ["Confirmation", "Delivery", "FrameReader", "FrameTransport", "Settle", "Take"]
+__all__ = ["Confirmation", "FrameReader", "FrameTransport", "Settle", "TaggedMessage", "Take"]
 
 _METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
 _KINDS: Final = frozenset((_METHOD, _HEADER, _BODY, _HEARTBEAT))
@@ -32,7 +32,7 @@ _BEAT_SECONDS: Final = 5.0
 _READ_BYTES: Final = 262_144
 
 
-class Delivery(NamedTuple):
+class TaggedMessage(NamedTuple):
     """A message with its delivery tag."""
 
     tag: int
@@ -52,7 +52,7 @@ class Confirmation(NamedTuple):
     confirmed: bool
 
 
-Take = Callable[[Delivery], None]
+Take = Callable[[TaggedMessage], None]
 Settle = Callable[[Confirmation], None]
 
 
@@ -153,7 +153,7 @@ class FrameReader:
         if message.missing <= 0:
             self._message = None
             body = message.parts[0] if len(message.parts) == 1 else b"".join(message.parts)
-            message.take(Delivery(message.tag, message.routing_key, body))
+            message.take(TaggedMessage(message.tag, message.routing_key, body))
         return True
 
 

@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Action", "MailContent", "as_html", "as_text"]
+__all__ = ["MailAction", "MailContent", "as_html", "as_text"]
 
 _LAYOUT: Final = Template(Path(__file__).with_name("layout.html").read_text())
 _WIDTH: Final = 72
 
 
-class Action(msgspec.Struct, frozen=True):
+class MailAction(msgspec.Struct, frozen=True):
     """An action for the reader: the text of the button, and the path of its link below the public URL."""
 
     label: str
@@ -33,7 +33,7 @@ class MailContent(msgspec.Struct, frozen=True):
     subject: str
     paragraphs: tuple[str, ...]
     reason: str
-    action: Action | None = None
+    action: MailAction | None = None
 
 
 def as_text(content: MailContent, base_url: str) -> str:
@@ -58,7 +58,7 @@ def _filled(paragraph: str) -> str:
     return textwrap.fill(paragraph, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _button(action: Action, base_url: str) -> str:
+def _button(action: MailAction, base_url: str) -> str:
     url = html.escape(base_url + action.path)
     return (
         f'<p style="margin:28px 0"><a href="{url}" style="background:#0b6e4f;border-radius:6px;color:#fff;'

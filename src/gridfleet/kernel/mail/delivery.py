@@ -16,7 +16,7 @@ from gridfleet.kernel.private_files import ensure_private_folder, write_private
 from gridfleet.kernel.security.server_trust import client_tls
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["DELIVERY_SECONDS", "Delivery", "FolderDelivery", "MailRefused", "SmtpDelivery", "open_delivery"]
+__all__ = ["DELIVERY_SECONDS", "FolderDelivery", "MailDelivery", "MailRefused", "SmtpDelivery", "open_delivery"]
 
 DELIVERY_SECONDS: Final = 25.0
 """Time for all commands of a mail together. It is shorter than that of a batch of notifications: after that, the mails
@@ -30,14 +30,14 @@ class MailRefused(Exception):
     """The mail server refuses this mail permanently; a retry cannot succeed."""
 
 
-class Delivery(Protocol):
+class MailDelivery(Protocol):
     """A way to deliver mails."""
 
     async def deliver(self, mail: Mail) -> None:
         """Deliver a mail. Raises MailRefused for a permanent refusal; any other error can be retried."""
 
 
-def open_delivery(settings: Settings) -> Delivery:
+def open_delivery(settings: Settings) -> MailDelivery:
     """Return SMTP delivery if a server is configured, else delivery to files below `{home}/mail`."""
     if settings.smtp_url is not None:
         return SmtpDelivery(settings.smtp_url.get_secret_value(), settings.sender, settings.ca_file)

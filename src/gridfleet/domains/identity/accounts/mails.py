@@ -1,6 +1,6 @@
 """Mails to users about their accounts."""
 
-from gridfleet.kernel.mail.content import Action, MailContent
+from gridfleet.kernel.mail.content import MailAction, MailContent
 
 __all__ = ["confirm_address", "email_change_requested", "email_changed", "password_changed", "reset_password"]
 
@@ -14,7 +14,7 @@ def confirm_address(name: str, token: str) -> MailContent:
             "you asked us to use this address for your Gridfleet account. Confirm it within 24 hours, and you log in with it"
             " from then on. Until you do, nothing changes.",
         ),
-        action=Action("Confirm this address", f"/account/confirm-email#token={token}"),
+        action=MailAction("Confirm this address", f"/account/confirm-email#token={token}"),
         reason="You received this mail because a user of Gridfleet entered your address. If it was not you,"
         " ignore it: without the link above nothing happens.",
     )
@@ -55,7 +55,7 @@ def reset_password(name: str, token: str) -> MailContent:
             "you asked for a new password for your Gridfleet account. The link below lets you set one. It works once, for"
             " one hour; afterwards you are logged out everywhere and log in with the new password.",
         ),
-        action=Action("Set a new password", f"/account/reset-password#token={token}"),
+        action=MailAction("Set a new password", f"/account/reset-password#token={token}"),
         reason="You received this mail because it was requested at the login page. If it was not you, ignore it: your"
         " password stays what it is.",
     )

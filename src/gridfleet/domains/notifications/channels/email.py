@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gridfleet.domains.notifications.channels.outcome import Outcome
 from gridfleet.domains.notifications.models import Outgoing
 from gridfleet.kernel.mail.content import MailContent
-from gridfleet.kernel.mail.delivery import Delivery, MailRefused
+from gridfleet.kernel.mail.delivery import MailDelivery, MailRefused
 from gridfleet.kernel.mail.message import Mail
 
 __all__ = ["EmailChannel"]
@@ -20,7 +20,7 @@ class EmailChannel:
 
     most = 5
 
-    def __init__(self, delivery: Delivery, base_url: str) -> None:
+    def __init__(self, delivery: MailDelivery, base_url: str) -> None:
         self._delivery = delivery
         self._base_url = base_url
 

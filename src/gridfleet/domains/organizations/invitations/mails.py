@@ -1,7 +1,7 @@
 """Mails to invited users."""
 
 from gridfleet.domains.organizations.models import RoleName
-from gridfleet.kernel.mail.content import Action, MailContent
+from gridfleet.kernel.mail.content import MailAction, MailContent
 
 __all__ = ["invitation"]
 
@@ -26,6 +26,6 @@ def invitation(organization: str, inviter: str, role: RoleName, token: str, *, h
             f"{inviter} invites you to join {organization} on Gridfleet {_ROLES[role]}.",
             f"{next_step} The invitation is valid for seven days.",
         ),
-        action=Action("Accept the invitation", f"/account/invitation#token={token}"),
+        action=MailAction("Accept the invitation", f"/account/invitation#token={token}"),
         reason=f"You got this mail because {inviter} entered your address. If you do not know what it is about, ignore it.",
     )

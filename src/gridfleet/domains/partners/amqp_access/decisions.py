@@ -25,7 +25,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_routes import EXCHANGE, FAMILIES, EventKind, event_queue, event_routing_key
 
 __all__ = [
-    "Admitted",
+    "AdmittedKey",
     "Rights",
     "enter_vhost",
     "find_rights",
@@ -61,14 +61,14 @@ def key_of_tags(tags: str) -> UUID | None:
     return None
 
 
-class Admitted(NamedTuple):
+class AdmittedKey(NamedTuple):
     """A successful login. The broker repeats `tags` in its other requests."""
 
     key_id: UUID
     tags: str
 
 
-async def log_in(db: Connection, user_name: str, password: str | None) -> Admitted | str:
+async def log_in(db: Connection, user_name: str, password: str | None) -> AdmittedKey | str:
     """Return the admitted login of the key, or the reason for the refusal. Each refusal is recorded as an audit event."""
     digest = None if password is None else key_text.broker_digest_of(password)
     key = None if digest is None else await store.find_asked(db, digest)
@@ -76,7 +76,7 @@ async def log_in(db: Connection, user_name: str, password: str | None) -> Admitt
     if key is not None and reason is None:
         # The login that proves a key is checked less strictly. Its own tag keeps the broker from reusing the cached answer for
         # later logins.
-        return Admitted(key.id, f"{_TAG}{key.id}" if key.is_proven else f"{_TAG}{key.id} {_PROOF}")
+        return AdmittedKey(key.id, f"{_TAG}{key.id}" if key.is_proven else f"{_TAG}{key.id} {_PROOF}")
     await _record_refusal(db, key, reason or "", ip=None)
     return reason or ""
 

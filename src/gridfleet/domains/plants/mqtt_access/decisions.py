@@ -23,7 +23,7 @@ from gridfleet.protocol.topics import Channel, parse_routing_key
 __all__ = [
     "PLANT_VHOST",
     "LoginRefusal",
-    "PlantName",
+    "PlantUserName",
     "login",
     "may_enter_vhost",
     "may_use_resource",
@@ -37,7 +37,7 @@ _SUBJECT: Final = re.compile(r"SERIALNUMBER=([0-9a-f]{1,40}),CN=([0-9a-f-]{36})"
 
 
 @dataclass(frozen=True, slots=True)
-class PlantName:
+class PlantUserName:
     """A broker user name that can belong to a plant; `certificate_serial` is None unless the client sent a certificate."""
 
     plant_id: UUID
@@ -51,7 +51,7 @@ class LoginRefusal:
     reason: str
 
 
-def parse_plant_name(username: str) -> PlantName | None:
+def parse_plant_name(username: str) -> PlantUserName | None:
     """Return the plant that a broker user name stands for; None if the name cannot be a plant's."""
     subject = _SUBJECT.fullmatch(username)
     serial, text = (subject[1], subject[2]) if subject else (None, username)
@@ -60,10 +60,10 @@ def parse_plant_name(username: str) -> PlantName | None:
     except ValueError:
         return None
     # UUID() accepts several spellings. Only the canonical one is a name; otherwise one plant would have several names.
-    return PlantName(plant_id, serial) if str(plant_id) == text else None
+    return PlantUserName(plant_id, serial) if str(plant_id) == text else None
 
 
-async def login(db: Connection, tokens: PlantTokens, name: PlantName, password: str | None) -> LoginRefusal | None:
+async def login(db: Connection, tokens: PlantTokens, name: PlantUserName, password: str | None) -> LoginRefusal | None:
     """Check whether the plant may log in.
 
     Args:
@@ -83,7 +83,7 @@ async def login(db: Connection, tokens: PlantTokens, name: PlantName, password: 
     return refusal
 
 
-async def may_enter_vhost(db: Connection, name: PlantName, vhost: str, client_id: str | None) -> bool:
+async def may_enter_vhost(db: Connection, name: PlantUserName, vhost: str, client_id: str | None) -> bool:
     """Return whether the plant may enter a vhost.
 
     It may enter only the plants' vhost, only while it is ACTIVE or SUSPENDED, and only with a client id of its own: two clients
@@ -100,7 +100,7 @@ async def may_enter_vhost(db: Connection, name: PlantName, vhost: str, client_id
     return client_id == own or (credentials.auth_method == AuthMethod.PASSWORD and client_id.startswith(f"{own}-"))
 
 
-def may_use_resource(name: PlantName, vhost: str, resource: str, resource_name: str, permission: str) -> bool:
+def may_use_resource(name: PlantUserName, vhost: str, resource: str, resource_name: str, permission: str) -> bool:
     """Return whether the plant may use a resource: its own subscription queues, and the topic exchange to publish and
     subscribe, which `may_use_topic` limits further.
     """
@@ -112,7 +112,7 @@ def may_use_resource(name: PlantName, vhost: str, resource: str, resource_name: 
     return resource == "queue" and re.fullmatch(own_queue, resource_name, re.DOTALL) is not None
 
 
-def may_use_topic(name: PlantName, vhost: str, resource_name: str, permission: str, routing_key: str) -> bool:
+def may_use_topic(name: PlantUserName, vhost: str, resource_name: str, permission: str, routing_key: str) -> bool:
     """Return whether the plant may use a topic: publish to its own telemetry, status and ack, subscribe to its own commands; no
     wildcards.
     """
@@ -125,7 +125,7 @@ def may_use_topic(name: PlantName, vhost: str, resource_name: str, permission: s
 
 
 def _refusal(
-    credentials: store.Credentials, tokens: PlantTokens, name: PlantName, password: str | None, now: datetime
+    credentials: store.PlantCredentials, tokens: PlantTokens, name: PlantUserName, password: str | None, now: datetime
 ) -> LoginRefusal | None:
     if credentials.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED):
         return LoginRefusal(f"plant is {credentials.lifecycle_status}")
@@ -146,7 +146,7 @@ def _refusal(
     return LoginRefusal("a password is not this plant's method")
 
 
-def _certificate_refusal(credentials: store.Credentials, serial: str, now: datetime) -> LoginRefusal | None:
+def _certificate_refusal(credentials: store.PlantCredentials, serial: str, now: datetime) -> LoginRefusal | None:
     current, previous = credentials.certificate_serial_number, credentials.previous_certificate_serial_number
     if current and compare_digest(serial, current):
         expires = credentials.certificate_expires_at

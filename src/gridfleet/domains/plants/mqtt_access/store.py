@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 from gridfleet.kernel.db import Connection
 
 
-class Credentials(NamedTuple):
+class PlantCredentials(NamedTuple):
     """The values that a login is checked against."""
 
     auth_method: str
@@ -23,9 +23,9 @@ class Credentials(NamedTuple):
     auth_failure_count: int
 
 
-async def find(db: Connection, plant_id: UUID) -> Credentials | None:
+async def find(db: Connection, plant_id: UUID) -> PlantCredentials | None:
     """Return the plant's credentials, whatever its organisation: the request comes from the plant itself."""
-    cursor = db.cursor(row_factory=class_row(Credentials))
+    cursor = db.cursor(row_factory=class_row(PlantCredentials))
     await cursor.execute(
         "SELECT p.auth_method, p.lifecycle_status, p.certificate_serial_number, p.certificate_expires_at,"
         " p.previous_certificate_serial_number, p.previous_certificate_valid_until, s.password_hash, p.auth_failure_count"

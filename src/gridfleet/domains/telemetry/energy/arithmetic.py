@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "MAX_GAP_SECONDS",
+    "CounterStep",
     "Energies",
-    "Step",
     "counter_increase",
     "integrate_power",
     "limited",
@@ -44,14 +44,14 @@ def counter_increase(readings: Sequence[float], since: int = 0) -> float:
     return limited(sum(step.rise for step in islice(steps(readings), since, None)))
 
 
-class Step(NamedTuple):
+class CounterStep(NamedTuple):
     """The result of one reading: how far the counter rose, and the level from which it rises next."""
 
     rise: float
     level: float
 
 
-def steps(readings: Sequence[float], level: float | None = None) -> Iterator[Step]:
+def steps(readings: Sequence[float], level: float | None = None) -> Iterator[CounterStep]:
     """Yield the step of each reading by the rules of `counter_increase`.
 
     Args:
@@ -68,7 +68,7 @@ def steps(readings: Sequence[float], level: float | None = None) -> Iterator[Ste
                 rise, level = limited(reading - level), reading
             elif reading < level / 2:
                 level = reading
-        yield Step(rise, level)
+        yield CounterStep(rise, level)
 
 
 class Energies(NamedTuple):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
-from gridfleet.domains.telemetry.energy.arithmetic import Step, limited, steps
+from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, limited, steps
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history import store
@@ -131,7 +131,9 @@ def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]
             yield moment, round(sum(known), 6)
 
 
-def energy_between(times: Sequence[int], counted: Iterable[Step], boundaries: Sequence[int], width: int) -> list[float | None]:
+def energy_between(
+    times: Sequence[int], counted: Iterable[CounterStep], boundaries: Sequence[int], width: int
+) -> list[float | None]:
     """Return how far a counter rose between consecutive boundaries; None where its readings are too far apart.
 
     The counter is assumed to rise evenly between two readings, so that the buckets of a range add up to the total.

@@ -19,8 +19,8 @@ __all__ = [
     "MAX_LAYOUT_METRICS",
     "FrameBatch",
     "FrameLayout",
-    "LatestRow",
     "LayoutColumns",
+    "NewestOfBatch",
     "Source",
     "SourceLayout",
     "SourceOwner",
@@ -92,7 +92,7 @@ def frame_layouts(metrics: Sequence[Metric]) -> list[FrameLayout]:
 
 
 @dataclass(slots=True)
-class LatestRow:
+class NewestOfBatch:
     """The newest values of one source and layout within a batch, with times as `microseconds` returns them.
 
     `times` is None while all values have the time `time`.
@@ -111,7 +111,7 @@ class FrameBatch:
 
     def __init__(self) -> None:
         self.frames: dict[tuple[int, int, int], Values] = {}
-        self.latest: dict[tuple[int, int], LatestRow] = {}
+        self.latest: dict[tuple[int, int], NewestOfBatch] = {}
 
     def add(self, source_id: int, layout_id: int, time: int, vals: Values) -> None:
         """Add one frame. `time` is in `microseconds`."""
@@ -123,12 +123,12 @@ class FrameBatch:
         owner = (source_id, layout_id)
         row = self.latest.get(owner)
         if row is None or (row.times is None and time >= row.time and None not in vals):
-            self.latest[owner] = LatestRow(time, vals, None)
+            self.latest[owner] = NewestOfBatch(time, vals, None)
         else:
             _advance(row, time, vals)
 
 
-def _advance(row: LatestRow, time: int, vals: Values) -> None:
+def _advance(row: NewestOfBatch, time: int, vals: Values) -> None:
     times = row.times or [row.time] * len(row.vals)
     merged = list(row.vals)
     for position in [position for position, value in enumerate(vals) if value is not None]:
@@ -184,7 +184,7 @@ def _pack_sparse(source_id: int, layout_id: int, time: int, vals: Values) -> byt
     )
 
 
-def pack_latest_row(source_id: int, layout_id: int, row: LatestRow) -> bytes:
+def pack_latest_row(source_id: int, layout_id: int, row: NewestOfBatch) -> bytes:
     """Return one row for binary COPY of (source_id, layout_id, time, vals, absent, times)."""
     absent = ",".join(str(position) for position, value in enumerate(row.vals) if value is None).encode()
     if row.times is None:

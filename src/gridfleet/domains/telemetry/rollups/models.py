@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-__all__ = ["Days", "Kept", "Level", "Reach", "SetAside", "Stale"]
+__all__ = ["Days", "Kept", "Level", "Reach", "SetAsideHour", "Stale"]
 
 
 class Level(Enum):
@@ -43,7 +43,7 @@ class Stale(NamedTuple):
     hour: datetime
 
 
-class SetAside(NamedTuple):
+class SetAsideHour(NamedTuple):
     """An hour that could not be rolled up, with the last error. `external_id` is None for the plant itself."""
 
     plant_id: UUID

@@ -10,7 +10,7 @@ from typing import Final
 
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.telemetry.rollups import store
-from gridfleet.domains.telemetry.rollups.models import Level, SetAside, Stale
+from gridfleet.domains.telemetry.rollups.models import Level, SetAsideHour, Stale
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
@@ -106,7 +106,7 @@ async def _set_aside(database: Database, stale: Stale, error: Exception) -> None
             await store.set_aside(db, stale, reason_of(error))
 
 
-async def set_aside_hours(db: Connection, limit: int) -> list[SetAside]:
+async def set_aside_hours(db: Connection, limit: int) -> list[SetAsideHour]:
     """Return up to `limit` hours whose roll-up failed, the earliest failure first."""
     return await store.set_aside_hours(db, limit)
 

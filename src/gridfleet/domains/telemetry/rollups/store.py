@@ -8,7 +8,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, SetAside, Stale
+from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, SetAsideHour, Stale
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
@@ -102,9 +102,9 @@ async def set_aside(db: Connection, stale: Stale, error: str) -> None:
     )
 
 
-async def set_aside_hours(db: Connection, limit: int) -> list[SetAside]:
+async def set_aside_hours(db: Connection, limit: int) -> list[SetAsideHour]:
     """Return the hours that are set aside, the earliest failure first."""
-    cursor = db.cursor(row_factory=class_row(SetAside))
+    cursor = db.cursor(row_factory=class_row(SetAsideHour))
     await cursor.execute(
         "SELECT s.plant_id, s.external_id, a.hour, a.error, a.attempts FROM telemetry_set_aside a"
         " JOIN telemetry_source s ON s.id = a.source_id ORDER BY a.failed_at, a.source_id, a.hour LIMIT %s",

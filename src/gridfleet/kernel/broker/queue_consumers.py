@@ -1,4 +1,4 @@
-"""Deliveries to an own connection, without aiormq's costs for each of them."""
+"""Consumers of queues on an own connection, without aiormq's costs for each of them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,10 +8,10 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.frames import FrameReader, FrameTransport, Take
 
-__all__ = ["Deliveries", "open_deliveries"]
+__all__ = ["QueueConsumers", "open_queue_consumers"]
 
 
-class Deliveries:
+class QueueConsumers:
     """The consumers of one channel on its own connection."""
 
     def __init__(self, channel: AbstractChannel, reader: FrameReader) -> None:
@@ -40,8 +40,8 @@ async def _never(_: DeliveredMessage) -> None:
 
 
 @asynccontextmanager
-async def open_deliveries(broker_url: str, vhost: str) -> AsyncIterator[tuple[AbstractChannel, Deliveries]]:
-    """Open a channel as `open_channel` does, and its deliveries."""
+async def open_queue_consumers(broker_url: str, vhost: str) -> AsyncIterator[tuple[AbstractChannel, QueueConsumers]]:
+    """Open a channel as `open_channel` does, and consumers on it."""
     transport = FrameTransport()
     async with open_channel(broker_url, vhost, transport) as channel:
-        yield channel, Deliveries(channel, transport.reader)
+        yield channel, QueueConsumers(channel, transport.reader)
