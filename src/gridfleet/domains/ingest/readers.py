@@ -98,13 +98,11 @@ class OwnNamesReader:
         """The same of active names."""
         self._seen: dict[str, datetime] = {}
         """When each name was last seen. Updated when the layouts are read, and when a name gets a position."""
-        self._extend_from: float | None = None
-        """When new names may get positions, in monotonic seconds; None if the layouts were never read."""
+        self._extend_from = 0.0
+        """When new names may get positions, in monotonic seconds."""
 
     def lacks(self, fields: FieldValues) -> bool:
         """Return whether `extend` must run before `read`."""
-        if self._extend_from is None:
-            return True
         if self._active.keys() >= fields.keys() or not self._new(fields):
             return False
         return time.monotonic() >= self._extend_from
