@@ -43,8 +43,9 @@ async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) ->
         Forbidden: The caller is limited to some plants, and the rule would watch all.
     """
     await check_plant(db, org, columns["plant_id"])
-    await _check_number(db, org, columns["plant_id"])
-    if await store.count_of_organization(db, org, MOST_OF_ORGANIZATION) >= MOST_OF_ORGANIZATION:
+    counts = await store.counts(db, org, columns["plant_id"])
+    _check_number(counts, columns["plant_id"])
+    if counts.of_organization >= MOST_OF_ORGANIZATION:
         raise ValidationFailed(details=[f"plantId: the organisation has {MOST_OF_ORGANIZATION:,} rules, which is the most"])
     if columns["unit"] is None:
         columns["unit"] = await measured_unit(db, org.organization_id, columns["plant_id"], columns["metric"])
@@ -93,7 +94,7 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     if "plant_id" in columns:
         await check_plant(db, org, columns["plant_id"])
         if columns["plant_id"] != rule.plant_id:
-            await _check_number(db, org, columns["plant_id"])
+            _check_number(await store.counts(db, org, columns["plant_id"]), columns["plant_id"])
     changed = msgspec.structs.replace(rule, **columns)
     if changed.metric != rule.metric or "unit" in columns:
         if columns.get("unit") is None:
@@ -140,8 +141,8 @@ async def check_plant(db: Connection, org: OrgScope, plant_id: UUID | None) -> N
         raise ValidationFailed(details=[_FOREIGN_PLANT]) from None
 
 
-async def _check_number(db: Connection, org: OrgScope, plant_id: UUID | None) -> None:
-    if await store.count_at(db, org, plant_id) >= MOST_RULES:
+def _check_number(counts: store.RuleCounts, plant_id: UUID | None) -> None:
+    if counts.of_plant >= MOST_RULES:
         which = "for all plants" if plant_id is None else "for one plant"
         raise ValidationFailed(details=[f"plantId: there are {MOST_RULES} rules {which}, which is the most"])
 

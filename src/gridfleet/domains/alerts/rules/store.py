@@ -14,7 +14,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
 
-__all__ = ["MetricPosition"]
+__all__ = ["MetricPosition", "RuleCounts"]
 
 _COLUMNS = ", ".join(AlertRule.__struct_fields__)
 _VISIBLE = (
@@ -35,6 +35,13 @@ class MetricPosition(NamedTuple):
     number: int
     metric: str
     unit: str
+
+
+class RuleCounts(NamedTuple):
+    """The numbers of an organisation's rules: all, and those for one plant or for all plants."""
+
+    of_organization: int
+    of_plant: int
 
 
 def _rule(**row: Any) -> AlertRule:
@@ -98,16 +105,17 @@ async def count(db: Connection, org: OrgScope, plant_id: UUID | None) -> int:
     return await fetch_count(db, f"SELECT count(*) FROM alert_rule WHERE {_VISIBLE}", _visible(org, plant_id))
 
 
-async def count_at(db: Connection, org: OrgScope, plant_id: UUID | None) -> int:
-    """Return the number of the organisation's rules for one plant, or of those for all plants."""
-    query = "SELECT count(*) FROM alert_rule WHERE organization_id = %(org)s AND plant_id IS NOT DISTINCT FROM %(plant)s"
-    return await fetch_count(db, query, {"org": org.organization_id, "plant": plant_id})
-
-
-async def count_of_organization(db: Connection, org: OrgScope, most: int) -> int:
-    """Return the number of all rules of the organisation, at most `most`."""
-    query = "SELECT count(*) FROM (SELECT FROM alert_rule WHERE organization_id = %s LIMIT %s) AS own"
-    return await fetch_count(db, query, (org.organization_id, most))
+async def counts(db: Connection, org: OrgScope, plant_id: UUID | None) -> RuleCounts:
+    """Return the numbers of the organisation's rules: all, and those for one plant or, with None, for all plants."""
+    cursor = db.cursor(row_factory=class_row(RuleCounts))
+    await cursor.execute(
+        "SELECT count(*) AS of_organization, count(*) FILTER (WHERE plant_id IS NOT DISTINCT FROM %(plant)s) AS of_plant"
+        " FROM alert_rule WHERE organization_id = %(org)s",
+        {"org": org.organization_id, "plant": plant_id},
+    )
+    found = await cursor.fetchone()
+    assert found is not None
+    return found
 
 
 async def update(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> AlertRule:
