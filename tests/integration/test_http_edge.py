@@ -9,6 +9,7 @@ import pytest
 
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_user, session_of
+from support.builders.interleaving import until_blocked
 from support.servers.api_service import ApiService, api_service, bearer
 from support.servers.free_ports import free_ports
 
@@ -98,6 +99,31 @@ async def test_a_repetition_during_a_slow_creation_is_refused_until_it_ends(serv
         early = await service.client.post(URL, headers=headers, json=body)
     assert (early.status_code, early.json()["code"], early.headers["retry-after"]) == (429, "TOO_MANY_REQUESTS", "5")
     assert (await service.client.post(URL, headers=headers, json=body)).content == first.content
+
+
+async def test_a_request_that_ends_a_deadlock_is_refused_as_too_early(service: ApiService) -> None:
+    headers = await service.super_admin()
+    first = (await service.client.post(URL, headers=headers, json=organization())).json()["id"]
+    second = (await service.client.post(URL, headers=headers, json=organization())).json()["id"]
+    async with service.state.database.transaction() as db:
+        await db.execute(
+            "CREATE FUNCTION lock_second() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" PERFORM FROM organization WHERE id = '{second}' FOR UPDATE; RETURN NULL; END $$".encode()
+        )
+        await db.execute(
+            f"CREATE TRIGGER lock_second AFTER UPDATE ON organization FOR EACH ROW WHEN (NEW.id = '{first}')"
+            " EXECUTE FUNCTION lock_second()".encode()
+        )
+    async with service.state.database.transaction() as other:
+        # The server searches for deadlocks in the request's connection first, after a second, and ends its statement.
+        await other.execute("SET LOCAL deadlock_timeout = '30s'")
+        await other.execute("SELECT FROM organization WHERE id = %s FOR UPDATE", (second,))
+        changing = asyncio.create_task(service.client.patch(f"{URL}/{first}", headers=headers, json={"name": "Moon"}))
+        await until_blocked(service.state.database)
+        await other.execute("SELECT FROM organization WHERE id = %s FOR UPDATE", (first,))
+    refused = await changing
+    assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (429, "TOO_MANY_REQUESTS", "5")
+    assert (await service.client.patch(f"{URL}/{first}", headers=headers, json={"name": "Moon"})).status_code == 200
 
 
 async def test_kept_answers_are_unreadable_in_the_table(service: ApiService) -> None:

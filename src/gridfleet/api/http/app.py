@@ -196,8 +196,8 @@ class BoundEndpoint:
             return self._refuse(call, error)
         except ClientGone:
             return Response(499, [])
-        except psycopg.errors.LockNotAvailable:
-            log.warning("record is locked by another request", request_id=call.request_id)
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+            log.warning("record is locked by another request", request_id=call.request_id, error=type(error).__name__)
             return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)

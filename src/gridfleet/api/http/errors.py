@@ -26,7 +26,7 @@ class PayloadTooLarge(CodedError):
 
 
 class RecordBusy(TooManyRequests):
-    """Another transaction has locked a record for longer than a request waits for it."""
+    """Another transaction has locked a record for longer than a request waits for it, or waits for this one too."""
 
     message = "Another request is changing the same record."
 
