@@ -87,6 +87,16 @@ async def test_a_kept_secret_goes_to_no_other_server(strict: Fleet) -> None:
     assert (await strict.call("POST", CONFIG, moved))[1]["esmApiUrl"] == "https://new.example.com"
 
 
+async def test_an_organisation_sets_ten_addresses_a_minute(strict: Fleet) -> None:
+    """Each is looked up, and a name whose server does not answer is looked up for a long time."""
+    for number in range(10):
+        assert (await strict.call("POST", CONFIG, {"esmApiUrl": f"https://8.8.8.8/{number}"}))[0] == 200
+    status, error = await strict.call("POST", CONFIG, {"esmApiUrl": "https://8.8.8.8/10"})
+    assert (status, error["code"]) == (429, "TOO_MANY_REQUESTS")
+    assert (await strict.call("POST", CONFIG, {"esmApiUrl": "https://8.8.8.8"}, strict.stranger))[0] == 200
+    assert (await strict.call("POST", CONFIG, {"queuePrefix": "our-queues"}))[0] == 200
+
+
 async def test_half_of_the_credentials_is_none(strict: Fleet) -> None:
     assert (await strict.call("POST", CONFIG, {"esmClientId": "us"}))[1]["hasEsmCredentials"] is False
     headers = strict.stranger

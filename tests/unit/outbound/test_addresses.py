@@ -1,16 +1,26 @@
 """Where customers may send us, and where not, however it is spelled."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from ipaddress import IPv6Address
+from typing import Any
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.kernel.outbound.addresses import AddressRefused, NameUnknown, is_public, parse_base_url, resolve
+from gridfleet.kernel.outbound.addresses import (
+    MOST_LOOK_UPS,
+    AddressRefused,
+    NameUnknown,
+    is_public,
+    parse_base_url,
+    resolve,
+)
 from gridfleet.kernel.outbound.sending import Outbound, Unreachable
 
 PRIVATE_ADDRESSES = [
@@ -253,3 +263,61 @@ async def test_the_systems_resolver() -> None:
     assert await resolve("8.8.8.8", 80) == ["8.8.8.8"]
     with pytest.raises(NameUnknown):
         await resolve("no-such-name.invalid", 80)
+
+
+@pytest.fixture
+def slow_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Names below `slow.example` have name servers that never answer. Yields those that were looked up."""
+    looked_up: list[str] = []
+    end = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(host: str, *others: Any, **named: Any) -> Any:
+        if host.endswith("slow.example"):
+            looked_up.append(host)
+            end.wait(20)
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return look_up(host, *others, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    yield looked_up
+    end.set()
+    for thread in threading.enumerate():
+        if thread.name == "look-up":
+            thread.join()
+
+
+async def test_names_that_are_never_resolved_do_not_delay_the_look_ups_of_the_process(slow_names: list[str]) -> None:
+    """The database, the broker and the mail server are looked up by the event loop."""
+    waiting = [asyncio.create_task(resolve(f"esm{number}.slow.example", 443)) for number in range(200)]
+    async with asyncio.timeout(10):
+        while not slow_names:
+            await asyncio.sleep(0.01)
+        assert await asyncio.get_running_loop().getaddrinfo("localhost", 5432)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_name_that_is_being_resolved_is_not_looked_up_again(slow_names: list[str]) -> None:
+    for _ in range(2):
+        async with asyncio.TaskGroup() as calls:
+            for _ in range(100):
+                calls.create_task(given_up("esm.slow.example"))
+    assert slow_names == ["esm.slow.example"]
+
+
+async def given_up(name: str) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await resolve(name, 443)
+
+
+async def test_look_ups_beyond_the_limit_time_out(slow_names: list[str]) -> None:
+    waiting = [asyncio.create_task(resolve(f"esm{number}.slow.example", 443)) for number in range(MOST_LOOK_UPS)]
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        await resolve("esm.example.com", 443)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

@@ -1,7 +1,7 @@
 """The trading configuration, the connection details for partners, and the synchronisation of plants."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from pydantic import Field, StringConstraints
@@ -13,6 +13,9 @@ from gridfleet.domains.trading.models import TradingConfig
 from gridfleet.domains.trading.partner_queues import EXCHANGE, RESERVED_PREFIXES
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
+
+_ADDRESSES_PER_MINUTE: Final = 10
+"""Limit for one organisation. A name that its server does not answer occupies one of the process's look-ups for ten seconds."""
 
 EsmUrl = Annotated[str, Field(min_length=1, max_length=2048, json_schema_extra={"format": "uri"})]
 ClientId = Annotated[str, Field(min_length=1, max_length=255)]
@@ -90,9 +93,10 @@ async def update_trading_config(call: Call, org: OrgScope, body: NewSettings) ->
     """
     state, url = call.state, body.esm_api_url
     if url is not None:
+        await state.rate_limiter.hit("ESM address", str(org.organization_id), _ADDRESSES_PER_MINUTE)
         url = await configuration.check_esm_url(state.esm, url)
     settings = EsmSettings(url, body.esm_client_id, body.esm_client_secret, body.queue_prefix)
-    async with state.database.transaction() as db:
+    async with state.shares.transaction(org) as db:
         return await configuration.change_config(db, org, state.keyring, settings)
 
 
@@ -145,7 +149,7 @@ async def sync_trading_plants(call: Call, org: OrgScope) -> Synced:
     error.
     """
     state = call.state
-    async with state.database.transaction() as db:
+    async with state.shares.transaction(org) as db:
         access = await configuration.esm_access(db, org, state.keyring)
     result = await plant_sync.sync_plants(state.database, state.esm, access, org.organization_id, org.plant_ids)
     return Synced(*result)

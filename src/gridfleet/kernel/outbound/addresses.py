@@ -8,12 +8,15 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from threading import Thread
 from typing import Final
 
 import httpx
 
 __all__ = [
+    "MOST_LOOK_UPS",
     "AddressRefused",
     "NameUnknown",
     "Resolve",
@@ -27,6 +30,10 @@ __all__ = [
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host name and port; raises NameUnknown."""
+
+MOST_LOOK_UPS: Final = 64
+"""Names that are looked up at the same time, each in a thread of its own."""
+_look_ups: dict[tuple[str, int], Future[Sequence[str]]] = {}
 
 _MOST_CHARACTERS: Final = 2048
 _URL: Final = re.compile(r"(?i:https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?((?:/[A-Za-z0-9._~-]+)*)/?")
@@ -136,13 +143,37 @@ def _is_literal(host: str) -> bool:
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host from the system's resolver. An IP address resolves to itself. Raises NameUnknown."""
-    loop = asyncio.get_running_loop()
+    """Return the addresses of a host from the system's resolver. An IP address resolves to itself.
+
+    A name whose server does not answer keeps the resolver waiting for ten seconds or more, also after the caller has given up.
+    The event loop has two threads for look-ups, by which it also finds the database, the broker and the mail server. So a
+    name that customers choose is looked up in a thread of its own, which all calls for this name share.
+
+    Raises:
+        NameUnknown: The host has no address.
+        TimeoutError: Too many other names are being looked up.
+    """
+    key = host, port
+    look_up = _look_ups.get(key)
+    if look_up is None:
+        if len(_look_ups) >= MOST_LOOK_UPS:
+            raise TimeoutError(f"{MOST_LOOK_UPS} names are being looked up")
+        look_up = _look_ups[key] = Future()
+        look_up.set_running_or_notify_cancel()  # from now on, a caller that gives up does not cancel it
+        look_up.add_done_callback(lambda _: _look_ups.pop(key))
+        Thread(target=_look_up, args=(host, port, look_up), name="look-up", daemon=True).start()
+    return await asyncio.wrap_future(look_up)
+
+
+def _look_up(host: str, port: int, result: Future[Sequence[str]]) -> None:
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     except (OSError, UnicodeError):
-        raise NameUnknown(f"{host} has no address") from None
-    return list(dict.fromkeys(str(address[4][0]) for address in found))
+        result.set_exception(NameUnknown(f"{host} has no address"))
+    except BaseException as error:
+        result.set_exception(error)
+    else:
+        result.set_result(list(dict.fromkeys(str(address[4][0]) for address in found)))
 
 
 async def public_addresses(url: httpx.URL, resolve: Resolve, *, is_allowed: Callable[[str], bool]) -> Sequence[str]:
