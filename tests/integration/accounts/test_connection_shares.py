@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gridfleet.api.access import shares
-from support.builders.telemetry_records import member
+from support.builders.telemetry_records import add_plant, member
 from support.clients.people import People
 
 
@@ -27,3 +27,31 @@ async def test_slow_requests_of_one_organisation_leave_connections_for_others(
             assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_REQUESTS")
             assert refused.headers["retry-after"] == "10"
     assert (await people.call("GET", "/plants", who=first, org=slow.id)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/plants/{id}/live", None),
+        ("GET", "/trading/plants/{id}/meters", None),
+        ("GET", "/trading/plants/{id}/config", None),
+        ("POST", "/trading/plants/{id}/config", {"timeConfigs": []}),
+        ("POST", "/trading/plants/sync", None),
+        ("POST", "/trading/config", {"queuePrefix": "ours"}),
+    ],
+)
+async def test_requests_that_open_their_own_transactions_wait_for_the_share(
+    people: People, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: object
+) -> None:
+    """Ten requests for the meters of a plant with hundreds of meters would occupy every connection for minutes."""
+    monkeypatch.setattr(shares, "WAIT_SECONDS", 0.1)
+    state = people.service.state
+    admin = await people.person()
+    busy = await people.organization(ORG_ADMIN=admin)
+    plant_id = await add_plant(state.database, busy.id)
+    async with AsyncExitStack() as requests:
+        for _ in range(state.settings.database_pool_size // 2):
+            await requests.enter_async_context(state.shares.transaction(member(busy.id)))
+        async with asyncio.timeout(10):
+            refused = await people.call(method, path.format(id=plant_id), body, who=admin, org=busy.id)
+    assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_REQUESTS")

@@ -60,14 +60,17 @@ async def test_newest_values_that_are_too_many_are_refused_before_they_are_read(
         with pytest.raises(TooManyRequests):
             await latest_points(db, plant.org, plant.id)
     with pytest.raises(TooManyRequests):
-        await anext(live.watch(plant.org, plant.id))
+        await anext(live.watch(plant.org, plant.id, database.transaction))
     assert live.watchers == 0
 
 
 async def test_a_watched_plant_that_gets_too_many_values_ends_its_watch_alone(database: Database) -> None:
     growing, other = await RecordedPlant.create(database), await RecordedPlant.create(database)
     live = LiveValues(database)
-    async with aclosing(live.watch(growing.org, growing.id)) as first, aclosing(live.watch(other.org, other.id)) as second:
+    async with (
+        aclosing(live.watch(growing.org, growing.id, database.transaction)) as first,
+        aclosing(live.watch(other.org, other.id, database.transaction)) as second,
+    ):
         assert (await anext(first), await anext(second)) == ([], [])
         await grow(growing, 126)
         async with asyncio.timeout(20):

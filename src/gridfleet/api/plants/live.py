@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -38,7 +39,7 @@ async def watch_plant(call: Call, org: OrgScope, id: UUID) -> Stream:
 
 
 async def _events(call: Call, org: OrgScope, plant_id: UUID) -> AsyncIterator[bytes]:
-    values = call.state.live.watch(org, plant_id)
+    values = call.state.live.watch(org, plant_id, partial(call.state.shares.transaction, org))
     sent_at = 0.0
     try:
         async for points in values:

@@ -68,7 +68,7 @@ _CODES = ("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 async def get_plant_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
     """Return the plan that the plant follows, as its ESM reports it now."""
     state = call.state
-    async with state.database.transaction() as db:
+    async with state.shares.transaction(org) as db:
         plant = await plans.linked_plant(db, org, state.keyring, id)
     found = await plans.read_config(state.esm, plant)
     return PlantConfig(id, found.config_enabled, found.esi_state, found.version, found.time_configs)
@@ -123,7 +123,7 @@ async def list_plant_meter_readings(call: Call, org: OrgScope, id: UUID, query: 
     """
     state = call.state
     start, end = metering.checked_range(query.since, query.until, utc_now())
-    async with state.database.transaction() as db:
+    async with state.shares.transaction(org) as db:
         try:
             plant = await plans.linked_plant(db, org, state.keyring, id)
         except PlantNotLinked:
@@ -133,7 +133,7 @@ async def list_plant_meter_readings(call: Call, org: OrgScope, id: UUID, query: 
 
 async def _send(call: Call, org: OrgScope, id: UUID, body: PlantPlan, *, validate_only: bool) -> ConfigChange:
     state, key = call.state, key_of(call)
-    async with state.database.transaction() as db:
+    async with state.shares.transaction(org) as db:
         relay = await plans.begin(
             db,
             org,
@@ -147,5 +147,5 @@ async def _send(call: Call, org: OrgScope, id: UUID, body: PlantPlan, *, validat
         call.set_header("idempotency-replayed", "true")
         return relay.change
     outcome = await plans.deliver(state.esm, relay)
-    async with state.database.transaction() as db:
+    async with state.database.transaction() as db:  # the plan is sent, so its result must be stored
         return await plans.finish(db, org, relay, *outcome)

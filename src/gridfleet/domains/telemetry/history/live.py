@@ -5,7 +5,8 @@ gets the changes since its last read; nothing is queued for it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -18,7 +19,7 @@ from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.history.latest import latest_points
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
 
 __all__ = ["LiveValues"]
@@ -61,8 +62,12 @@ class LiveValues:
             watched.gone = True
         self._next_turn()
 
-    async def watch(self, org: OrgScope, plant_id: UUID) -> AsyncGenerator[list[TelemetryPoint], None]:
+    async def watch(
+        self, org: OrgScope, plant_id: UUID, transaction: Callable[[], AbstractAsyncContextManager[Connection]]
+    ) -> AsyncGenerator[list[TelemetryPoint], None]:
         """Yield all newest values, then about every second those that changed, possibly none. Ends when the plant is deleted.
+
+        `transaction` opens the transaction of the first read. Later reads are those of all watches.
 
         Raises:
             PlantNotFound: There is no such plant.
@@ -78,7 +83,7 @@ class LiveValues:
         watched = self._plants.setdefault(key, _Watched(org, plant_id))
         watched.watchers += 1
         try:
-            async with self._database.transaction() as db:
+            async with transaction() as db:
                 seen = {point.metric: point for point in await latest_points(db, org, plant_id)}
             watched.values = len(seen)
             if self._values() > MOST_VALUES or self._values(org.organization_id) > MOST_VALUES // 2:
