@@ -73,13 +73,15 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
     "plants/commands/store": (
         "the gateway sends the commands of all organisations, and ingest takes the acknowledgements",
-        "_insert insert_relayed claim _earlier_due mark_sent postpone wake lock_many save_lives delete_finished",
+        "_insert insert_relayed claim _earlier_due mark_sent postpone wake newest_waiting correct_due lock_many save_lives"
+        " delete_finished",
     ),
     "plants/commands/ending/store": (
         "commands of all organisations expire and are withdrawn",
         "withdraw_waiting end_withdrawn list_passed expire",
     ),
     "plants/commands/acknowledgements": ("ingest takes the acknowledgements of all plants", "apply_acknowledgements"),
+    "plants/commands/clocks": ("gateways and the API issue commands to any plant", "issue_time correct_due"),
     "plants/commands/delivery": ("the gateway sends the commands of all organisations", "claim_due record_published"),
     "plants/commands/expiry": ("commands of all organisations expire", "expire_due list_due delete_ended"),
     "plants/commands/relaying": ("the gateway relays partners' commands to their sites", "relay relay_stop"),

@@ -12,6 +12,7 @@ from typing import Final
 from procrastinate import App, PsycopgConnector
 
 from gridfleet.domains.notifications.logs import trim_deliveries
+from gridfleet.domains.plants.commands.clocks import correct_due
 from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
@@ -100,9 +101,11 @@ def build_app(settings: Settings, database: Database) -> App:
 
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="correct_silence", name="vcp.correct_silence")
-    async def correct_silence_of_partners(timestamp: int) -> None:
+    async def correct_times_in_the_future(timestamp: int) -> None:
         async with database.transaction() as db:
             await correct_silence(db)
+        async with database.transaction() as db:
+            await correct_due(db)
 
     return app
 

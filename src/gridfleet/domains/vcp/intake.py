@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
+from gridfleet.domains.plants.commands.clocks import issue_time
 from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, Requester
 from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
@@ -152,6 +153,9 @@ async def _accept(
 ) -> PartnerAck:
     received, key = verified.command, logged.sender.key
     device, command_id = instruction.device, new_id()
+    stops = verified.type is CommandType.EMERGENCY
+    # An emergency stop withdraws what waits for the plant.
+    issued_at = now if stops else await issue_time(db, site.plant_id, now)
     command = NewCommand(
         id=command_id,
         plant_id=site.plant_id,
@@ -160,13 +164,14 @@ async def _accept(
         target=device and device.external_id,
         instruction=instruction.content,
         requester=Requester("API_KEY", str(key.id)),
-        issued_at=now,
+        issued_at=issued_at,
         expires_at=instruction.expires_at,
+        due_at=now,
     )
-    issue = relay_stop if command.type is CommandType.EMERGENCY else relay
+    issue = relay_stop if stops else relay
     if not await issue(db, command):
         raise Rejection(RejectionReason.PLANT_REJECTED, "too many commands wait for the plant")
-    await change_site(db, received, site, command_id, str(key.id), now)
+    await change_site(db, received, site, command, str(key.id), now)
     ack = PartnerAck.ACCEPTED
     new = new_log_entry(logged, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
     await store.insert_log_entry(db, replace(new, issued_at=received.issued_at, expires_at=instruction.expires_at))

@@ -81,7 +81,7 @@ def _command(step: DueInterval, now: datetime) -> NewCommand:
         "params": {"durationSeconds": max(1, round((step.end_at - now).total_seconds()))},
         "schedule": {"scheduleId": step.schedule_id, "revision": step.schedule_revision},
     }
-    return own_command(step.plant_id, CommandType.SITE_SETPOINT, content, now, min(step.end_at, now + LONGEST_WAIT))
+    return own_command(step.plant_id, CommandType.SITE_SETPOINT, content, now, min(step.end_at, now + LONGEST_WAIT), now)
 
 
 def _expected(command: NewCommand, issued: Collection[UUID], now: datetime) -> Unconfirmed:

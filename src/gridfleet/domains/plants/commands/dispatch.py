@@ -12,6 +12,7 @@ from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import Action
 from gridfleet.domains.device_templates.parameters import find_action, parameter_complaints
 from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.clocks import issue_time
 from gridfleet.domains.plants.commands.errors import ActionNotInTemplate
 from gridfleet.domains.plants.commands.expiry import as_of
 from gridfleet.domains.plants.commands.models import CommandType, NewCommand, PlantCommand, Requester
@@ -58,7 +59,8 @@ async def issue_device_command(
     if await store.count_waiting(db, org, plant_id, MAX_WAITING) >= MAX_WAITING:
         raise TooManyRequests(retry_after=action.timeout_seconds)
     actor = org.actor.as_actor
-    issued_at = _whole_milliseconds(utc_now())
+    now = utc_now()
+    issued_at = _whole_milliseconds(await issue_time(db, plant_id, now))
     command = NewCommand(
         id=new_id(),
         plant_id=plant_id,
@@ -69,6 +71,7 @@ async def issue_device_command(
         requester=Requester(actor.type, actor.id),
         issued_at=issued_at,
         expires_at=issued_at + timedelta(seconds=action.timeout_seconds),
+        due_at=min(issued_at, now),
     )
     try:
         if not await store.insert(db, org, command):

@@ -22,7 +22,7 @@ from gridfleet.domains.plants.commands.models import (
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _LIFE = ", ".join(CommandLife.__struct_fields__)
@@ -283,6 +283,26 @@ async def wake(db: Connection, plant_ids: Collection[UUID], unsent_due: datetime
         " SELECT pg_notify('plant_command_due', '') FROM woken LIMIT 1",
         {"plants": list(plant_ids), "unsent": unsent_due, "sent": sent_due},
     )
+
+
+async def newest_waiting(db: Connection, plant_id: UUID) -> datetime | None:
+    """Return the latest issue time of the commands that the plant has not acknowledged; None if there are none."""
+    return await fetch_value(
+        db, "SELECT max(issued_at) FROM plant_command WHERE plant_id = %s AND due_at IS NOT NULL", (plant_id,)
+    )
+
+
+async def correct_due(db: Connection) -> int:
+    """Make commands due whose due time is more than three minutes in the future, except withdrawn ones. Returns how many.
+
+    Otherwise no command is due later than two minutes from now.
+    """
+    cursor = await db.execute(
+        "UPDATE plant_command c SET due_at = now() FROM (SELECT id FROM plant_command"
+        " WHERE due_at > now() + interval '3 minutes' AND due_at < 'infinity' ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)"
+        " AS ahead WHERE c.id = ahead.id"
+    )
+    return cursor.rowcount
 
 
 async def lock_many(db: Connection, command_ids: Collection[UUID], connected: Collection[UUID]) -> list[CommandLife]:

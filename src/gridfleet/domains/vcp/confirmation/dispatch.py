@@ -88,7 +88,7 @@ async def issue_starts(db: Connection, rows: Sequence[Unconfirmed], now: datetim
     """
     content = {"mode": Mode.AUTO.value}
     commands = [
-        own_command(row.plant_id, CommandType.MODE_CHANGE, content, row.stop_ended_at, now + LONGEST_WAIT)
+        own_command(row.plant_id, CommandType.MODE_CHANGE, content, row.stop_ended_at, now + LONGEST_WAIT, now)
         for row in rows
         if row.stop_ended_at is not None and row.stop_ended_at != row.issued_at
     ]
@@ -106,7 +106,7 @@ def _mode_command(site: Site, row: Unconfirmed, now: datetime) -> NewCommand:
     if override is not None and override.expires_at is not None:
         end = min(end, override.expires_at)
     kind = CommandType.EMERGENCY if mode is Mode.EMERGENCY_STOP else CommandType.MODE_CHANGE
-    return own_command(row.plant_id, kind, content, row.issued_at, end)
+    return own_command(row.plant_id, kind, content, row.issued_at, end, now)
 
 
 async def _issue_schedule(db: Connection, site: Site, row: Unconfirmed, now: datetime) -> bool:
@@ -134,7 +134,7 @@ async def _issue_again(
     now: datetime,
     expires_at: datetime,
 ) -> bool:
-    command = own_command(row.plant_id, kind, content, row.issued_at, expires_at)
+    command = own_command(row.plant_id, kind, content, row.issued_at, expires_at, now)
     if not await relay(db, command):
         await store.set_due(db, row.plant_id, row.kind, now + RETRY)
         return False
@@ -143,9 +143,9 @@ async def _issue_again(
 
 
 def own_command(
-    plant_id: UUID, kind: CommandType, content: dict[str, Any], issued_at: datetime, expires_at: datetime
+    plant_id: UUID, kind: CommandType, content: dict[str, Any], issued_at: datetime, expires_at: datetime, now: datetime
 ) -> NewCommand:
-    """Return a command of the service itself, to be issued."""
+    """Return a command of the service itself, to be issued at `now`; `issued_at` is its place among the plant's commands."""
     return NewCommand(
         id=new_id(),
         plant_id=plant_id,
@@ -156,4 +156,5 @@ def own_command(
         requester=Requester("SYSTEM", None),
         issued_at=issued_at,
         expires_at=expires_at,
+        due_at=min(issued_at, now),
     )

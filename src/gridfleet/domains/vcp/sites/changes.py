@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from gridfleet.domains.plants.commands.models import NewCommand
 from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_modes, issue_starts
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
@@ -26,11 +27,16 @@ from gridfleet.protocol.partner_messages import (
 __all__ = ["change_site"]
 
 
-async def change_site(db: Connection, command: Heading, site: Site, command_id: UUID, set_by: str, now: datetime) -> None:
-    """Save the locked site as it is after an accepted command, whose plant command was issued at `now`."""
-    after = await _after(db, command, site, command_id, set_by, now)
+async def change_site(db: Connection, command: Heading, site: Site, issued: NewCommand, set_by: str, now: datetime) -> None:
+    """Save the locked site as it is after a command that was accepted at `now`.
+
+    Args:
+        issued: The plant command that follows.
+        set_by: The API key's id.
+    """
+    after = await _after(db, command, site, issued.id, set_by, now)
     await store.save_site(db, after)
-    await _expect_confirmation(db, command, site, after, command_id, now)
+    await _expect_confirmation(db, command, site, after, issued, now)
 
 
 async def _after(db: Connection, command: Heading, site: Site, command_id: UUID, set_by: str, now: datetime) -> Site:
@@ -78,7 +84,7 @@ async def _after(db: Connection, command: Heading, site: Site, command_id: UUID,
 
 
 async def _expect_confirmation(
-    db: Connection, command: Heading, before: Site, after: Site, command_id: UUID, now: datetime
+    db: Connection, command: Heading, before: Site, after: Site, issued: NewCommand, now: datetime
 ) -> None:
     """Insert a mode or schedule that the plant has to confirm.
 
@@ -86,19 +92,19 @@ async def _expect_confirmation(
     """
     # The plant has an override that has ended until the mode that ends it is issued.
     mode = before.mode(now) if before.override is None else before.override.mode
-    row = Unconfirmed(plant_id=before.plant_id, kind=Kind.MODE, command_id=command_id, issued_at=now, confirmed_mode=mode)
+    plant_id, issued_at = issued.plant_id, issued.issued_at
+    row = Unconfirmed(plant_id=plant_id, kind=Kind.MODE, command_id=issued.id, issued_at=issued_at, confirmed_mode=mode)
     if isinstance(command, ModeCommand):
         if mode is Mode.EMERGENCY_STOP:  # the plant refuses everything else until it has the AUTO that ends the stop
-            row = replace(row, stop_ended_at=now)
-            await confirmation.move_to(db, before.plant_id, now + A_MOMENT)
+            row = replace(row, stop_ended_at=issued_at)
+            await confirmation.move_to(db, plant_id, issued_at + A_MOMENT)
         stored = await confirmation.expect(db, row)
         if command.mode is not Mode.EMERGENCY_STOP:
             await issue_starts(db, [stored], now)
         return
     if before.fallback_since is not None:
-        row = replace(row, command_id=None, issued_at=now - A_MOMENT, due_at=now)
+        row = replace(row, command_id=None, issued_at=issued_at - A_MOMENT, due_at=now)
         await issue_modes(db, [(after, await confirmation.expect(db, row))], now)
     if isinstance(command, ScheduleSet | ScheduleCancel):
-        await confirmation.expect(
-            db, Unconfirmed(plant_id=before.plant_id, kind=Kind.SCHEDULE, command_id=command_id, issued_at=now)
-        )
+        schedule = Unconfirmed(plant_id=plant_id, kind=Kind.SCHEDULE, command_id=issued.id, issued_at=issued_at)
+        await confirmation.expect(db, schedule)
