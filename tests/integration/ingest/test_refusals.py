@@ -252,6 +252,17 @@ async def test_a_bad_snapshot_of_an_array_is_refused_alone_with_its_index(bench:
     ]
 
 
+@pytest.mark.parametrize(("payload", "refusals"), [([None, {"time": "never"}], 2), ({"time": "never"}, 1), ([], 0)])
+async def test_a_message_of_which_nothing_is_accepted_is_not_a_sign_of_presence(
+    bench: Bench, payload: Any, refusals: int
+) -> None:
+    plant = await bench.plant()
+    batch = await bench.take(plant.message(payload))
+    assert ("accepted" in batch.results) == (refusals == 0)
+    assert len(await plant.refusals()) == refusals
+    assert await plant.rows("SELECT status FROM plant WHERE id = %s") == [("UNKNOWN" if refusals else "ONLINE",)]
+
+
 async def test_a_plant_that_floods_cannot_fill_the_database(bench: Bench) -> None:
     """Of what a plant invents, devices and bad snapshots alike, so much is kept and no more; its neighbours notice nothing."""
     plant, neighbour = await bench.plant(), await bench.plant()

@@ -102,8 +102,8 @@ class Pipeline:
                 batch.count("suspended")
             else:
                 try:
-                    await self._process(batch, plant, topic.channel, delivery)
-                    batch.count("accepted")
+                    if await self._process(batch, plant, topic.channel, delivery):
+                        batch.count("accepted")
                 except Refusal as refusal:
                     _refuse(batch, plant, delivery, refusal)
                 except Exception as error:
@@ -156,17 +156,19 @@ class Pipeline:
             _refuse(batch, plant, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
         return batch
 
-    async def _process(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery) -> None:
+    async def _process(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery) -> bool:
+        """Process a message. Returns False if it is an array of which each snapshot was refused: it counts as refused."""
         if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
             raise Refusal(
                 RefusalReason.TOO_LARGE, f"the message has {len(delivery.body)} bytes; the limit is {wire.MAX_MESSAGE_BYTES}"
             )
         if channel is Channel.STATUS:
             _process_status(batch, plant, delivery)
-            return
+            return True
         message = self._verify(batch, plant, delivery)
         if channel is Channel.TELEMETRY:
-            await self._process_telemetry(batch, plant, delivery, message)
+            if not await self._process_telemetry(batch, plant, delivery, message):
+                return False
             plant.presence.note_message(batch.now_ms, message.sent_at)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
@@ -174,6 +176,7 @@ class Pipeline:
         sent_at = plant.sent(message.sent_at, batch.now_ms)
         if plant.status is not PlantStatus.ONLINE or plant.presence.is_due(batch.now_ms):
             _record_plant(batch, plant, delivery, PlantStatus.ONLINE, sent_at=datetime.fromtimestamp(sent_at / 1000, UTC))
+        return True
 
     def _verify(self, batch: Batch, plant: CachedPlant, delivery: Delivery) -> wire.Envelope:
         """Return the envelope, if the plant signed it within the time window."""
@@ -207,10 +210,15 @@ class Pipeline:
             batch.oldest_sent_at = message.sent_at
         return message
 
-    async def _process_telemetry(self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope) -> None:
-        """Process every snapshot of the message; a refused snapshot of an array does not affect the others."""
+    async def _process_telemetry(self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope) -> bool:
+        """Process every snapshot of the message; a refused snapshot of an array does not affect the others.
+
+        Returns:
+            False if each snapshot of an array was refused.
+        """
         payload = message.payload
         snapshots: list[_Snapshot] = []
+        is_refused = False
         if bytes(payload)[:1] != b"[":
             snapshots.append(_read_snapshot(plant, payload, "payload", message.id, batch.now))
         else:
@@ -219,10 +227,14 @@ class Pipeline:
                     snapshots.append(_read_snapshot(plant, raw, f"payload.{index}", message.id, batch.now))
                 except Refusal as refusal:
                     _refuse(batch, plant, delivery, refusal)
+                    is_refused = True
+        if is_refused and not snapshots:
+            return False
         if lacking := [entry for snapshot in snapshots for entry in snapshot.lacking]:
             await self._make_room(plant, lacking)
         for snapshot in snapshots:
             _add_snapshot(batch, plant, delivery, snapshot, message)
+        return True
 
     async def _make_room(self, plant: CachedPlant, lacking: Sequence["_DeviceFields"]) -> None:
         """Assign positions to new field names, once a message: each time takes a transaction."""
