@@ -35,6 +35,43 @@ async def test_an_emergency_stop_holds_when_the_plant_refuses_auto(site: Partner
     assert {content["mode"] for _, content, status in await site.commands() if status == "PENDING"} <= {"EMERGENCY_STOP"}
 
 
+@pytest.mark.parametrize(("mode", "successor"), [("EMERGENCY_STOP", "AUTO"), ("STANDBY", "CHARGE"), ("STANDBY", "AUTO")])
+async def test_a_mode_is_kept_until_the_plant_answers_the_next(site: PartnerSite, mode: str, successor: str) -> None:
+    def members(mode: str) -> dict[str, str]:
+        return {"mode": mode} | ({} if mode in ("AUTO", "EMERGENCY_STOP") else {"expiresAt": soon(HOUR)})
+
+    await site.send("command.mode", mode="BACKUP", expiresAt=soon(HOUR))
+    await site.acknowledge_newest("APPLIED")
+    await site.send("command.mode", **members(mode))
+    await site.acknowledge_newest("APPLIED")
+    await site.send("command.mode", **members(successor))
+    await delete_commands(site.database, datetime.now(UTC) + timedelta(seconds=1))
+    assert len(await site.log()) == 2, "the mode that holds if the plant refuses its successor, and the successor"
+    await site.acknowledge_newest("REJECTED")
+    assert await site.site("override_mode") == (mode,)
+
+
+async def test_a_mode_is_deleted_once_the_plant_has_the_next(site: PartnerSite) -> None:
+    for mode in ("STANDBY", "CHARGE"):
+        await site.send("command.mode", mode=mode, expiresAt=soon(HOUR))
+        await site.acknowledge_newest("APPLIED")
+    await delete_commands(site.database, datetime.now(UTC) + timedelta(seconds=1))
+    assert len(await site.log()) == 1
+
+
+async def test_a_schedule_is_kept_until_the_plant_answers_the_next(site: PartnerSite) -> None:
+    async def send(revision: int) -> None:
+        intervals = [{"start": soon(60), "durationSeconds": HOUR, "powerKw": revision}]
+        assert await site.send("schedule.set", scheduleId="s", revision=revision, intervals=intervals) == "ACCEPTED"
+
+    await send(1)
+    await site.acknowledge_newest("APPLIED")
+    await send(2)
+    await delete_commands(site.database, datetime.now(UTC) + timedelta(seconds=1))
+    await site.acknowledge_newest("REJECTED")
+    assert await site.site("schedule_active, schedule_revision") == (True, 1)
+
+
 async def test_an_emergency_stop_holds_at_a_plant_that_has_moved(site: PartnerSite) -> None:
     await site.send("command.mode", mode="EMERGENCY_STOP")
     await site.acknowledge_newest("APPLIED")

@@ -17,6 +17,11 @@ from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.envelope import CommandType
 
 _ENTRY = ", ".join(LogEntry.__struct_fields__)
+_MAY_HOLD = (
+    "{0}.issued_at IS NOT NULL AND {0}.command_type IN ('MODE_CHANGE', 'EMERGENCY', 'SCHEDULE')"
+    " AND ({0}.status NOT IN ('REJECTED', 'FAILED') OR {0}.command_type = 'EMERGENCY')"
+)
+"""Whether an entry is of a mode or schedule that the plant has not refused. Emergency stops hold at any plant."""
 
 
 class EarlierLogEntry(NamedTuple):
@@ -195,13 +200,20 @@ async def delete_log_entries(db: Connection, before: UUID, limit: int) -> int:
     """Delete at most `limit` ended log entries with ids below `before`. Returns how many were deleted.
 
     The entries of the mode and the schedule of a site stay: they are read again when the plant refuses a later one. So do those
-    of an emergency stop that a plant kept when it moved, which the site does not name.
+    of an emergency stop that a plant kept when it moved, which the site does not name. While the plant has not confirmed a mode
+    or schedule, the newest entry before it stays that the plant did not refuse: the site names the unconfirmed one.
     """
     cursor = await db.execute(
         "DELETE FROM vcp_command WHERE id IN (SELECT id FROM vcp_command c WHERE id < %s"
         " AND status NOT IN ('PENDING', 'SENT', 'RECEIVED') AND NOT EXISTS (SELECT FROM vcp_site s"
         " WHERE s.plant_id = c.plant_id AND (c.id IN (s.override_command_id, s.schedule_command_id)"
-        " OR (c.command_type = 'EMERGENCY' AND s.override_mode = 'EMERGENCY_STOP'))) ORDER BY id LIMIT %s)",
+        " OR (c.command_type = 'EMERGENCY' AND s.override_mode = 'EMERGENCY_STOP')))"
+        f" AND ({_MAY_HOLD.format('c')} AND EXISTS (SELECT FROM vcp_unconfirmed u WHERE u.plant_id = c.plant_id"
+        " AND u.kind = CASE c.command_type WHEN 'SCHEDULE' THEN 'SCHEDULE' ELSE 'MODE' END)"
+        f" AND NOT EXISTS (SELECT FROM vcp_command later WHERE later.plant_id = c.plant_id AND later.id > c.id"
+        f" AND (later.command_type = 'SCHEDULE') = (c.command_type = 'SCHEDULE') AND {_MAY_HOLD.format('later')}"
+        " AND later.status NOT IN ('PENDING', 'SENT', 'RECEIVED'))) IS NOT TRUE"
+        " ORDER BY id LIMIT %s)",
         (before, limit),
     )
     return cursor.rowcount
