@@ -197,6 +197,24 @@ def test_the_list_of_complaints_ends_somewhere() -> None:
     assert len(complaints(**{f"field{n}": n for n in range(5_000)})) == 1_000
 
 
+def test_mistakes_that_are_too_many_are_counted_alone() -> None:
+    """A complaint takes some ten microseconds, in which all other requests of the process wait."""
+    assert complaints(**{f"field{n}": n for n in range(10_001)}) == ["body: has 10001 mistakes, which are too many to list"]
+
+
+class Choices(Input):
+    kinds: list[Kind]
+
+
+@pytest.mark.parametrize("item", [1, "METER", {}])
+def test_items_are_not_read_if_they_are_too_many(item: object) -> None:
+    """A body of 1 MiB has room for half a million of them, but not for more than 27,000 ids."""
+    with pytest.raises(ValidationFailed) as refused:
+        read(Choices, {"kinds": [item] * 30_001})
+    assert refused.value.details == ["kinds: must have at most 30000 items"]
+    assert len(read(Choices, {"kinds": ["METER"] * 30_000}).kinds) == 30_000
+
+
 class Query(PageQuery):
     plant_id: UUID | None = None
     start: datetime | None = Field(alias="from", default=None)

@@ -39,6 +39,10 @@ MAX_DEPTH: Final = 32
 """Levels of nesting inside a free-form value."""
 
 _MAX_METADATA: Final = 32 * 1024
+_MOST_ITEMS: Final = 30_000
+"""Items of an array without a limit of its own. A body of 1 MiB has room for 27,000 ids, but for 524,000 short items."""
+_MOST_MISTAKES: Final = 10_000
+"""Mistakes that are examined. Each takes some ten microseconds of the event loop, in which all other requests wait."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -150,6 +154,8 @@ def read(model: type[Model], value: Any) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
+        if (count := error.error_count()) > _MOST_MISTAKES:
+            raise ValidationFailed(details=[f"body: has {count} mistakes, which are too many to list"]) from None
         raise ValidationFailed(details=complaints_of(error, model)) from None
 
 
@@ -213,6 +219,8 @@ def _measured(schema: Any) -> Any:
             raise PydanticCustomError("too_short", "too few items")
         if isinstance(value, list) and high is not None and len(value) > high:
             raise PydanticCustomError("too_long", "too many items")
+        if isinstance(value, list) and len(value) > _MOST_ITEMS:
+            raise PydanticCustomError("complaints", "", {"complaints": [f": must have at most {_MOST_ITEMS} items"]})
         return value
 
     return no_info_before_validator_function(check, schema)
