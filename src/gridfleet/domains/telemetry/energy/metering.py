@@ -56,7 +56,7 @@ async def metered_energy(
     )
     wanted = {meter.external_id for meter in meters.data}
     sources: dict[str, list[LayoutSource]] = {}
-    for source in await plant_sources(db, org, plant_id):
+    for source in await plant_sources(db, org, plant_id, keys=[counter for counter, _ in _COUNTERS]):
         if source.external_id in wanted:
             sources.setdefault(source.external_id, []).append(source)
     for external_id in sorted(sources):

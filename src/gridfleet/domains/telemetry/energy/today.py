@@ -27,6 +27,7 @@ __all__ = ["energy_of_day", "read_in_kilo"]
 _PV_PREFIX: Final = "PV"
 _GRID: Final = "GRID"
 _POWER: Final = "active_power"
+_KEYS: Final = ("energy_imported", "energy_exported", "energy_produced", _POWER)
 _BEFORE_MIDNIGHT: Final = timedelta(hours=1)
 _KILO: Final = SIZES["kW"]
 
@@ -43,7 +44,7 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
     await get_plant(db, org, plant_id)
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     produced = imported = exported = 0.0
-    for source in await plant_sources(db, org, plant_id):
+    for source in await plant_sources(db, org, plant_id, keys=_KEYS):
         device = _Device(db, source, midnight)
         if source.external_id == _GRID:
             imported += await device.energy("energy_imported", 0)

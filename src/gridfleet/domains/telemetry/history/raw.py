@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -19,7 +19,11 @@ from gridfleet.kernel.db import Connection
 __all__ = ["FramesReader", "SeriesReader", "Values", "raw_reader", "read_values"]
 
 PAGE_POINTS: Final = 20_000
-_MOST_PLANS: Final = 1_000
+MOST_EMISSIONS: Final = 100_000
+"""In the plans that a reader keeps, as many as one plan may have: each takes 130 bytes."""
+_MOST_FRAMES_AT_ONCE: Final = 20
+"""A device with 4,000 metrics has frames of 20 layouts."""
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Values(NamedTuple):
@@ -119,9 +123,12 @@ class FramesReader:
         self._end = end
         self._window_end = end
         layouts = Counter(source_id for source_id, _ in {position[:2] for one in series for position in one.positions})
-        # More frames than a source can have at one time, so that every page makes progress.
-        self._limit = max(PAGE_POINTS // max(1, len(series)), max(layouts.values(), default=0) + 1)
-        self._emissions: dict[tuple[tuple[int, int], ...], list[_Emission]] = {}
+        # One frame more than a source has at one time: otherwise the pages of sources that report in turn would have one time
+        # each. But a source may have thousands of its own names, each in a frame of its own, and all others wide frames.
+        most_at_once = min(max(layouts.values(), default=0), _MOST_FRAMES_AT_ONCE)
+        self._limit = max(PAGE_POINTS // max(1, len(series)), most_at_once + 1)
+        self._plans: dict[tuple[tuple[int, int], ...], list[_Emission]] = {}
+        self._planned = 0
         self._by_layout: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for number, one in enumerate(series):
             for rank, position in enumerate(one.positions):
@@ -150,7 +157,7 @@ class FramesReader:
         for time, source_id, _, _ in rows:
             count = counts[source_id] = counts.get(source_id, 0) + 1
             if count == self._limit:
-                frontier = min(frontier, time)
+                frontier = min(frontier, time + _MICROSECOND)
         return frontier
 
     def _points(self, rows: Sequence[Frame]) -> Iterator[Point]:
@@ -168,15 +175,17 @@ class FramesReader:
         combination.
         """
         signature = tuple((source_id, layout_id) for _, source_id, layout_id, _ in frames)
-        plan = self._emissions.get(signature)
+        plan = self._plans.get(signature)
         if plan is None:
-            if len(self._emissions) >= _MOST_PLANS:
-                self._emissions.clear()
             choices: dict[int, list[tuple[int, int]]] = {}
             for frame, which in enumerate(signature):
                 for number, rank in self._by_layout.get(which, ()):
                     choices.setdefault(number, []).append((rank, frame))
-            plan = self._emissions[signature] = []
+            self._planned += len(choices)
+            if self._planned > MOST_EMISSIONS:
+                self._plans.clear()
+                self._planned = len(choices)
+            plan = self._plans[signature] = []
             for number, found in sorted(choices.items()):
                 series = self._series[number]
                 plan.append(_Emission(series, tuple((frame, series.positions[rank]) for rank, frame in sorted(found))))

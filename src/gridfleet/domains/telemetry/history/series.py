@@ -14,8 +14,8 @@ from gridfleet.kernel.db import Connection
 
 __all__ = ["by_unit", "device_series", "layouts_of", "plant_series", "plant_sources"]
 
-MOST_CACHED: Final = 5_000
-"""Layouts above which the cache is emptied."""
+MOST_CACHED: Final = 200_000
+"""Metrics of cached layouts above which the cache is emptied: each takes 400 bytes."""
 _layout_cache: dict[tuple[int, bytes], LayoutIndex] = {}
 
 
@@ -28,22 +28,35 @@ async def layouts_of(db: Connection, rows: Iterable[SourceRow]) -> dict[int, Lay
     # Copied before the query: a concurrent lookup may clear the cache.
     found = {key: _layout_cache[key] for key in wanted & _layout_cache.keys()}
     if missing := wanted - found.keys():
-        if len(_layout_cache) > MOST_CACHED:
-            _layout_cache.clear()
         read = await store.layouts(db, [layout_id for layout_id, _ in missing])
         found |= {(layout.id, digest): layout for digest, layout in read}
         _layout_cache.update(found)
+        if sum(len(layout.metrics) for layout in _layout_cache.values()) > MOST_CACHED:
+            _layout_cache.clear()
     return {layout_id: layout for (layout_id, _), layout in found.items()}
 
 
 async def plant_sources(
-    db: Connection, org: OrgScope, plant_id: UUID, *, every: bool = True, external_id: str | None = None
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    *,
+    every: bool = True,
+    external_id: str | None = None,
+    keys: Sequence[str] | None = None,
 ) -> list[LayoutSource]:
     """Return the plant's sources including those of deleted sub-devices, or only those with `external_id`.
 
-    The newest source comes first, and within a source the newest layout.
+    The newest source comes first, and within a source the newest layout. If there are `keys`, only layouts with one of these
+    metrics are returned, and sources that have any.
+
+    Raises:
+        TooManyMetrics: Without `keys`, they have more than `MAX_METRICS`.
     """
-    rows = await store.sources(db, org, plant_id, every=every, external_id=external_id)
+    limit = MAX_METRICS + 1 if keys is None else None
+    rows = await store.sources(db, org, plant_id, every=every, external_id=external_id, keys=keys, limit=limit)
+    if keys is None and sum(row.size for row in rows) > MAX_METRICS:
+        raise TooManyMetrics
     layouts = await layouts_of(db, rows)
     by_source: dict[int, list[SourceRow]] = {}
     for row in rows:
@@ -66,7 +79,7 @@ async def plant_series(db: Connection, org: OrgScope, plant_id: UUID, metric: st
     else:
         external_id, dot, last = metric.partition(".")
         key = last if dot else metric
-        sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id if dot else None)
+        sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id if dot else None, keys=[key])
     return _series(sources, key, lambda source, name: name if source.external_id is None else f"{source.external_id}.{name}")
 
 
@@ -80,7 +93,8 @@ async def device_series(
     Raises:
         TooManyMetrics: There are more than `MAX_METRICS`.
     """
-    sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id)
+    keys = None if metric is None else [metric]
+    sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id, keys=keys)
     return _series(sources, metric, lambda _, name: name)
 
 
@@ -96,8 +110,6 @@ def by_unit(series: Iterable[Series]) -> list[Series]:
 
 
 def _series(sources: Sequence[LayoutSource], key: str | None, named: Callable[[LayoutSource, str], str]) -> list[Series]:
-    if key is None and sum(len(layout.positions) for source in sources for layout in source.layouts) > MAX_METRICS:
-        raise TooManyMetrics
     found: dict[str, tuple[str | None, list[SeriesPosition]]] = {}
     for source in sources:
         for layout in source.layouts:

@@ -24,12 +24,13 @@ Picks = Sequence[tuple[int, int]]
 
 
 class SourceRow(NamedTuple):
-    """A source with one of its layouts; the digest identifies the layout's content in every database."""
+    """A source with one of its layouts, which has `size` metrics; the digest identifies its content in every database."""
 
     id: int
     external_id: str | None
     layout_id: int
     digest: bytes
+    size: int
 
 
 class LatestRow(NamedTuple):
@@ -54,21 +55,31 @@ class ValuesPage(NamedTuple):
 
 
 async def sources(
-    db: Connection, org: OrgScope, plant_id: UUID, *, every: bool, external_id: str | None = None
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    *,
+    every: bool,
+    external_id: str | None,
+    keys: Sequence[str] | None,
+    limit: int | None,
 ) -> list[SourceRow]:
     """Return the sources of the plant with their layouts, newest first.
 
     Args:
         every: Whether to return all sources, or only the one with `external_id`.
         external_id: The external id; None is the plant itself.
+        keys: Return only layouts with one of these metrics; None is all layouts.
+        limit: The most rows to return; None is all.
     """
+    wanted = None if keys is None else list(keys)
     cursor = db.cursor(row_factory=class_row(SourceRow), binary=True)
     await cursor.execute(
-        "SELECT s.id, s.external_id, l.id AS layout_id, l.digest"
+        "SELECT s.id, s.external_id, l.id AS layout_id, l.digest, cardinality(t.vals) AS size"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " WHERE s.plant_id = %s AND s.organization_id = %s AND (%s OR s.external_id IS NOT DISTINCT FROM %s::text)"
-        " ORDER BY s.id DESC, l.id DESC",
-        (plant_id, org.organization_id, every, external_id),
+        " AND (%s::text[] IS NULL OR l.metrics && %s::text[]) ORDER BY s.id DESC, l.id DESC LIMIT %s::bigint",
+        (plant_id, org.organization_id, every, external_id, wanted, wanted, limit),
     )
     return await cursor.fetchall()
 
@@ -166,7 +177,7 @@ def _latest(
     values: list[float | None],
     times: list[datetime | None] | None,
 ) -> LatestRow:
-    return LatestRow(SourceRow(source_id, external_id, layout_id, digest), time, values, times)
+    return LatestRow(SourceRow(source_id, external_id, layout_id, digest, len(values)), time, values, times)
 
 
 def _value(picks: Picks) -> tuple[str, list[int]]:
@@ -233,12 +244,15 @@ async def values_by_second(db: Connection, source_id: int, picks: Picks, start: 
 async def frames_page(
     db: Connection, source_ids: Sequence[int], start: datetime, end: datetime, limit: int
 ) -> list[tuple[datetime, int, int, list[float | None]]]:
-    """Return (time, source, layout, values) of the first `limit` frames of each source from `start` on, in that order."""
+    """Return (time, source, layout, values) of the first `limit` frames of each source from `start` on, in that order.
+
+    Further frames of the time of a source's last frame are returned, too.
+    """
     cursor = db.cursor(binary=True)
     await cursor.execute(
         "SELECT f.time, s.id, f.layout_id, f.vals FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL"
         " (SELECT time, layout_id, vals FROM telemetry_frame WHERE source_id = s.id AND time >= %s::timestamptz"
-        " AND time < %s::timestamptz ORDER BY time, layout_id LIMIT %s::bigint) AS f"
+        " AND time < %s::timestamptz ORDER BY time FETCH FIRST (%s::bigint) ROWS WITH TIES) AS f"
         " ORDER BY f.time, s.id, f.layout_id",
         (list(source_ids), start, end, limit),
         prepare=_PLAN_FOR_THIS_RANGE,
