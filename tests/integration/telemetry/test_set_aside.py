@@ -16,6 +16,7 @@ from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket
 from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.rollups import recomputation
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
@@ -99,6 +100,39 @@ async def test_each_failure_waits_longer_for_the_next_try(database: Database) ->
     # The time between the failure and the query differs.
     assert all(later > earlier - timedelta(minutes=1) for earlier, later in pairwise(waits))
     assert timedelta(hours=23) < waits[-1] <= timedelta(days=1, minutes=1)
+
+
+async def test_hours_that_take_too_long_do_not_use_up_the_jobs_time(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """65,000 frames of a device in an hour can take longer than a statement may. The hours around it were halved three times,
+    then the time had ended, and the next call began with all of them: no hour of any organisation was rolled up any more.
+    """
+    bad, good = await RecordedPlant.create(database), await RecordedPlant.create(database)
+    for plant, hours in ((bad, 1), (good, 20)):
+        for device in ("A", "B", "C"):
+            await plant.add_device(device)
+            await plant.write(device, ["a"], {BEGIN + number * HOUR: [float(number)] for number in range(hours)})
+    now = 0.0
+    is_poison = recomputation.is_poison
+
+    def after_thirty_seconds(error: BaseException, *, is_retried: bool) -> bool:
+        nonlocal now
+        now += 30
+        return is_poison(error, is_retried=is_retried)
+
+    monkeypatch.setattr(recomputation, "monotonic", lambda: now)
+    monkeypatch.setattr(recomputation, "is_poison", after_thirty_seconds)
+    async with failing(database, 0, BEGIN, "RAISE EXCEPTION 'never'"):
+        async with database.transaction() as db:
+            await db.execute(
+                "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                f" IF EXISTS (SELECT FROM telemetry_source WHERE id = NEW.source_id AND plant_id = '{bad.id}') THEN"
+                " RAISE EXCEPTION 'slow' USING ERRCODE = '57014'; END IF; RETURN NEW; END $$"
+            )
+        await roll_up(database, seconds=100)
+    assert await rows(database, "SELECT count(*) FROM telemetry_hour") == [(60,)]
+    assert await rows(database, "SELECT count(*) > 0 FROM telemetry_set_aside") == [(True,)]
 
 
 async def test_a_source_whose_every_hour_fails_holds_up_no_other(database: Database) -> None:

@@ -2,18 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from time import monotonic
 from typing import Final
+from uuid import UUID
 
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAsideHour, Stale
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database
-from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
+from gridfleet.kernel.db import Connection, Database, limit_statements
+from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of, took_too_long
 
 __all__ = ["close_hour", "ensure_partitions_ahead", "roll_up", "set_aside_hours"]
 
@@ -22,6 +24,8 @@ GRACE: Final = timedelta(minutes=5)
 _HOURS_A_TRANSACTION: Final = 200
 _HOURS_A_TURN: Final = 48
 """More if fewer sources than fill a transaction have their turn."""
+_SECONDS_OF_SEVERAL: Final = 5.0
+"""Time of a statement for several hours after one that took too long. A single hour has the usual time."""
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,8 +36,9 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
     Organisations take turns: of each, the hours of one source, then those of the second, etc. A source with more hours than a
     turn has waits until all others had theirs.
 
-    A transaction that fails is tried again with half as many hours. An hour that fails by itself is set aside, and the rest of
-    its source waits until all other sources were processed, so that a source whose every hour fails cannot delay them.
+    A transaction that fails is tried again with half as many hours, and one that takes too long with the first hour alone. An
+    hour that fails by itself is set aside, and the rest of its source waits until all other sources were processed, so that a
+    source whose every hour fails cannot delay them. If it took too long, so do the other sources of its organisation.
 
     Returns:
         The number of recomputed hours; 0 if another process is working.
@@ -44,11 +49,16 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
     until = monotonic() + seconds
     done = 0
     limit = _HOURS_A_TRANSACTION
-    turns = await _dirty_sources(database)
+    owners = await _dirty_sources(database)
+    turns = list(owners)
     again: list[int] = []
+    slow: list[int] = []
     postponed = False
+    was_slow = False
     while monotonic() < until:
         if not turns:
+            if not again:
+                again, slow = slow, []
             turns, again = again, []
             if postponed:
                 limit, postponed = 1, False
@@ -56,27 +66,38 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
                 # What became dirty in the meantime waits for the next call, unless an hour is due.
                 if not await close_hour(database):
                     return done
-                turns = await _dirty_sources(database)
+                owners = await _dirty_sources(database)
+                turns = list(owners)
                 continue
         some = turns[:limit]
         most = max(_HOURS_A_TURN, limit // len(some))
         stale: list[Stale] = []
         try:
-            async with database.transaction() as db:
-                if not await store.lock(db):
-                    return done
-                stale = await store.take_dirty(db, some, most, limit)
-                await _recompute(db, stale)
+            with limit_statements(_SECONDS_OF_SEVERAL) if was_slow and limit > 1 else nullcontext():
+                async with database.transaction() as db:
+                    if not await store.lock(db):
+                        return done
+                    stale = await store.take_dirty(db, some, most, limit)
+                    await _recompute(db, stale)
         except Exception as error:
             if not stale or not is_poison(error, is_retried=True):
                 raise
-            limit = max(1, len(stale) // 2)
+            is_slow = took_too_long(error)
+            was_slow |= is_slow
             if len(stale) > 1:
+                # Halved, they could take too long until the time has ended, and from the beginning in the next call.
+                limit = 1 if is_slow else len(stale) // 2
                 continue
+            limit = 1
             await _set_aside(database, stale[0], error)
             source_id = stale[0].source_id
             turns = turns[some.index(source_id) + 1 :]
-            again.append(source_id)
+            if is_slow:
+                owner = owners.get(source_id)
+                slow += [source_id, *(other for other in turns if owners.get(other) == owner)]
+                turns = [other for other in turns if owners.get(other) != owner]
+            else:
+                again.append(source_id)
             postponed = True
             continue
         done += len(stale)
@@ -93,7 +114,7 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
     return done
 
 
-async def _dirty_sources(database: Database) -> list[int]:
+async def _dirty_sources(database: Database) -> dict[int, UUID | None]:
     async with database.transaction() as db:
         return await store.dirty_sources(db)
 

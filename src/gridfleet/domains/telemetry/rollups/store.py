@@ -59,16 +59,19 @@ async def advance_watermark(db: Connection) -> None:
     )
 
 
-async def dirty_sources(db: Connection) -> list[int]:
-    """Return the sources with dirty hours: one of each organisation, then the second of each, etc., in random order."""
+async def dirty_sources(db: Connection) -> dict[int, UUID | None]:
+    """Return the sources with dirty hours: one of each organisation, then the second of each, etc., in random order.
+
+    The value of a source is its organisation, None if the source was deleted.
+    """
     cursor = await db.execute(
         # One look-up in the index for each source, however many of its hours are dirty.
         "WITH RECURSIVE dirty AS (SELECT min(source_id) AS id FROM telemetry_dirty UNION ALL"
         " SELECT (SELECT min(source_id) FROM telemetry_dirty WHERE source_id > d.id) FROM dirty d WHERE d.id IS NOT NULL)"
-        " SELECT d.id FROM dirty d LEFT JOIN telemetry_source s USING (id) WHERE d.id IS NOT NULL"
+        " SELECT d.id, s.organization_id FROM dirty d LEFT JOIN telemetry_source s USING (id) WHERE d.id IS NOT NULL"
         " ORDER BY row_number() OVER (PARTITION BY s.organization_id ORDER BY random()), s.organization_id"
     )
-    return [row[0] for row in await cursor.fetchall()]
+    return dict(await cursor.fetchall())
 
 
 async def take_dirty(db: Connection, sources: Sequence[int], most: int, limit: int) -> list[Stale]:
