@@ -80,6 +80,26 @@ async def test_a_client_that_reads_no_answers_is_disconnected(fleet: Fleet) -> N
     await assert_is_received(plant)
 
 
+@pytest.mark.parametrize(
+    "content", [b"\x36\x05\0\1a\0\1", b"\x82\x06\0\1\xff\xff\0\0"], ids=["QoS 3", "incomplete subscription"]
+)
+async def test_a_packet_that_the_broker_cannot_read_is_not_logged_as_a_whole(fleet: Fleet, content: bytes) -> None:
+    """As text with what follows it, it takes 400 times its memory, and an incomplete login is not even a plant's."""
+    plant = fleet.plant("PASSWORD")
+    logs = fleet.stack.home / "broker" / "logs"
+
+    def written() -> int:
+        return sum(file.stat().st_size for file in logs.iterdir())
+
+    before = written()
+    for _ in range(4):
+        async with await plant.connect() as connection:
+            connection.writer.write(content + b"\xff" * (MIB - 1_000))
+            await connection.wait_lost(30)
+    assert written() - before < MIB // 4
+    await assert_is_received(plant)
+
+
 async def assert_is_received(plant: Plant) -> None:
     async with await plant.connect() as connection:
         await connection.publish(plant.topic(), plant.signed({"time": utc_now().isoformat(), "fields": {"after": 1}}))

@@ -24,6 +24,8 @@ from support.clients.raw_properties import NotUtf8, RawProperties, field, header
 from support.servers.running_stack import RunningStack
 
 MIB = 2**20
+MOST_PROPERTIES = 4_096
+"""Bytes."""
 
 
 @pytest.fixture
@@ -163,6 +165,20 @@ async def test_copies_to_own_queues_are_refused(acme: Organization, created: Jso
         assert (await channel.basic_get(name, no_ack=True)).delivery.name == "Basic.GetEmpty"
         kept = aiormq.spec.Basic.Properties(headers={header: [key]})
         await channel.basic_publish(b"x", exchange="vcp", routing_key=key, properties=kept)
+
+
+@pytest.mark.parametrize("size", [3_900, 4_200])
+async def test_large_properties_of_messages_are_refused(acme: Organization, created: JsonObject, size: int) -> None:
+    """No bound of a queue counts them: 50,000 commands without a body, with headers of 128 KiB, would be 6 GiB."""
+    key = f"{acme.slug}.command.mode"
+    large = aiormq.spec.Basic.Properties(headers={"n": "x" * size})
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        if size < MOST_PROPERTIES:
+            await channel.basic_publish(b"", exchange="vcp", routing_key=key, properties=large)
+        else:
+            with pytest.raises(ChannelAccessRefused, match="properties of the message are too large"):
+                await channel.basic_publish(b"", exchange="vcp", routing_key=key, properties=large)
 
 
 async def test_the_names_that_the_broker_gives_are_closed(acme: Organization, created: JsonObject) -> None:

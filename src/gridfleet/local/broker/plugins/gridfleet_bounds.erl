@@ -5,15 +5,17 @@
 %% a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
 %% while it does not read those before, and end its connection. Refuses copies to other routing keys (CC, BCC), which RabbitMQ before
 %% 4.0 does not check: a client could fill queues of its own and keep the messages in memory by not acknowledging them.
+%% Refuses more than 4 KiB of a message's properties, which no bound of a queue counts, more than 640 consumers of a user in a vhost,
+%% for which their queue needs minutes when they end, and more than 4,096 channels of a user, of which each is four processes.
 %% Closes connections with 32 MiB of methods and answers that wait. Administrators, of which the service is one, may do all of it.
-%% Closes each connection that holds 8 MiB of incomplete messages.
+%% Closes each connection that holds 8 MiB of incomplete messages. Shortens large entries of the log, whoever causes them.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
 
 -behaviour(rabbit_channel_interceptor).
 
--export([announce/0, description/0, init/1, applies_to/0, intercept/3]).
+-export([announce/0, description/0, init/1, applies_to/0, intercept/3, shorten/2]).
 
 -rabbit_boot_step({?MODULE, [
     {description, "bounds of clients"},
@@ -30,6 +32,12 @@
 
 -define(MOST_BYTES, 1024).
 -define(MOST_CONSUMERS, 20).
+-define(MOST_CONSUMERS_OF_KEY, 640).
+-define(MOST_CHANNELS, 4096).
+-define(MOST_PROPERTIES, 4096).
+-define(MOST_LOGGED, 8192).
+-define(MOST_SHOWN, 2048).
+-define(DEPTH, 30).
 -define(MOST_NEW_QUEUES, 20).
 -define(MOST_ANSWERS, 4).
 -define(PAUSE_MS, 2).
@@ -52,6 +60,7 @@
 announce() ->
     create_table(),
     watch_readers(),
+    logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
     Tags = application:get_env(rabbit, node_tags, []),
     application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
 
@@ -70,6 +79,7 @@ init(Channel) ->
 
 applies_to() ->
     [
+        'channel.open',
         'tx.select',
         'queue.declare',
         'queue.bind',
@@ -81,6 +91,12 @@ applies_to() ->
     ].
 
 %% Called for every method.
+intercept({'channel.open', _} = Open, Content, bounded) ->
+    {User, _} = get(?OWNER),
+    case rabbit_channel_tracking:count_tracked_items_in({user, User}) =< ?MOST_CHANNELS of
+        true -> {Open, Content};
+        false -> refused("the user has too many channels", 'channel.open')
+    end;
 intercept({'tx.select'}, _, bounded) ->
     refused("transactions are not allowed; use publisher confirms", 'tx.select');
 intercept(Declare, Content, bounded) when element(1, Declare) =:= 'queue.declare' ->
@@ -101,20 +117,32 @@ intercept(Consume, Content, bounded) when element(1, Consume) =:= 'basic.consume
         false -> refused("the arguments of the consumer are too large", 'basic.consume')
     end;
 intercept({'basic.cancel', Tag, _} = Cancel, Content, bounded) ->
-    put(?CONSUMERS, maps:remove(Tag, consumers())),
+    put_consumers(maps:remove(Tag, consumers())),
     ets:match_delete(?MODULE, {{reader, '_', self(), Tag}}),
     {Cancel, Content};
 intercept(Get, Content, bounded) when element(1, Get) =:= 'basic.get' ->
     once_read(Get, Content);
 intercept({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content, bounded) ->
-    Decoded = rabbit_binary_parser:ensure_content_decoded(Content),
-    case {lists:all(fun(Copy) -> Copy =:= Key end, copies(Decoded)), Mandatory} of
-        {true, true} -> once_read(Publish, Decoded);
-        {true, false} -> {Publish, Decoded};
-        {false, _} -> refused("a message is not copied to another routing key", 'basic.publish')
+    case has_small_properties(Content) of
+        true -> published(Publish, Key, Mandatory, rabbit_binary_parser:ensure_content_decoded(Content));
+        false -> refused("the properties of the message are too large", 'basic.publish')
     end;
 intercept(Method, Content, _) ->
     {Method, Content}.
+
+%% Those of a message that came over MQTT are not encoded.
+has_small_properties(Content) ->
+    case element(4, Content) of
+        Encoded when is_binary(Encoded) -> byte_size(Encoded) =< ?MOST_PROPERTIES;
+        none -> true
+    end.
+
+published(Publish, Key, Mandatory, Content) ->
+    case {lists:all(fun(Copy) -> Copy =:= Key end, copies(Content)), Mandatory} of
+        {true, true} -> once_read(Publish, Content);
+        {true, false} -> {Publish, Content};
+        {false, _} -> refused("a message is not copied to another routing key", 'basic.publish')
+    end.
 
 %% The routing keys in the headers CC and BCC.
 copies(Content) ->
@@ -205,7 +233,7 @@ create_table() ->
         undefined ->
             Booting = self(),
             Owner = spawn_link(fun() ->
-                ets:new(?MODULE, [named_table, public]),
+                ets:new(?MODULE, [named_table, public, ordered_set]),
                 unlink(Booting),
                 Booting ! {self(), created},
                 receive
@@ -354,14 +382,17 @@ counted(Consume, Content) ->
             Given -> Given
         end,
     Consumers = (consumers())#{Tag => true},
-    case {map_size(Consumers) =< ?MOST_CONSUMERS, readers(element(3, Consume), Tag) =< ?MOST_CONSUMERS} of
-        {true, true} ->
-            put(?CONSUMERS, Consumers),
+    Counts = [
+        {map_size(Consumers), ?MOST_CONSUMERS, "the channel has too many consumers"},
+        {map_size(Consumers) + consumers_of_other_channels(), ?MOST_CONSUMERS_OF_KEY, "the user has too many consumers"},
+        {readers(element(3, Consume), Tag), ?MOST_CONSUMERS, "the stream has too many consumers"}
+    ],
+    case [Text || {Count, Most, Text} <- Counts, Count > Most] of
+        [] ->
+            put_consumers(Consumers),
             {setelement(4, Consume, Tag), Content};
-        {false, _} ->
-            refused("the channel has too many consumers", 'basic.consume');
-        {_, false} ->
-            refused("the stream has too many consumers", 'basic.consume')
+        [Text | _] ->
+            refused(Text, 'basic.consume')
     end.
 
 %% The number of a stream's consumers on this node with the new one, 0 for other queues. Without a name, it is the queue that the
@@ -390,6 +421,18 @@ count_reader(Stream, Tag) ->
     [ets:match_delete(?MODULE, {{reader, '_', Channel, '_'}}) || [_, Channel] <- Readers, not is_process_alive(Channel)],
     length([Channel || [Read, Channel] <- Readers, Read =:= Stream, is_process_alive(Channel)]).
 
+%% Those of the same user in the same vhost on this node. A queue looks at all of its consumers for each channel that ends.
+consumers_of_other_channels() ->
+    Owner = get(?OWNER),
+    Counts = ets:select(?MODULE, [{{{consumers, Owner, '$1'}, '$2'}, [{'=/=', '$1', self()}], [{{'$1', '$2'}}]}]),
+    {Open, Ended} = lists:partition(fun({Channel, _}) -> is_process_alive(Channel) end, Counts),
+    [ets:delete(?MODULE, {consumers, Owner, Channel}) || {Channel, _} <- Ended],
+    lists:sum([Count || {_, Count} <- Open]).
+
+put_consumers(Consumers) ->
+    put(?CONSUMERS, Consumers),
+    ets:insert(?MODULE, {{consumers, get(?OWNER), self()}, map_size(Consumers)}).
+
 %% The tags of the channel's consumers. They stay until they are cancelled, also those whose queue was deleted.
 consumers() ->
     case get(?CONSUMERS) of
@@ -399,6 +442,35 @@ consumers() ->
 
 arguments(Method) ->
     element(tuple_size(Method), Method).
+
+%% Called for each entry of the log, by the process that writes it. As text, bytes need 400 times their memory. An error here would
+%% remove the filter.
+shorten(#{msg := Message} = Entry, Most) ->
+    case erlang:external_size(Message) > Most of
+        true ->
+            try
+                Entry#{msg := {"~ts", [shortened(Message)]}}
+            catch
+                _:_ -> Entry#{msg := {"~ts", [brief(Message)]}}
+            end;
+        false ->
+            Entry
+    end.
+
+shortened({Format, Arguments}) when is_list(Arguments) ->
+    io_lib:format(Format, [shortened_argument(Argument) || Argument <- Arguments], [{chars_limit, ?MOST_SHOWN}]);
+shortened(Other) ->
+    brief(Other).
+
+shortened_argument(Argument) ->
+    case erlang:external_size(Argument) > ?MOST_SHOWN of
+        true when is_binary(Argument) -> binary:part(Argument, 0, ?MOST_SHOWN);
+        true -> lists:flatten(brief(Argument));
+        false -> Argument
+    end.
+
+brief(Term) ->
+    io_lib:format("~0tP", [Term, ?DEPTH], [{chars_limit, ?MOST_SHOWN}]).
 
 refused(Text, Method) ->
     rabbit_misc:amqp_error(access_refused, Text, [], Method).
