@@ -82,7 +82,7 @@ async def test_a_reading_in_progress_does_not_keep_watchers(database: Database) 
     plant = await RecordedPlant.create(database)
     await plant.write(None, ["a"], {NOW: [1.0]})
     values = LiveValues(database)
-    watching = values.watch(plant.org, plant.id)
+    watching = values.watch(plant.org, plant.id, database.transaction)
     await anext(watching)
     waiting = asyncio.ensure_future(anext(watching))
     async with database.transaction() as db:
@@ -116,17 +116,17 @@ async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
     plant = await RecordedPlant.create(database)
     await plant.write(None, ["a"], {NOW: [1.0]})
     values = LiveValues(database)
-    watching = [values.watch(plant.org, plant.id) for _ in range(20)]
+    watching = [values.watch(plant.org, plant.id, database.transaction) for _ in range(20)]
     for one in watching:
         assert [point.value for point in await anext(one)] == [1.0]
     with pytest.raises(TooManyRequests):
-        await anext(values.watch(plant.org, plant.id))
+        await anext(values.watch(plant.org, plant.id, database.transaction))
     with pytest.raises(TooManyRequests):
-        await anext(values.watch(member(plant.organization_id, frozenset()), plant.id))
+        await anext(values.watch(member(plant.organization_id, frozenset()), plant.id, database.transaction))
     # One organisation takes half of the places at most: the others are for everybody else.
     neighbour = await RecordedPlant.create(database)
     await neighbour.write(None, ["a"], {NOW: [5.0]})
-    beside = values.watch(neighbour.org, neighbour.id)
+    beside = values.watch(neighbour.org, neighbour.id, database.transaction)
     assert [point.value for point in await anext(beside)] == [5.0]
     await beside.aclose()
     await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
@@ -137,7 +137,7 @@ async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
         await one.aclose()
     assert values.watchers == 0
     with pytest.raises(PlantNotFound):
-        await anext(values.watch(member(plant.organization_id, frozenset()), plant.id))
+        await anext(values.watch(member(plant.organization_id, frozenset()), plant.id, database.transaction))
 
 
 async def test_watchers_outlive_a_database_that_does_not_do_its_work(
@@ -147,7 +147,7 @@ async def test_watchers_outlive_a_database_that_does_not_do_its_work(
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
     plant = await RecordedPlant.create(database)
     await plant.write(None, ["a"], {NOW: [1.0]})
-    watching = LiveValues(database).watch(plant.org, plant.id)
+    watching = LiveValues(database).watch(plant.org, plant.id, database.transaction)
     assert [point.value for point in await anext(watching)] == [1.0]
     for before, after in (("telemetry_latest", "away"), ("away", "telemetry_latest")):
         async with database.transaction() as db:
@@ -168,14 +168,14 @@ async def test_one_organisations_plants_leave_room_for_others(database: Database
     values = LiveValues(database)
     scope = member(plant.organization_id)
     plants = [plant.id, *[await add_plant(database, plant.organization_id) for _ in range(2)]]
-    watching = [values.watch(scope, plant_id) for plant_id in plants]
+    watching = [values.watch(scope, plant_id, database.transaction) for plant_id in plants]
     for one in watching[:2]:
         await anext(one)
     with pytest.raises(TooManyRequests):
         await anext(watching[2])
-    second = values.watch(scope, plants[0])
+    second = values.watch(scope, plants[0], database.transaction)
     await anext(second)
-    beside = values.watch(neighbour.org, neighbour.id)
+    beside = values.watch(neighbour.org, neighbour.id, database.transaction)
     await anext(beside)
     for one in (*watching, second, beside):
         await one.aclose()
@@ -190,11 +190,11 @@ async def test_one_organisations_values_leave_room_for_others(database: Database
     await plant.write(None, ["a", "b"], {NOW: [1.0, 2.0]})
     await neighbour.write(None, ["a", "b", "c"], {NOW: [1.0, 2.0, 3.0]})
     values = LiveValues(database)
-    first, second, third = (values.watch(plant.org, plant.id) for _ in range(3))
+    first, second, third = (values.watch(plant.org, plant.id, database.transaction) for _ in range(3))
     assert len(await anext(first)) == len(await anext(second)) == 2
     with pytest.raises(TooManyRequests):
         await anext(third)
-    beside = values.watch(neighbour.org, neighbour.id)
+    beside = values.watch(neighbour.org, neighbour.id, database.transaction)
     assert len(await anext(beside)) == 3
     await neighbour.add_device("PV1")
     await neighbour.write("PV1", ["d", "e"], {NOW: [4.0, 5.0]})
