@@ -4,7 +4,8 @@ import bisect
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import psutil
@@ -23,6 +24,7 @@ __all__ = [
     "cpu_of_stack",
     "own_cpu",
     "points_per_second_since",
+    "span",
     "verify",
     "wait_until_quiet",
 ]
@@ -128,10 +130,11 @@ class Run(NamedTuple):
 def committed(
     url: str, points_in_flight: int, table: str = "telemetry_frame", values: str = _VALUES, *, since: float = 0.0
 ) -> Run:
-    """Return the span of full load: from the first commit to the last one before which more than `points_in_flight` waited.
+    """Return the span of full load, without the work of the start and of the end.
 
-    The work in progress at the first commit equals that at the end of the span. So the span counts no work from outside.
-    Commits before `since` (epoch seconds) do not count.
+    It begins with the commit by which half of `points_in_flight` are stored: a full batch of each process, so its caches are
+    warm. It ends with the last commit before which more than `points_in_flight` waited. The work in progress at its beginning
+    equals that at its end. Commits before `since` (epoch seconds) do not count.
     """
     with psycopg.connect(url) as connection:
         rows = connection.execute(
@@ -139,20 +142,23 @@ def committed(
             f" FROM {table} WHERE pg_xact_commit_timestamp(xmin) > to_timestamp(%s) GROUP BY xmin ORDER BY at",
             (since,),
         ).fetchall()
-    if not rows:
-        raise BenchFailed("nothing was committed")
-    left = sum(points for _, points in rows)
-    first, *others = rows
-    left -= first[1]
-    end, points = first[0], 0
-    for number, (at, count) in enumerate(others):
-        left -= count
-        if left < points_in_flight and number:
-            break
-        end, points = at, points + count
-    if not points:
-        raise BenchFailed(f"{len(rows)} commits are too few to tell a rate")
-    return Run(first[0], end, points)
+    return span(rows, points_in_flight)
+
+
+def span(commits: Sequence[tuple[float, int]], points_in_flight: int) -> Run:
+    """Return the span of full load of commits: time and points of each, in their order.
+
+    Raises:
+        BenchFailed: The commits are too few.
+    """
+    if len(commits) < 2:
+        raise BenchFailed(f"{len(commits)} commits are too few to tell a rate")
+    stored = list(accumulate(points for _, points in commits))
+    warm = (number for number, points in enumerate(stored) if 2 * points >= points_in_flight)
+    first = min(next(warm, len(commits)), len(commits) - 2)
+    full = [number for number in range(first + 1, len(commits)) if stored[-1] - stored[number] >= points_in_flight]
+    last = full[-1] if full else first + 1
+    return Run(commits[first][0], commits[last][0], stored[last] - stored[first])
 
 
 def points_per_second_since(url: str, start: float) -> float:
