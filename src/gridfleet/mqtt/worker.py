@@ -1,8 +1,8 @@
 """The ingest worker: consumes its part of the shards in batches, one transaction each, acknowledged after the commit.
 
-While one batch is written the next is read and decoded. Batches are written one after the other, so the order of each plant's
-messages is kept. While the database is unavailable nothing is acknowledged, the window of unacknowledged messages fills, and
-the broker keeps the rest on disk.
+While one batch is written, the next is read and decoded if it is full. Batches are written one after the other, so the order of
+each plant's messages is kept. While the database is unavailable nothing is acknowledged, the window of unacknowledged messages
+fills, and the broker keeps the rest on disk.
 """
 
 import asyncio
@@ -87,6 +87,7 @@ class IngestWorker:
         self._buffer: list[_Message] = []
         self._arrived = asyncio.Event()
         self._full = asyncio.Event()
+        self._batch_began = 0.0
         self._acknowledged = asyncio.Event()
         self._acknowledged_tag = 0
         self._windows: dict[int, ShardWindow] = {}
@@ -178,7 +179,7 @@ class IngestWorker:
         try:
             while True:
                 end_if_cancelled()
-                messages = await self._collect()
+                messages = await self._collect(writing)
                 deliveries = [Delivery(message.routing_key, message.body, message.arrived_after) for message in messages]
                 cause = {"request_id": str(new_id())}
                 with structlog.contextvars.bound_contextvars(**cause):
@@ -194,13 +195,22 @@ class IngestWorker:
             if writing is not None:
                 writing.cancel()
 
-    async def _collect(self) -> list[_Message]:
-        """Return the next batch: the messages of the batch's time, at most its number and size."""
+    async def _collect(self, writing: asyncio.Task[None] | None) -> list[_Message]:
+        """Return the next batch: the messages that have arrived when it begins, at most its number and size.
+
+        A full batch begins at once. Another one begins when the previous one is written: prepared earlier, it would have to
+        wait, and delay the write, because both take turns in one thread. Such batches also begin at least
+        `ingest_batch_milliseconds` apart. So a message that arrives after a pause does not wait for others.
+        """
         size = self._settings.ingest_batch_messages
+        loop = asyncio.get_running_loop()
         await self._arrived.wait()
         if len(self._buffer) < size:
             self._full.clear()
-            await wait_at_most(self._full, self._settings.ingest_batch_milliseconds / 1000)
+            if writing is not None:
+                await _wait_for_first(writing, self._full)
+            await wait_at_most(self._full, self._batch_began + self._settings.ingest_batch_milliseconds / 1000 - loop.time())
+        self._batch_began = loop.time()
         ends = itertools.accumulate(len(message.body) for message in self._buffer[:size])
         count = max(1, sum(end <= _BATCH_BYTES for end in ends))
         messages, self._buffer = self._buffer[:count], self._buffer[count:]
@@ -224,3 +234,12 @@ class IngestWorker:
         for shard, count in Counter(message.shard for message in messages).items():
             self._windows[shard].acknowledge(count)
         self._acknowledged.set()
+
+
+async def _wait_for_first(task: asyncio.Task[None], event: asyncio.Event) -> None:
+    """Wait until the task has ended or the event is set."""
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()

@@ -30,13 +30,13 @@ class Line:
     channel: AbstractChannel
 
     @asynccontextmanager
-    async def worker(self, queue_type: str = "auto") -> AsyncIterator["asyncio.Task[None]"]:
-        """Run one ingest process's worker until the block ends or it fails."""
-        async with self.process(queue_type) as worker, running(worker.run()) as task:
+    async def worker(self, queue_type: str = "auto", **changes: int) -> AsyncIterator["asyncio.Task[None]"]:
+        """Run one ingest process's worker until the block ends or it fails. `changes` are settings."""
+        async with self.process(queue_type, **changes) as worker, running(worker.run()) as task:
             yield task
 
     @asynccontextmanager
-    async def process(self, queue_type: str = "auto") -> AsyncIterator[IngestWorker]:
+    async def process(self, queue_type: str = "auto", **changes: int) -> AsyncIterator[IngestWorker]:
         """Yield the worker of one ingest process, which may run several times."""
         settings = self.node.settings.model_copy(
             update={
@@ -44,6 +44,7 @@ class Line:
                 "broker_queue_type": queue_type,
                 "broker_url": SecretStr(self.node.url),
                 "broker_management_url": SecretStr(self.node.management_url),
+                **changes,
             }
         )
         async with open_database(self.bench.database.url, name="worker", size=4) as database:
@@ -63,6 +64,10 @@ class Line:
         """Return the number of messages in the shards' queues that no worker has received."""
         answers = [await self.channel.queue_declare(ingest_queue(shard), passive=True) for shard in range(SHARDS)]
         return sum(answer.message_count or 0 for answer in answers)
+
+    async def all_delivered(self) -> bool:
+        """Return whether workers have received all messages."""
+        return await self.waiting() == 0
 
 
 @asynccontextmanager
