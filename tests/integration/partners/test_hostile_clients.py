@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import aiormq
 import httpx
-import psutil
 import pytest
 from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelClosed
 
@@ -33,11 +32,6 @@ async def created(acme: Organization) -> AsyncIterator[JsonObject]:
     found = acme.key()
     yield found
     acme.revoke(found)
-
-
-def memory(org: Organization) -> int:
-    """Bytes that the broker's process has in memory."""
-    return int(psutil.Process(org.stack.state["processes"]["broker"]).memory_info().rss)
 
 
 async def test_a_transaction_is_refused(acme: Organization, created: JsonObject) -> None:
@@ -304,7 +298,7 @@ async def test_methods_of_the_service_may_wait(acme: Organization, created: Json
 
 async def _flood(org: Organization, created: JsonObject, frames: bytes, start: bytes = b"") -> None:
     """Send frames again and again and read nothing, until the broker closes the connection; its memory stays what it was."""
-    vhost, before = created["apiKey"]["vhost"], memory(org)
+    vhost, before = created["apiKey"]["vhost"], org.broker_memory()
     _, writer = await raw_connection(org, org.slug, created["key"], vhost)
     writer.write(start)
     assert len(await asyncio.to_thread(_connections, org, vhost, org.slug)) == 1
@@ -315,7 +309,7 @@ async def _flood(org: Organization, created: JsonObject, frames: bytes, start: b
                 if not writer.is_closing() and writer.transport.get_write_buffer_size() < 20 * MIB:
                     writer.write(frames)
                 await asyncio.sleep(0.05)
-                most = max(most, memory(org))
+                most = max(most, org.broker_memory())
                 assert most < before + 500 * MIB, "a channel that waits has up to 400 messages before it"
     finally:
         print(f"memory {before / MIB:.0f} -> {most / MIB:.0f} MiB, {time.monotonic() - started:.1f} s")

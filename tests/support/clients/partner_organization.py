@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import aiormq
 import httpx
+import psutil
 from aiormq.abc import AbstractChannel, AbstractConnection
 
 from gridfleet.kernel.broker.connection import open_channel
@@ -67,6 +68,10 @@ class Organization(Fleet):
         """URL of the broker's management API with the service's account."""
         password = local_secret(self.stack.home, "broker_password")
         return f"http://_gridfleet:{password}@127.0.0.1:{self.stack.ports['management_port']}"
+
+    def broker_memory(self) -> int:
+        """Return the bytes that the broker's process has in memory."""
+        return int(psutil.Process(self.stack.state["processes"]["broker"]).memory_info().rss)
 
     def vhosts(self) -> set[str]:
         """Return the names of the broker's vhosts."""

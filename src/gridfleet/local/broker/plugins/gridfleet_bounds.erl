@@ -40,6 +40,7 @@
 -define(DEPTH, 30).
 -define(MOST_NEW_QUEUES, 20).
 -define(MOST_ANSWERS, 4).
+-define(COUNTED_ANSWERS, 100).
 -define(PAUSE_MS, 2).
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
@@ -55,6 +56,7 @@
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
 -define(DECLARED, {?MODULE, declared}).
+-define(ANSWERS, {?MODULE, answers}).
 
 %% The tag among the node's tags, which the management API of newer versions shows, says that the plugin is there.
 announce() ->
@@ -77,57 +79,76 @@ init(Channel) ->
             bounded
     end.
 
+%% Methods that are bounded, and all others that have an answer.
 applies_to() ->
     [
         'channel.open',
+        'access.request',
         'tx.select',
         'queue.declare',
         'queue.bind',
+        'queue.unbind',
+        'queue.purge',
+        'queue.delete',
+        'exchange.declare',
+        'exchange.delete',
         'exchange.bind',
+        'exchange.unbind',
+        'basic.credit',
+        'basic.qos',
+        'basic.recover',
         'basic.consume',
         'basic.cancel',
         'basic.get',
-        'basic.publish'
+        'basic.publish',
+        'confirm.select',
+        'channel.flow'
     ].
 
 %% Called for every method.
-intercept({'channel.open', _} = Open, Content, bounded) ->
+intercept(Method, Content, unbounded) ->
+    {Method, Content};
+intercept(Method, Content, bounded) ->
+    count_answer(),
+    bounded(Method, Content).
+
+bounded({'channel.open', _} = Open, Content) ->
     {User, _} = get(?OWNER),
     case rabbit_channel_tracking:count_tracked_items_in({user, User}) =< ?MOST_CHANNELS of
         true -> {Open, Content};
         false -> refused("the user has too many channels", 'channel.open')
     end;
-intercept({'tx.select'}, _, bounded) ->
+bounded({'tx.select'}, _) ->
     refused("transactions are not allowed; use publisher confirms", 'tx.select');
-intercept(Declare, Content, bounded) when element(1, Declare) =:= 'queue.declare' ->
+bounded(Declare, Content) when element(1, Declare) =:= 'queue.declare' ->
     case {is_reply_address(element(3, Declare)), are_listable(arguments(Declare))} of
         {true, _} -> refused("the address of a reply cannot be declared", 'queue.declare');
         {_, true} -> bounded_queue(Declare, Content);
         {_, false} -> refused("an argument of the queue is given twice, is not ASCII, or holds others", 'queue.declare')
     end;
-intercept(Bind, Content, bounded) when element(1, Bind) =:= 'queue.bind'; element(1, Bind) =:= 'exchange.bind' ->
+bounded(Bind, Content) when element(1, Bind) =:= 'queue.bind'; element(1, Bind) =:= 'exchange.bind' ->
     case arguments(Bind) of
         [] -> {Bind, Content};
         _ -> refused("bindings with arguments are not allowed", element(1, Bind))
     end;
-intercept(Consume, Content, bounded) when element(1, Consume) =:= 'basic.consume' ->
+bounded(Consume, Content) when element(1, Consume) =:= 'basic.consume' ->
     %% A stream's offset and a priority are a few bytes.
     case erlang:external_size(arguments(Consume)) =< ?MOST_BYTES of
         true -> counted(Consume, Content);
         false -> refused("the arguments of the consumer are too large", 'basic.consume')
     end;
-intercept({'basic.cancel', Tag, _} = Cancel, Content, bounded) ->
+bounded({'basic.cancel', Tag, _} = Cancel, Content) ->
     put_consumers(maps:remove(Tag, consumers())),
     ets:match_delete(?MODULE, {{reader, '_', self(), Tag}}),
     {Cancel, Content};
-intercept(Get, Content, bounded) when element(1, Get) =:= 'basic.get' ->
+bounded(Get, Content) when element(1, Get) =:= 'basic.get' ->
     once_read(Get, Content);
-intercept({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content, bounded) ->
+bounded({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content) ->
     case has_small_properties(Content) of
         true -> published(Publish, Key, Mandatory, rabbit_binary_parser:ensure_content_decoded(Content));
         false -> refused("the properties of the message are too large", 'basic.publish')
     end;
-intercept(Method, Content, _) ->
+bounded(Method, Content) ->
     {Method, Content}.
 
 %% Those of a message that came over MQTT are not encoded.
@@ -159,18 +180,36 @@ once_read(Method, Content) ->
         unread -> rabbit_misc:amqp_error(resource_error, "answers are not read", [], element(1, Method))
     end.
 
-wait(Writer, Pauses) when is_pid(Writer) ->
-    case process_info(Writer, message_queue_len) of
-        {message_queue_len, Waiting} when Waiting > ?MOST_ANSWERS, Pauses > 0 ->
+wait(Writer, Pauses) ->
+    case inbox(Writer) of
+        Waiting when Waiting > ?MOST_ANSWERS, Pauses > 0 ->
             timer:sleep(?PAUSE_MS),
             wait(Writer, Pauses - 1);
-        {message_queue_len, Waiting} when Waiting > ?MOST_ANSWERS ->
+        Waiting when Waiting > ?MOST_ANSWERS ->
             unread;
         _ ->
             read
+    end.
+
+%% The number of answers that may wait in the channel's writer, at most: no more than it has messages, which are counted from time
+%% to time.
+count_answer() ->
+    Count =
+        case get(?ANSWERS) of
+            undefined -> 1;
+            Known when Known rem ?COUNTED_ANSWERS =:= 0 -> min(Known, inbox(writer())) + 1;
+            Known -> Known + 1
+        end,
+    put(?ANSWERS, Count).
+
+%% The number of messages that wait for a process, 0 without one.
+inbox(Process) when is_pid(Process) ->
+    case process_info(Process, message_queue_len) of
+        {message_queue_len, Waiting} -> Waiting;
+        undefined -> 0
     end;
-wait(_, _) ->
-    read.
+inbox(_) ->
+    0.
 
 %% The process that writes to the channel's socket. It is started beside the channel, by the same supervisor, which does not
 %% answer while it ends the channel.
@@ -305,15 +344,19 @@ waiting(Channels) ->
     Own = [Bytes || Channel <- Channels, {memory, Bytes} <- [process_info(Channel, memory)]],
     lists:sum(Own) + lists:sum([?ANSWER_BYTES * answers(Channel) - ?PENDING_BYTES * pending(Channel) || Channel <- Channels]).
 
+%% Deliveries wait there too, so the channel counts the methods that have answers. To look at the messages would copy them all.
 answers(Channel) ->
-    Inboxes = [process_info(Relative, messages) || Relative <- relatives(Channel), Relative =/= Channel],
-    length([Answer || {messages, Messages} <- Inboxes, {send_command, Answer} <- Messages]).
+    Waiting = [inbox(Relative) || Relative <- relatives(Channel), Relative =/= Channel],
+    min(proplists:get_value(?ANSWERS, dictionary(Channel), 0), lists:sum(Waiting)).
 
 %% Channels of administrators have no owner, nor have other processes.
 is_bounded(Channel) ->
+    proplists:is_defined(?OWNER, dictionary(Channel)).
+
+dictionary(Channel) ->
     case process_info(Channel, dictionary) of
-        {dictionary, Entries} -> lists:keymember(?OWNER, 1, Entries);
-        undefined -> false
+        {dictionary, Entries} -> Entries;
+        undefined -> []
     end.
 
 %% The channel would carry out first what waits, and the reader waits for it.
