@@ -20,6 +20,19 @@ async def test_sessions_are_listed_with_the_own_one_marked(people: People) -> No
     assert (found[0]["ip"], found[0]["userAgent"].startswith("python-httpx")) == ("127.0.0.1", True)
 
 
+async def test_the_newest_thousand_sessions_are_listed(people: People) -> None:
+    ada = await people.with_password("ada@example.com")
+    await people.execute(
+        "INSERT INTO user_session (id, user_id, token_version, created_at, last_used_at, expires_at)"
+        " SELECT gen_random_uuid(), id, token_version, now() - n * interval '1 min', now(), now() + interval '1 day'"
+        " FROM user_account, generate_series(1, 1000) n WHERE email = %s",
+        ada.email,
+    )
+    found = (await people.call("GET", "/auth/sessions", who=ada)).json()
+    assert len(found) == 1_000
+    assert found[0]["current"]
+
+
 async def test_one_session_is_ended_from_another(people: People) -> None:
     ada = await people.with_password("ada@example.com")
     second = await further(people, ada)

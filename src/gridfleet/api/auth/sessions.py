@@ -12,7 +12,7 @@ from gridfleet.kernel.db import Connection
 
 @endpoint("GET", "/api/v1/auth/sessions", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"), addition=True)
 async def list_sessions(caller: UserCaller, db: Connection) -> list[SessionInfo]:
-    """List the caller's open sessions with the address and program that opened them, newest first."""
+    """List the caller's newest 1,000 open sessions with the address and program that opened them, newest first."""
     return await sessions.list_sessions(db, caller)
 
 

@@ -116,7 +116,7 @@ async def end_all(db: Connection, caller: UserCaller) -> None:
 
 
 async def list_sessions(db: Connection, caller: UserCaller) -> list[SessionInfo]:
-    """Return the caller's live sessions, newest first."""
+    """Return the caller's newest live sessions, newest first, at most a thousand."""
     return await store.list_sessions(db, caller.user_id, caller.session_id, utc_now())
 
 

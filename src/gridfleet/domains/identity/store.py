@@ -1,7 +1,7 @@
 """SQL of logins, failed logins and sessions."""
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import args_row, class_row, kwargs_row
@@ -11,6 +11,9 @@ from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 
 _ACCOUNT = "u.id, u.email, u.name, u.is_super_admin, u.default_organization_id, u.token_version"
+
+MOST_LISTED: Final = 1_000
+"""Sessions in a list. A user may log in 60 times a minute, and a session lives for 30 days."""
 
 # Two processes that start at once must not both find that there is no SuperAdmin.
 _FIRST_ADMIN_LOCK = 0x6772_6964_0001
@@ -188,14 +191,14 @@ async def raise_token_version(db: Connection, user_id: UUID) -> None:
 
 
 async def list_sessions(db: Connection, user_id: UUID, current: UUID, now: datetime) -> list[SessionInfo]:
-    """Return the user's live sessions, newest first."""
+    """Return the user's newest live sessions, newest first, at most `MOST_LISTED`."""
     cursor = db.cursor(row_factory=class_row(SessionInfo))
     await cursor.execute(
         "SELECT s.id, s.ip, s.user_agent, s.created_at, s.last_used_at, s.expires_at, s.id = %(current)s AS current"
         " FROM user_session s JOIN user_account u ON u.id = s.user_id"
         " WHERE s.user_id = %(user_id)s AND s.revoked_at IS NULL AND s.expires_at > %(now)s"
-        " AND s.token_version = u.token_version ORDER BY s.created_at DESC, s.id DESC",
-        {"user_id": user_id, "current": current, "now": now},
+        " AND s.token_version = u.token_version ORDER BY s.created_at DESC, s.id DESC LIMIT %(most)s",
+        {"user_id": user_id, "current": current, "now": now, "most": MOST_LISTED},
     )
     return await cursor.fetchall()
 
