@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import stat
@@ -24,6 +23,7 @@ import psutil
 import psycopg
 
 from gridfleet.local.processes import Program, end_leftovers, spawn, stop_process
+from gridfleet.local.system_user import ensure_system_user
 
 __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "installed_binaries"]
 
@@ -185,12 +185,7 @@ class EmbeddedPostgres:
             return None
         if self.data.exists() and (owner := self.data.stat()).st_uid != 0:
             return owner.st_uid, owner.st_gid
-        try:
-            entry = pwd.getpwnam(_SYSTEM_USER)
-        except KeyError:
-            command = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _SYSTEM_USER]
-            subprocess.run(command, check=True, capture_output=True)
-            entry = pwd.getpwnam(_SYSTEM_USER)
+        entry = ensure_system_user(_SYSTEM_USER)
         return entry.pw_uid, entry.pw_gid
 
     def _initialise(self, user: tuple[int, int] | None) -> None:
