@@ -135,6 +135,25 @@ async def test_hours_that_take_too_long_do_not_use_up_the_jobs_time(
     assert await rows(database, "SELECT count(*) > 0 FROM telemetry_set_aside") == [(True,)]
 
 
+async def test_the_last_hour_has_the_time_of_a_single_one(database: Database) -> None:
+    """After an hour that took too long, statements have less time in transactions that have room for several hours."""
+    bad, good, last = [await recorded(database, 1) for _ in range(3)]  # in the order of their turns
+    async with failing(database, 0, BEGIN, "RAISE EXCEPTION 'never'"):
+        async with database.transaction() as db:
+            await db.execute(
+                "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                f" IF NEW.source_id = {await bad.source(None)} OR (NEW.source_id = {await last.source(None)}"
+                " AND current_setting('statement_timeout')::interval < interval '20 s') THEN"
+                " RAISE EXCEPTION 'slow' USING ERRCODE = '57014'; END IF; RETURN NEW; END $$".encode()
+            )
+        assert await roll_up(database) == 2
+    assert await rows(database, "SELECT source_id FROM telemetry_set_aside") == [(await bad.source(None),)]
+    assert {row[0] for row in await rows(database, "SELECT source_id FROM telemetry_hour")} == {
+        await good.source(None),
+        await last.source(None),
+    }
+
+
 async def test_a_source_whose_every_hour_fails_holds_up_no_other(database: Database) -> None:
     bad, good = await recorded(database, 6), await recorded(database, 5)
     source, other = await bad.source(None), await good.source(None)

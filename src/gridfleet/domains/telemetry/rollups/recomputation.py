@@ -72,8 +72,9 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
         some = turns[:limit]
         most = max(_HOURS_A_TURN, limit // len(some))
         stale: list[Stale] = []
+        is_short = was_slow and limit > 1
         try:
-            with limit_statements(_SECONDS_OF_SEVERAL) if was_slow and limit > 1 else nullcontext():
+            with limit_statements(_SECONDS_OF_SEVERAL) if is_short else nullcontext():
                 async with database.transaction() as db:
                     if not await store.lock(db):
                         return done
@@ -84,7 +85,8 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
                 raise
             is_slow = took_too_long(error)
             was_slow |= is_slow
-            if len(stale) > 1:
+            # An hour may be alone although there was room for more.
+            if len(stale) > 1 or (is_slow and is_short):
                 # Halved, they could take too long until the time has ended, and from the beginning in the next call.
                 limit = 1 if is_slow else len(stale) // 2
                 continue
