@@ -85,9 +85,9 @@ async def test_layouts_that_are_too_many_or_not_asked_for_are_not_read(
         assert len(read) == 2
 
 
-async def points_of(plant: RecordedPlant, pages: list[int] | None = None) -> int:
+async def points_of(plant: RecordedPlant, pages: list[int] | None = None, metric: str | None = None) -> int:
     """Read a day of the plant and return the number of points. `pages` gets the memory that is in use after each page."""
-    query = HistoryQuery(plant.id, DAY, DAY + 24 * HOUR)
+    query = HistoryQuery(plant.id, DAY, DAY + 24 * HOUR, metric)
     async with plant.database.transaction() as db:
         history = await open_history(db, plant.org, query, capped=False)
     writer = PointWriter(plant.id, TextFormat.NDJSON)
@@ -144,6 +144,31 @@ async def test_an_export_keeps_few_plans_of_devices_that_report_in_turn(
     finally:
         tracemalloc.stop()
     assert used[-1] - used[0] < 3_000_000
+
+
+async def test_an_export_of_one_metric_keeps_few_plans_of_other_layouts(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frames of a device's other layouts are read too if the metric has two sources, and their combinations have plans."""
+    monkeypatch.setattr(raw, "MOST_EMISSIONS", 3_000)
+    monkeypatch.setattr(raw, "PAGE_POINTS", 2_000)
+    plant = await RecordedPlant.create(database)
+    await plant.add_device("D")
+    await plant.write("D", ["a"], {DAY: [1.0]})
+    await plant.delete_device("D")
+    await plant.add_device("D")
+    await plant.write("D", ["a"], {DAY + HOUR: [1.0]})
+    chance, times = Random(7), [DAY + n * timedelta(seconds=1) for n in range(2_000)]
+    for number in range(20):
+        await plant.write("D", [f"n{number}"], {time: [1.0] for time in times if chance.random() < 0.5})
+    used: list[int] = []
+    tracemalloc.start()
+    try:
+        assert await points_of(plant, used, "D.a") == 2
+    finally:
+        tracemalloc.stop()
+    assert len(used) > 5
+    assert max(used) - used[0] < 1_000_000
 
 
 async def test_newest_values_that_are_too_many_are_refused_before_they_are_read(database: Database) -> None:

@@ -20,7 +20,7 @@ __all__ = ["FramesReader", "SeriesReader", "Values", "raw_reader", "read_values"
 
 PAGE_POINTS: Final = 20_000
 MOST_EMISSIONS: Final = 100_000
-"""In the plans that a reader keeps, as many as one plan may have: each takes 130 bytes."""
+"""In the plans that a reader keeps, with their frames, about as many as one plan may have: each takes 130 bytes."""
 _MOST_FRAMES_AT_ONCE: Final = 20
 """A device with 4,000 metrics has frames of 20 layouts."""
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -181,10 +181,12 @@ class FramesReader:
             for frame, which in enumerate(signature):
                 for number, rank in self._by_layout.get(which, ()):
                     choices.setdefault(number, []).append((rank, frame))
-            self._planned += len(choices)
+            # A metric may be in few of the frames: a source's other layouts are read too.
+            size = len(choices) + len(frames)
+            self._planned += size
             if self._planned > MOST_EMISSIONS:
                 self._plans.clear()
-                self._planned = len(choices)
+                self._planned = size
             plan = self._plans[signature] = []
             for number, found in sorted(choices.items()):
                 series = self._series[number]
