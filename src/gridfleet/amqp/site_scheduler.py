@@ -58,18 +58,25 @@ class SiteScheduler:
         Returns:
             The number of processed items; 0 also if a site failed.
         """
+        try:
+            return await self._run_due(now)
+        except Exception:
+            self._catching_up_until = time.monotonic() + CATCH_UP_SECONDS
+            raise
+
+    async def _run_due(self, now: datetime) -> int:
         for plant_id in [plant_id for plant_id, again in self._again.items() if again <= now]:
             # Among others, a site that is still slow would delay all of them for the time of a statement, and then be searched.
-            del self._again[plant_id]
             with limit_statements(_RETRY_SECONDS):
                 await self._isolate(now, [plant_id])
+            if self._again[plant_id] <= now:
+                del self._again[plant_id]
         failed = list(self._again)
         try:
             async with self._database.transaction() as db:
                 return await self._steer(db, now, Selection(without=failed))
         except Exception as error:
             if not may_be_poison(error):
-                self._catching_up_until = time.monotonic() + CATCH_UP_SECONDS
                 raise
         async with self._database.transaction() as db:
             plant_ids = await list_sites(db, failed)

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 
+from gridfleet.amqp import site_scheduler
 from gridfleet.amqp.plant_commands import expire_commands
 from gridfleet.amqp.site_scheduler import SiteScheduler, run_schedules
 from gridfleet.kernel.db import Database
@@ -68,6 +70,31 @@ async def test_a_site_that_failed_is_tried_again_after_five_minutes(sites: list[
     await steering.run_due(later + timedelta(minutes=6))
     assert await sites[1].site("override_mode") == (None,)
     assert len(await set_aside(sites[1])) == 1
+
+
+async def test_no_fallback_starts_after_an_outage_while_a_site_that_failed_is_tried_again(
+    sites: list[PartnerSite], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What partners sent during the outage waits in the broker: they were not silent."""
+    site, failed = sites[:2]
+    await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})
+    monkeypatch.setattr(site_scheduler, "CATCH_UP_SECONDS", 0)
+    steering, later = SiteScheduler(site.database), datetime.now(UTC) + timedelta(seconds=30)
+    await failed.set_site(override_expires_at=datetime.now(UTC))
+    await steering.run_due(later)
+    assert len(await set_aside(failed)) == 1
+    monkeypatch.setattr(site_scheduler, "CATCH_UP_SECONDS", 30)
+    await failed.set_site(constraints="{}")
+    await failed.execute(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'terminating connection' USING ERRCODE = '57P01'; END $$"
+    )
+    await failed.execute("CREATE TRIGGER fail BEFORE UPDATE ON vcp_site FOR EACH ROW EXECUTE FUNCTION fail()")
+    with pytest.raises(psycopg.OperationalError):
+        await steering.run_due(later + timedelta(minutes=6))
+    await failed.execute("DROP FUNCTION fail CASCADE")
+    await steering.run_due(later + timedelta(minutes=6, seconds=1))
+    assert await site.site("fallback_since") == (None,)
 
 
 async def test_a_site_whose_statement_takes_too_long_is_set_aside_alone(sites: list[PartnerSite]) -> None:
