@@ -25,6 +25,8 @@ _POLL_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
 _RETRY_SECONDS: Final = 2.0
 """Time of a statement for a site that failed before."""
+_RETRY_SHARE_SECONDS: Final = 3.0
+"""Time of a run in which sites that failed before are tried. The other ones have their turn in the next run."""
 CATCH_UP_SECONDS: Final = 30.0
 """Time after a start or an outage in which commands that waited are read, so that no partner counts as silent."""
 
@@ -65,7 +67,10 @@ class SiteScheduler:
             raise
 
     async def _run_due(self, now: datetime) -> int:
+        until = time.monotonic() + _RETRY_SHARE_SECONDS
         for plant_id in [plant_id for plant_id, again in self._again.items() if again <= now]:
+            if time.monotonic() >= until:
+                break
             # Among others, a site that is still slow would delay all of them for the time of a statement, and then be searched.
             with limit_statements(_RETRY_SECONDS):
                 await self._isolate(now, [plant_id])

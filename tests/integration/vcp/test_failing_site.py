@@ -116,6 +116,29 @@ async def test_a_site_whose_statement_takes_too_long_is_set_aside_alone(sites: l
     assert [consumer for consumer, _ in await set_aside(slow)] == ["sites", "sites"]
 
 
+async def test_sites_that_are_slow_again_take_a_share_of_the_time(sites: list[PartnerSite]) -> None:
+    """Each took two seconds of every run, so that other sites waited for minutes if an organisation had hundreds of them."""
+    database = sites[0].database
+
+    async def delay(statement: str) -> None:
+        await sites[0].execute(
+            f"CREATE OR REPLACE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {statement} RETURN NEW; END $$"
+        )
+
+    await sites[1].set_site(constraints="{}")
+    await delay("RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014';")
+    await sites[0].execute("CREATE TRIGGER delay BEFORE UPDATE ON vcp_site FOR EACH ROW EXECUTE FUNCTION delay()")
+    await sites[0].execute("CREATE SEQUENCE tries")  # what a sequence counts outlives the end of a transaction
+    steering, later = SiteScheduler(database), datetime.now(UTC) + timedelta(seconds=61)
+    await steering.run_due(later)
+    await delay("PERFORM nextval('tries'), pg_sleep(30);")
+    await steering.run_due(later + timedelta(minutes=6))
+    assert await sites[0].rows("SELECT last_value < 3 FROM tries") == [(True,)]  # two seconds each, of three
+    for _ in range(2):
+        await steering.run_due(later + timedelta(minutes=6))
+    assert await sites[0].rows("SELECT last_value FROM tries") == [(3,)]
+
+
 async def test_commands_expire_at_all_other_sites(sites: list[PartnerSite]) -> None:
     await sites[0].execute("UPDATE plant_command SET expires_at = now()")
 
