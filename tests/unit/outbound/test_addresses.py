@@ -321,3 +321,15 @@ async def test_look_ups_beyond_the_limit_time_out(slow_names: list[str]) -> None
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_name_is_looked_up_again_when_threads_can_be_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(TimeoutError):
+            await resolve("8.8.8.8", 80)
+    async with asyncio.timeout(10):
+        assert await resolve("8.8.8.8", 80) == ["8.8.8.8"]

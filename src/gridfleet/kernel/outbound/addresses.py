@@ -151,7 +151,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
     Raises:
         NameUnknown: The host has no address.
-        TimeoutError: Too many other names are being looked up.
+        TimeoutError: Too many other names are being looked up, or the process can start no more threads.
     """
     key = host, port
     look_up = _look_ups.get(key)
@@ -161,7 +161,10 @@ async def resolve(host: str, port: int) -> Sequence[str]:
         look_up = _look_ups[key] = Future()
         look_up.set_running_or_notify_cancel()  # from now on, a caller that gives up does not cancel it
         look_up.add_done_callback(lambda _: _look_ups.pop(key))
-        Thread(target=_look_up, args=(host, port, look_up), name="look-up", daemon=True).start()
+        try:
+            Thread(target=_look_up, args=(host, port, look_up), name="look-up", daemon=True).start()
+        except RuntimeError:  # The system starts no more threads. The next call tries again.
+            look_up.set_exception(TimeoutError("no thread for a look-up can be started"))
     return await asyncio.wrap_future(look_up)
 
 
