@@ -164,7 +164,7 @@ class PartnerGateway:
                 task.cancel()
 
     def _claimed(self) -> int:
-        return sum(map(len, self._sending.values()))
+        return sum(len(events) for task, events in self._sending.items() if not task.done())
 
     async def _send_batch(self) -> int:
         """Publish the oldest events of each organisation whose vhosts are all connected. Returns the number of events."""
@@ -176,6 +176,7 @@ class PartnerGateway:
             return 0
         sending = Counter(event.organization_id for events in self._sending.values() for event in events)
         most = {one: max(1, _SHARE // len(links[one])) - sending[one] for one in ready}
+        self._is_full |= min(most.values()) <= 0  # before the query, during which there may be room again
         claimed = [event.id for events in self._sending.values() for event in events]
         async with self._database.transaction() as db:
             events = await next_events(db, most, claimed, _BATCH)
@@ -217,9 +218,9 @@ class PartnerGateway:
                 waiting = rest.unconfirmed.union(*publishing.values())
                 await self._end([event for event in events if event.id not in waiting], rest.failed)
                 events[:] = [event for event in events if event.id in waiting]
+                self._note_room()
                 if not publishing:
                     break
-                self._note_room()
         finally:
             for task in publishing:
                 task.cancel()

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from gridfleet.amqp.partner_link import PartnerLink
 from gridfleet.amqp.site_scheduler import run_schedules
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
-from gridfleet.domains.partner_events.queue import queue_events
+from gridfleet.domains.partner_events.queue import next_events, queue_events
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.topology import PartnerQueues, dropped_queue, ensure_partner_vhost, inbound_queue
 from gridfleet.domains.vcp.intake import take_command
@@ -30,6 +30,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Connection, Database, open_database
+from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_messages import PartnerAck
 from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue, event_routing_key
@@ -439,6 +440,99 @@ async def test_a_vhost_that_does_not_confirm_delays_no_other_organisation(
             organization_id, plant_id = other.plant.organization_id, other.plant.id
             await queue_events(db, [NewEvent(new_id(), organization_id, plant_id, None, EventKind.TELEMETRY, b"{}")])
         await market.received(other, 1, EventKind.TELEMETRY)
+
+
+async def test_a_full_share_is_filled_again_although_another_organisation_was_served_meanwhile(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, quiet = await market.add(database), await market.add(database)
+    held, released, noticed_only = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    publish = PartnerLink.publish
+
+    async def publish_busy_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
+        if link.served.key.id == busy.sender.key.id:
+            held.set()
+            await released.wait()
+        return await publish(link, events)
+
+    async def wait_without_polling(event: asyncio.Event, seconds: float) -> None:
+        await (event.wait() if noticed_only.is_set() else wait_at_most(event, seconds))
+
+    monkeypatch.setattr(PartnerLink, "publish", publish_busy_late)
+    monkeypatch.setattr("gridfleet.amqp.partner_gateway.wait_at_most", wait_without_polling)
+    async with market.gateway():
+        async with database.transaction() as db:
+            await queue_events(db, [telemetry(busy) for _ in range(1_500)])
+        await asyncio.wait_for(held.wait(), 20)
+        noticed_only.set()
+        await asyncio.sleep(1.5)  # the last poll has ended
+        async with database.transaction() as db:
+            await queue_events(db, [telemetry(quiet)])
+        async with asyncio.timeout(20):
+            while await quiet.rows(waiting_events(quiet)):
+                await asyncio.sleep(0.05)
+        released.set()
+        async with asyncio.timeout(20):
+            while await busy.rows(waiting_events(busy)):
+                await asyncio.sleep(0.05)
+
+
+async def test_publishing_resumes_when_a_full_window_fails_during_a_look_for_events(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = [await market.add(database) for _ in range(6)]
+    first = sites[0]
+    publish = PartnerLink.publish
+    sending, slow = 0, False
+    confirmed, looking, looked, failed = (asyncio.Event() for _ in range(4))
+
+    async def publish_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
+        nonlocal sending
+        if failed.is_set():
+            return await publish(link, events)
+        sending += len(events)
+        if link.served.key.id == first.sender.key.id:
+            await confirmed.wait()
+            return await publish(link, events)
+        await failed.wait()
+        raise ConnectionError("the broker is gone")
+
+    async def next_late(db: Connection, most: Mapping[UUID, int], claimed: Collection[int], limit: int) -> list[QueuedEvent]:
+        if slow and not looked.is_set():
+            looking.set()
+            await looked.wait()
+        return await next_events(db, most, claimed, limit)
+
+    monkeypatch.setattr(PartnerLink, "publish", publish_late)
+    monkeypatch.setattr("gridfleet.amqp.partner_gateway.next_events", next_late)
+    async with market.gateway():
+        total = 0
+        for count in (250, 333, 300):
+            async with database.transaction() as db:
+                await queue_events(db, [telemetry(site) for site in sites for _ in range(count)])
+            total += count * len(sites)
+            async with asyncio.timeout(20):
+                while sending < total:
+                    await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)  # the window is full
+        slow = True
+        confirmed.set()
+        await asyncio.wait_for(looking.wait(), 20)
+        failed.set()
+        await asyncio.sleep(3)  # each batch has ended after its pause
+        looked.set()
+        async with asyncio.timeout(20):
+            while await first.rows("SELECT 1 FROM partner_event LIMIT 1"):
+                await asyncio.sleep(0.05)
+
+
+def telemetry(site: PartnerSite) -> NewEvent:
+    plant = site.plant
+    return NewEvent(new_id(), plant.organization_id, plant.id, None, EventKind.TELEMETRY, b"{}")
+
+
+def waiting_events(site: PartnerSite) -> str:
+    return f"SELECT 1 FROM partner_event WHERE organization_id = '{site.plant.organization_id}' LIMIT 1"
 
 
 async def published(site: PartnerSite, events: Sequence[NewEvent]) -> None:
