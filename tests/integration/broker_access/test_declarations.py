@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import os
+import subprocess
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +14,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.exceptions import ChannelAccessRefused
 from pamqp.commands import Queue
 
+from gridfleet.local.broker.configuration import NODE_NAME
 from support.clients.raw_properties import Repeated
 from support.servers.broker_node import BrokerNode
 
@@ -132,3 +135,27 @@ async def test_a_user_has_a_bounded_number_of_channels(broker: BrokerNode, clien
                     await connection.channel(publisher_confirms=False)
                     opened += 1
     assert 4_000 < opened < 4_200
+
+
+async def test_channels_that_have_ended_do_not_count(broker: BrokerNode, client: AbstractConnection) -> None:
+    """The broker itself counts some for ever: 3 of 8,000 that were closed at once."""
+    ended = '[{tracked_channel, {N, I}, N, <<"client">>, I, P, <<"client">>, P} || {I, P} <- Pids]'
+    await client.channel()
+    evaluate(broker, f"[rpc:call(N, rabbit_channel_tracking, register_tracked, [T]) || T <- {ended}]")
+    try:
+        await client.channel()
+    finally:
+        evaluate(broker, "[rpc:call(N, rabbit_channel_tracking, unregister_tracked, [{N, I}]) || {I, _} <- Pids]")
+
+
+def evaluate(broker: BrokerNode, expression: str) -> None:
+    """Evaluate an Erlang expression, with the node `N` and `Pids`, numbered ids of processes that it does not have."""
+    given = f"N = '{NODE_NAME}', Pids = [{{I, rpc:call(N, erlang, list_to_pid, [P])}} || I <- lists:seq(1, 4200),"
+    given += ' P <- ["<0." ++ integer_to_list(I) ++ ".8000>"]]'
+    cookie = (broker.settings.home / "broker" / ".erlang.cookie").read_text()
+    subprocess.run(
+        ["erl", "-noinput", "-sname", "test@localhost", "-setcookie", cookie, "-eval", f"{given}, {expression}, halt()."],
+        env={"PATH": os.environ["PATH"], "HOME": str(broker.settings.home), "ERL_EPMD_PORT": str(broker.settings.epmd_port)},
+        timeout=120,
+        check=True,
+    )

@@ -114,7 +114,8 @@ intercept(Method, Content, bounded) ->
 
 bounded({'channel.open', _} = Open, Content) ->
     {User, _} = get(?OWNER),
-    case rabbit_channel_tracking:count_tracked_items_in({user, User}) =< ?MOST_CHANNELS of
+    Counted = rabbit_channel_tracking:count_tracked_items_in({user, User}),
+    case Counted =< ?MOST_CHANNELS orelse open_channels(User) =< ?MOST_CHANNELS of
         true -> {Open, Content};
         false -> refused("the user has too many channels", 'channel.open')
     end;
@@ -150,6 +151,12 @@ bounded({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content) ->
     end;
 bounded(Method, Content) ->
     {Method, Content}.
+
+%% The broker handles the beginning and the end of a channel in two processes: if the end comes first, it counts the channel until
+%% the node stops.
+open_channels(User) ->
+    Channels = [element(6, Tracked) || Tracked <- rabbit_channel_tracking:list_of_user(User)],
+    length([Channel || Channel <- Channels, node(Channel) =/= node() orelse is_process_alive(Channel)]).
 
 %% Those of a message that came over MQTT are not encoded.
 has_small_properties(Content) ->
