@@ -270,6 +270,16 @@ async def test_the_devices_of_a_plant_share_a_limit_of_names(bench: Bench, monke
     assert (await plant.stored())["F.b"] == {moment(3): 1}
 
 
+async def test_signals_of_templates_without_units_do_not_count_as_names(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridfleet.domains.ingest.plant_cache.MAX_PLANT_NAMES", 50)
+    plant = await bench.plant(["D"])
+    await plant.add_device("T", [{"key": f"k{n}", "field": f"n{n}"} for n in range(60)])
+    await bench.take(plant.message(snapshot(0, T=numbered(0, 59))))
+    await bench.take(plant.message(snapshot(1, D={"a": 1})), pipeline=bench.another_process())
+    assert await plant.refusals() == []
+    assert (await plant.stored())["D.a"] == {moment(1): 1}
+
+
 async def age(plant: BenchPlant, names: set[str], days: int) -> None:
     """Makes names of the plant as if they had been seen last so many days ago."""
     await plant.rows(

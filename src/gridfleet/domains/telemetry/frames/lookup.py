@@ -26,7 +26,7 @@ async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, l
 
 
 async def count_own_names(db: Connection, plant_id: UUID, since: datetime) -> int:
-    """Return the number of names in the layouts without units and limits that sources of the plant have used since then."""
+    """Return the number of names in layouts without units and limits that sources without a template have used since then."""
     return await store.count_own_names(db, plant_id, since)
 
 

@@ -76,12 +76,17 @@ async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, l
 
 
 async def count_own_names(db: Connection, plant_id: UUID, since: datetime) -> int:
-    """Return the number of names in the layouts without units and limits that sources of the plant have used since then."""
+    """Return the number of names in the layouts without units and limits that sources of the plant have used since then.
+
+    Sources with a template do not count: their signals may have neither.
+    """
     return await fetch_count(
         db,
         "SELECT coalesce(sum(cardinality(t.vals)), 0) FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
-        " JOIN telemetry_layout l ON l.id = t.layout_id WHERE s.plant_id = %s"
-        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND greatest(t.time, t.made_at) > %s"
+        " JOIN telemetry_layout l ON l.id = t.layout_id JOIN plant p ON p.id = s.plant_id"
+        " LEFT JOIN sub_device d ON d.id = s.sub_device_id WHERE s.plant_id = %s"
+        " AND CASE WHEN s.external_id IS NULL THEN p.template_id IS NULL ELSE d.id IS NOT NULL AND d.template_id IS NULL END"
+        " AND greatest(t.time, t.made_at) > %s"
         f" AND {_OWN_NAMES}",
         (plant_id, since),
     )
