@@ -25,7 +25,7 @@ from gridfleet.kernel.broker.frames import FrameTransport
 from gridfleet.kernel.broker.publisher import Message, Publisher
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.isolation import may_be_poison, note_set_aside, reason_of, took_too_long
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
@@ -45,6 +45,8 @@ _CONFIRM_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 _TRIES: Final = 2
 """Number of tries of a message that fails by itself, before it is refused."""
+_REFUSAL_SECONDS: Final = 2.0
+"""Time of a statement of the refusal. If it takes longer, the database is slow, and the message is tried again."""
 _AT_A_TIME: Final = 4
 """Maximum number of commands that one process handles at the same time: each holds a connection of the pool."""
 
@@ -161,8 +163,11 @@ class PartnerLink:
         failures = 0
         for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
             try:
-                async with self._work.turns, self._work.database.transaction() as db:
-                    return await self._take_once(db, message, unstorable=failures >= _TRIES)
+                unstorable = failures >= _TRIES
+                async with self._work.turns:
+                    with limit_statements(_REFUSAL_SECONDS) if unstorable else contextlib.nullcontext():
+                        async with self._work.database.transaction() as db:
+                            return await self._take_once(db, message, unstorable=unstorable)
             except Exception as error:
                 end_if_cancelled()
                 if took_too_long(error) and failures >= _TRIES:

@@ -191,6 +191,9 @@ class IngestWorker:
                 if writing is not None:
                     await writing
                 writing = asyncio.create_task(self._write_and_acknowledge(channel, messages, deliveries, batch, cause))
+                if batch is None:
+                    # It is read while it is written. A batch that is read at the same time would see cached statuses too early.
+                    await writing
         finally:
             if writing is not None:
                 writing.cancel()
