@@ -13,8 +13,9 @@ import structlog
 
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.ingest.models import Batch, Delivery
-from gridfleet.domains.ingest.pipeline import Pipeline, count_committed
+from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.kernel import metrics
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, limit_statements
 from gridfleet.kernel.isolation import is_poison, isolate, may_be_poison, reason_of, took_too_long
 from gridfleet.kernel.tasks import end_if_cancelled
@@ -99,7 +100,7 @@ class BatchWriter:
         with self._invalidating(), metrics.INGEST_BATCH_SECONDS.time():
             async with self._database.transaction() as db:
                 await self._pipeline.store(db, batch)
-        count_committed(batch)
+        _count_committed(batch)
 
     @contextmanager
     def _invalidating(self) -> Iterator[None]:
@@ -160,6 +161,18 @@ class BatchWriter:
         self._slow_until = {plant: until for plant, until in self._slow_until.items() if until > now}
         self._slow_until[_plant_of(delivery)] = now + _SLOW_PLANT_SECONDS
         log.error("messages of a plant take too long", plant_id=_plant_of(delivery), seconds=_SLOW_PLANT_SECONDS)
+
+
+def _count_committed(batch: Batch) -> None:
+    """Update the metrics after the batch's transaction has committed."""
+    for result, count in batch.results.items():
+        metrics.INGEST_MESSAGES.labels(result).inc(count)
+    metrics.INGEST_POINTS.inc(sum(map(len, batch.frames.frames.values())))
+    metrics.INGEST_UNDECLARED_FIELDS.inc(batch.undeclared_fields)
+    for severity in batch.alerts:
+        metrics.ALERTS_RAISED.labels(severity.lower()).inc()
+    if batch.oldest_sent_at is not None:
+        metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
 
 
 def _plant_of(delivery: Delivery) -> str:

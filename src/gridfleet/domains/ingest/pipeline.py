@@ -46,7 +46,6 @@ from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.events.subscription_cache import SubscriptionCache
-from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, storable
@@ -58,7 +57,7 @@ from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import RefusalReason
 from gridfleet.protocol.topics import Channel, parse_routing_key
 
-__all__ = ["Pipeline", "count_committed"]
+__all__ = ["Pipeline"]
 
 EventValues = dict[tuple[str | None, int], dict[str, float]]
 """Values by metric, for each external id, None for the plant itself, and time in microseconds."""
@@ -335,18 +334,6 @@ def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, statu
         presence.written_at = batch.now_ms
         batch.plants_held.add(plant.id)
         batch.devices_seen[device.id] = DeviceSeen(device.id, batch.now, status, presence.interval_seconds)
-
-
-def count_committed(batch: Batch) -> None:
-    """Update the metrics after the batch's transaction has committed."""
-    for result, count in batch.results.items():
-        metrics.INGEST_MESSAGES.labels(result).inc(count)
-    metrics.INGEST_POINTS.inc(sum(map(len, batch.frames.frames.values())))
-    metrics.INGEST_UNDECLARED_FIELDS.inc(batch.undeclared_fields)
-    for severity in batch.alerts:
-        metrics.ALERTS_RAISED.labels(severity.lower()).inc()
-    if batch.oldest_sent_at is not None:
-        metrics.INGEST_LAG_SECONDS.set(max(0.0, utc_now().timestamp() - batch.oldest_sent_at / 1000))
 
 
 def _process_status(batch: Batch, plant: CachedPlant, delivery: Delivery) -> None:
