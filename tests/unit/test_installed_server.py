@@ -13,11 +13,14 @@ from support.servers.free_ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 
-# What a Debian package's script does where there is no systemd: it asks the policy, then starts the service.
+# What a Debian package's script does where there is no systemd: it asks the policy, then starts the service. The port mapper's
+# first process ends before its daemon listens.
 APT_GET = """#!/bin/sh
 [ "$1" = install ] || exit 0
 if [ -e {policy} ]; then {policy} rabbitmq-server start; answer=$?; else answer=0; fi
-[ "$answer" -eq 101 ] || epmd -daemon -port {port}
+[ "$answer" -eq 101 ] && exit 0
+epmd -daemon -port {port}
+until epmd -port {port} -names >/dev/null 2>&1; do sleep 0.1; done
 """
 
 
@@ -35,7 +38,7 @@ def test_no_port_mapper_is_left(tmp_path: Path, function: str, left: list[str]) 
     command = f". {tmp_path}/packages.sh; {function} RabbitMQ rabbitmq-server rabbitmq-server rabbitmq"
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     try:
-        done = subprocess.run(["sh", "-eu", "-c", command], env=environment, cwd=tmp_path, capture_output=True, check=False)
+        done = subprocess.run(["sh", "-eu", "-c", command], env=environment, cwd=tmp_path, capture_output=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert [process.name() for process in _listening(port)] == left
         assert not policy.exists()
